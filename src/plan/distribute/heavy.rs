@@ -25,10 +25,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::cost::{Dealing, ExchangeCosts, row_bytes};
+use super::{
+    cost::{Dealing, ExchangeCosts, row_bytes},
+    distribution::shuffle_key,
+};
 use crate::{
-    ColumnId, CommonValue, DataType, ExchangeId, ExchangeKind, Expression, FileSet, Function, JoinKind,
-    JoinSide, Operator, Relation, ScanColumn, Value, exchange_key_type, is_exchange_key,
+    ColumnId, CommonValue, DataType, ExchangeId, ExchangeKind, Expression, FileSet, Function, JoinKey,
+    JoinKind, JoinSide, Operator, Relation, ScanColumn, Value, exchange_key_type, is_exchange_key,
 };
 
 /// A value is heavy if its rows are more than this part of a rank's even share: the busiest rank would have a quarter more than others.
@@ -47,9 +50,39 @@ pub(super) struct KeyedSide<'a> {
     pub(super) input: &'a Relation,
 }
 
+/// The only key of a join on each side, in the type by which both are dealt.
+#[derive(Debug)]
+pub(super) struct KeyOfSides {
+    left: Expression,
+    right: Expression,
+}
+
+impl KeyOfSides {
+    /// `None` for several keys, or one that can't deal rows.
+    pub(super) fn of(keys: &[JoinKey]) -> Option<Self> {
+        let [key] = keys else { return None };
+        Some(Self { left: shuffle_key(key, JoinSide::Left)?, right: shuffle_key(key, JoinSide::Right)? })
+    }
+
+    /// The build side of a join of these inputs, and its probe side.
+    pub(super) fn sides<'a>(
+        &'a self,
+        build: JoinSide,
+        (left, right): (&'a Relation, &'a Relation),
+    ) -> (KeyedSide<'a>, KeyedSide<'a>) {
+        let left = KeyedSide { key: &self.left, input: left };
+        let right = KeyedSide { key: &self.right, input: right };
+        match build {
+            JoinSide::Left => (left, right),
+            JoinSide::Right => (right, left),
+        }
+    }
+}
+
 /// A shuffle of both sides of a join which deals no rows with heavy keys.
 #[derive(Debug)]
 pub(super) struct HeavySplit {
+    keys: KeyOfSides,
     build: JoinSide,
     /// The heavy values, the most frequent first.
     values: Vec<Value>,
@@ -60,16 +93,14 @@ pub(super) struct HeavySplit {
 }
 
 impl HeavySplit {
-    /// That of a join by one key; `None` where no key is heavy. The build side's rows are not preserved.
+    /// That of a join of these inputs; `None` where no key is heavy, or there is not one alone. The build side's rows are not preserved.
     pub(super) fn of(
         costs: &ExchangeCosts,
-        build: JoinSide,
-        sides: (KeyedSide<'_>, KeyedSide<'_>),
+        (keys, build): (&[JoinKey], JoinSide),
+        inputs: (&Relation, &Relation),
     ) -> Option<Self> {
-        let (build_side, probe_side) = match build {
-            JoinSide::Left => sides,
-            JoinSide::Right => (sides.1, sides.0),
-        };
+        let keys = KeyOfSides::of(keys)?;
+        let (build_side, probe_side) = keys.sides(build, inputs);
         let (on_build, on_probe) = (build_side.common(), probe_side.common());
         let values = heavy_values(costs, (&on_build, build_side.bytes()), (&on_probe, probe_side.bytes()));
         let share = |common: &[(Value, f64)], is_counted: &dyn Fn(&Value) -> bool| -> f64 {
@@ -78,18 +109,16 @@ impl HeavySplit {
         };
         let staying = share(&on_probe, &|_| true);
         let copied = share(&on_build, &|value| *value != Value::Null);
-        (!values.is_empty()).then_some(Self { build, values, staying, copied })
+        (!values.is_empty()).then_some(Self { keys, build, values, staying, copied })
     }
 
-    /// What is done to a side that has this key, whose rows are on `senders` of so many ranks, and how it is dealt. The other side's exchange gets
-    /// its id later.
-    pub(super) fn exchange(
-        &self,
-        side: JoinSide,
-        key: Expression,
-        (senders, ranks): (f64, f64),
-    ) -> (ExchangeKind, Dealing) {
-        let (keys, heavy) = (vec![key], self.values.clone());
+    /// What is done to a side, whose rows are on `senders` of so many ranks, and how it is dealt. The other side's exchange gets its id later.
+    pub(super) fn exchange(&self, side: JoinSide, (senders, ranks): (f64, f64)) -> (ExchangeKind, Dealing) {
+        let key = match side {
+            JoinSide::Left => &self.keys.left,
+            JoinSide::Right => &self.keys.right,
+        };
+        let (keys, heavy) = (vec![key.clone()], self.values.clone());
         if side == self.build {
             let heavy = heavy.into_iter().filter(|value| *value != Value::Null).collect();
             let kind = ExchangeKind::HashOrBroadcast { keys, bytes_max: 0, heavy };
@@ -132,7 +161,7 @@ pub fn with_common_values(
 }
 
 /// The columns of scans of which no common values are known, where a join may have heavy keys.
-pub(super) fn unknown_columns(build: KeyedSide<'_>, probe: KeyedSide<'_>) -> Vec<ColumnId> {
+pub(super) fn unknown_columns((build, probe): (KeyedSide<'_>, KeyedSide<'_>)) -> Vec<ColumnId> {
     let Some(column) = probe.column().filter(|_| probe.bytes() >= HEAVY_BYTES_MIN) else {
         return Vec::new();
     };
@@ -192,9 +221,14 @@ impl<'a> KeyedSide<'a> {
         }
     }
 
-    pub(super) fn bytes(self) -> f64 {
-        self.input.estimate.rows.max(0.0) * row_bytes(&self.input.columns())
+    fn bytes(self) -> f64 {
+        estimated_bytes(self.input)
     }
+}
+
+/// The bytes of all rows of a relation, as far as its estimate tells.
+pub(super) fn estimated_bytes(relation: &Relation) -> f64 {
+    relation.estimate.rows.max(0.0) * row_bytes(&relation.columns())
 }
 
 /// The column of a scan that a column of a relation is.
@@ -250,13 +284,14 @@ mod tests {
     #[test]
     fn rows_that_stay_are_on_the_ranks_that_had_them() {
         let values = vec![Value::Null, Value::Int(7)];
-        let split = HeavySplit { build: JoinSide::Right, values, staying: 0.8, copied: 0.1 };
         let key = || Expression::column(ColumnId(1), DataType::Int64);
-        let probe = |senders| split.exchange(JoinSide::Left, key(), (senders, 4.0)).1;
+        let keys = KeyOfSides { left: Expression::column(ColumnId(2), DataType::Int64), right: key() };
+        let split = HeavySplit { keys, build: JoinSide::Right, values, staying: 0.8, copied: 0.1 };
+        let probe = |senders| split.exchange(JoinSide::Left, (senders, 4.0)).1;
         assert_eq!(probe(4.0), Dealing { owners: 4.0, heavy_share: 0.8 });
         let Dealing { owners, .. } = probe(1.0);
         assert!((owners - 1.0 / 0.85).abs() < 1e-9, "{owners}");
-        let (kind, dealing) = split.exchange(JoinSide::Right, key(), (1.0, 4.0));
+        let (kind, dealing) = split.exchange(JoinSide::Right, (1.0, 4.0));
         assert_eq!(dealing, Dealing { owners: 4.0, heavy_share: 0.1 });
         let (keys, heavy) = (vec![key()], vec![Value::Int(7)]);
         assert_eq!(kind, ExchangeKind::HashOrBroadcast { keys, bytes_max: 0, heavy });

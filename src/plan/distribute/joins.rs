@@ -7,7 +7,7 @@
 
 use super::{
     alternatives::{Placed, Price, keep_cheapest, spread_of},
-    cost::{Dealing, ExchangeCosts, Load},
+    cost::{Dealing, Load},
     distribution::{Distribution, exchanged, joined, other, partner_keys, preserves, shuffle_key},
     heavy::{HeavySplit, KeyedSide},
     placement::{Placement, Wanted},
@@ -26,7 +26,7 @@ enum SideMove {
     ToOne,
     Deal(Vec<Expression>),
     /// By the only key, as the heavy split of both sides says.
-    Split(Expression),
+    Split,
 }
 
 /// A way to compute a side, after its move.
@@ -73,7 +73,10 @@ impl Placement<'_> {
         let rows = relation.estimate.rows;
         let mut sides = Sides { kind: *kind, keys, left: &left, right: &right, rows, needed, split: None };
         if self.splits_heavy_keys && !preserves(*kind, *build) {
-            sides.split = sides.heavy_split(self.costs, *build);
+            let inputs = sides.left.first().zip(sides.right.first());
+            sides.split = inputs.and_then(|(left, right)| {
+                HeavySplit::of(self.costs, (keys, *build), (&left.relation, &right.relation))
+            });
         }
         let moved = |side| {
             let moved = sides.moved(side, self);
@@ -128,15 +131,6 @@ struct Sides<'a> {
 }
 
 impl<'a> Sides<'a> {
-    /// The split of heavy keys, if there is one key, by which both sides may be dealt.
-    fn heavy_split(&self, costs: &ExchangeCosts, build: JoinSide) -> Option<HeavySplit> {
-        let [key] = self.keys else { return None };
-        let (left, right) = (shuffle_key(key, JoinSide::Left)?, shuffle_key(key, JoinSide::Right)?);
-        let left = KeyedSide { key: &left, input: &self.left.first()?.relation };
-        let right = KeyedSide { key: &right, input: &self.right.first()?.relation };
-        HeavySplit::of(costs, build, (left, right))
-    }
-
     /// The cheapest ways in which the sides meet, and what the cheapest of all without a broadcast would move.
     fn meetings<'m>(
         &self,
@@ -168,11 +162,7 @@ impl<'a> Sides<'a> {
         let all = self.keys.iter().filter_map(|key| shuffle_key(key, side)).collect();
         let others = self.side(other(side)).iter();
         let partners = others.filter_map(|way| partner_keys(self.keys, other(side), &way.distribution));
-        if self.split.is_some()
-            && let [key] = self.keys
-        {
-            moves.extend(shuffle_key(key, side).map(SideMove::Split));
-        }
+        moves.extend(self.split.as_ref().map(|_| SideMove::Split));
         for keys in [all].into_iter().chain(partners).filter(|keys: &Vec<_>| !keys.is_empty()) {
             let step = SideMove::Deal(keys);
             if !moves.contains(&step) {
@@ -214,9 +204,9 @@ impl<'a> Sides<'a> {
                 }
                 Some(ExchangeKind::Hash { keys: keys.clone() })
             }
-            (SideMove::Split(_), Distribution::Replicated) => return None,
-            (SideMove::Split(key), _) => {
-                let (kind, split) = self.split.as_ref()?.exchange(side, key.clone(), (from.spread, ranks));
+            (SideMove::Split, Distribution::Replicated) => return None,
+            (SideMove::Split, _) => {
+                let (kind, split) = self.split.as_ref()?.exchange(side, (from.spread, ranks));
                 dealing = split;
                 Some(kind)
             }

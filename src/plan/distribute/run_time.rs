@@ -22,8 +22,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     RunTimeChoices,
     cost::{Dealing, ExchangeCosts, Load, row_bytes},
-    distribution::{Distribution, preserves, shuffle_key},
-    heavy::{KeyedSide, unknown_columns},
+    distribution::{Distribution, preserves},
+    heavy::{KeyOfSides, estimated_bytes, unknown_columns},
 };
 use crate::{ColumnId, ExchangeId, ExchangeKind, ExchangeReach, JoinSide, Operator, Relation};
 
@@ -102,56 +102,39 @@ fn find_candidates(
     (costs, choices): (&ExchangeCosts, RunTimeChoices),
     found: &mut Found,
 ) {
-    if let Operator::Join { kind, left, right, build, .. } = &relation.operator
+    if let Operator::Join { kind, left, right, keys, build, .. } = &relation.operator
         && !preserves(*kind, *build)
     {
-        let (build, probe) = match build {
+        let (build_input, probe_input) = match build {
             JoinSide::Left => (left, right),
             JoinSide::Right => (right, left),
         };
-        if let (Some(build), Some(probe)) = (ExchangedSide::of(build), ExchangedSide::of(probe))
-            && build.is_shuffle()
-            && probe.is_shuffle()
-        {
-            let bytes_max = match choices.broadcast {
-                true => broadcast_bytes_max(costs, build.input, probe.input).min(HELD_BYTES_MAX),
-                false => 0.0,
-            };
-            if bytes_max >= HELD_BYTES_MIN {
-                found.candidates.push(Candidate {
-                    build: build.id,
-                    probe: probe.id,
-                    bytes_max: bytes_max as u64,
-                });
+        // Whether rows with heavy keys might be dealt better if they were known.
+        let is_worth_knowing = match (ExchangedSide::of(build_input), ExchangedSide::of(probe_input)) {
+            (Some(build), Some(probe)) if build.is_shuffle() && probe.is_shuffle() => {
+                let bytes_max = match choices.broadcast {
+                    true => broadcast_bytes_max(costs, build.input, probe.input).min(HELD_BYTES_MAX),
+                    false => 0.0,
+                };
+                if bytes_max >= HELD_BYTES_MIN {
+                    let bytes_max = bytes_max as u64;
+                    found.candidates.push(Candidate { build: build.id, probe: probe.id, bytes_max });
+                }
+                true
             }
+            (Some(ExchangedSide { kind: ExchangeKind::Broadcast, input, .. }), None) => {
+                estimated_bytes(input) * (costs.rank_count() - 1.0) >= REPLACED_BYTES_MIN
+            }
+            _ => false,
+        };
+        if choices.heavy_keys
+            && is_worth_knowing
+            && let Some(keys) = KeyOfSides::of(keys)
+        {
+            found.unknown.extend(unknown_columns(keys.sides(*build, (left, right))));
         }
-    }
-    if choices.heavy_keys {
-        found.unknown.extend(unknown_keys(costs, relation));
     }
     relation.inputs().into_iter().for_each(|input| find_candidates(input, (costs, choices), found));
-}
-
-/// The columns by which the sides of a join meet, where rows with heavy keys might be dealt better if they were known.
-fn unknown_keys(costs: &ExchangeCosts, relation: &Relation) -> Vec<ColumnId> {
-    let Operator::Join { kind, left, right, keys, build, .. } = &relation.operator else { return Vec::new() };
-    let ([key], false) = (keys.as_slice(), preserves(*kind, *build)) else { return Vec::new() };
-    let keyed = [JoinSide::Left, JoinSide::Right].map(|side| shuffle_key(key, side));
-    let [Some(left_key), Some(right_key)] = &keyed else { return Vec::new() };
-    let (left, right) =
-        (KeyedSide { key: left_key, input: left }, KeyedSide { key: right_key, input: right });
-    let (build, probe) = match build {
-        JoinSide::Left => (left, right),
-        JoinSide::Right => (right, left),
-    };
-    let are_moved = match (ExchangedSide::of(build.input), ExchangedSide::of(probe.input)) {
-        (Some(build), Some(probe)) => build.is_shuffle() && probe.is_shuffle(),
-        (Some(ExchangedSide { kind: ExchangeKind::Broadcast, .. }), None) => {
-            build.bytes() * (costs.rank_count() - 1.0) >= REPLACED_BYTES_MIN
-        }
-        _ => false,
-    };
-    if are_moved { unknown_columns(build, probe) } else { Vec::new() }
 }
 
 /// The bytes of a build side up to which to broadcast it takes no longer than to shuffle both.

@@ -278,8 +278,12 @@ fn where_it_would_be_wrong_or_is_not_wanted_no_key_is_heavy() {
     let meets = grouped.find("Shuffle 2 by c0: partial results of a group meet");
     assert!(meets < grouped.find(SPLIT) && meets.is_some(), "{grouped}");
     // Either choice can be done without.
-    let without = lines(&inner, RunTimeChoices { heavy_keys: false, ..ALL });
+    let one_less = RunTimeChoices { heavy_keys: false, ..ALL };
+    let without = lines(&inner, one_less);
     assert!(!without.contains(SPLIT), "{without}");
+    // Where no key is so frequent that a shuffle of all rows is slower.
+    let even = lines(&join_on(JoinKind::Inner, [&probe(&[]), &build()], &[(1, 11)], 6e8), one_less);
+    assert!(!even.contains(SPLIT) && even.contains("or broadcast up to"), "{even}");
     let alone = lines(&inner, RunTimeChoices { broadcast: false, ..ALL });
     assert!(alone.contains("or broadcast up to 0 bytes; heavy keys split: 1"), "{alone}");
 }
