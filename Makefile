@@ -11,6 +11,8 @@ SF ?= 1
 # Benchmarks: which queries ("1 6 14"; all if empty), and how many measured runs.
 QUERIES ?=
 RUNS ?= 5
+# Which benchmark: tpch, everyday.
+WORKLOAD ?= tpch
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
 CLUSTERS := demo test docs scripts bare emulated hosts standby soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
@@ -58,9 +60,9 @@ test-core: ## PostgreSQL's own regression queries over foreign tables: all of th
 	@scripts/setup.sh
 	@scripts/test-core.sh
 
-bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
+bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL, or everyday queries (SF=, QUERIES="1 6", RUNS=, WORKLOAD=everyday)
 	@scripts/setup.sh
-	@SF='$(SF)' QUERIES='$(QUERIES)' RUNS='$(RUNS)' scripts/bench.sh
+	@SF='$(SF)' QUERIES='$(QUERIES)' RUNS='$(RUNS)' WORKLOAD='$(WORKLOAD)' scripts/bench.sh
 
 bench-gpu: ## TPC-H on a GPU against DuckDB: cold, warm, hot (SF="10 100", QUERIES=, STEPS=, …: see the script)
 	@scripts/bench-gpu.sh
