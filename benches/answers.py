@@ -4,6 +4,7 @@ Rows are compared in order: the 22 queries order their results by all that tells
 system has broken differently so far.
 """
 
+import datetime
 import decimal
 import math
 
@@ -25,9 +26,32 @@ def same_answer(left, right):
 def _same_value(a, b):
     if a is None or b is None:
         return a is None and b is None
-    if str(a).rstrip() == str(b).rstrip():
+    a, b = _plain(a), _plain(b)
+    if a.rstrip() == b.rstrip():
         return True
     try:
-        return math.isclose(decimal.Decimal(str(a)), decimal.Decimal(str(b)), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return math.isclose(decimal.Decimal(a), decimal.Decimal(b), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     except (decimal.InvalidOperation, ValueError):
-        return str(a).split(" ")[0] == str(b).split(" ")[0] and str(a).endswith("00:00:00")
+        return False
+
+
+def _plain(value):
+    """A value as text that all systems' forms of it have in common: booleans as PostgreSQL prints them, moments of UTC by ISO."""
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, datetime.date):
+        return _moment(value)
+    if isinstance(value, str) and len(value) >= len("2000-01-01") and value[4:5] == value[7:8] == "-":
+        try:
+            return _moment(datetime.datetime.fromisoformat(value.removesuffix("+00") + "+00:00" * value.endswith("+00")))
+        except ValueError:
+            return value
+    return str(value)
+
+
+def _moment(value):
+    """A date, or a moment; without the time of day if that is midnight."""
+    if not isinstance(value, datetime.datetime):
+        return value.isoformat()
+    value = value.replace(tzinfo=None)
+    return value.date().isoformat() if value.time() == datetime.time() else value.isoformat()

@@ -122,7 +122,7 @@ SELECT month, n, n - lag(n) OVER (ORDER BY month) AS change FROM (SELECT date_tr
 SELECT kind, country, n FROM (SELECT kind, country, count(*) AS n, rank() OVER (PARTITION BY kind ORDER BY count(*) DESC, country) AS r FROM events GROUP BY 1, 2) x WHERE r <= 3 ORDER BY 1, 3 DESC, 2;
 
 -- dashboard: rollup
-SELECT country, kind, count(*) FROM events GROUP BY ROLLUP (country, kind) ORDER BY 1 NULLS LAST, 2 NULLS LAST;
+SELECT country, kind, count(*) FROM events GROUP BY ROLLUP (country, kind) ORDER BY grouping(country), grouping(kind), 1 NULLS LAST, 2 NULLS LAST;
 
 -- dashboard: lower of a trimmed text as a group
 SELECT lower(trim(replace(c_mktsegment, 'U', 'u'))) AS segment, count(*) FROM customer GROUP BY 1 ORDER BY 1;
@@ -250,9 +250,11 @@ SELECT id, ts FROM events ORDER BY id OFFSET 19000 LIMIT 5;
 SELECT count(*) FROM (SELECT o_orderkey FROM orders ORDER BY o_orderkey LIMIT 100 OFFSET 5000) x;
 
 -- page: keyset by a row
+-- duckdb: SELECT o_orderkey, o_orderdate FROM orders WHERE (o_orderdate, o_orderkey) < (date '1995-06-01', 100000::bigint) ORDER BY o_orderdate DESC, o_orderkey DESC LIMIT 50
 SELECT o_orderkey, o_orderdate FROM orders WHERE (o_orderdate, o_orderkey) < ('1995-06-01', 100000) ORDER BY o_orderdate DESC, o_orderkey DESC LIMIT 50;
 
 -- page: keyset by a row, ascending
+-- duckdb: SELECT id, ts FROM events WHERE (ts, id) > (timestamp '2025-06-01 00:00:00', 0::bigint) ORDER BY ts, id LIMIT 50
 SELECT id, ts FROM events WHERE (ts, id) > ('2025-06-01 00:00:00', 0) ORDER BY ts, id LIMIT 50;
 
 -- page: keyset by or
@@ -484,6 +486,7 @@ SELECT count(*), sum(o_totalprice) FROM orders WHERE o_custkey IN (SELECT custke
 SELECT v.custkey, count(*), sum(o_totalprice) FROM local_vip v JOIN orders ON o_custkey = v.custkey GROUP BY 1 ORDER BY 1;
 
 -- mixed: keys as an array of a subquery
+-- duckdb: SELECT count(*), sum(o_totalprice) FROM orders WHERE o_custkey IN (SELECT custkey FROM local_vip)
 SELECT count(*), sum(o_totalprice) FROM orders WHERE o_custkey = ANY (ARRAY(SELECT custkey FROM local_vip));
 
 -- mixed: unnested keys
