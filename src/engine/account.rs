@@ -1,11 +1,11 @@
-//! What engines tell of a query while they run it, for whoever watches.
+//! The progress of a running query, for monitoring.
 //!
-//! A host asks when it wants to know; engines only leave word of where to look (a [`Meter`]), so that a query that nobody
-//! watches costs nothing.
+//! A host reads the progress when it wants to. Engines only register a [`Meter`], so a query that is not watched costs
+//! nothing.
 //!
-//! Invariants: an account keeps nothing of a query alive. What was read last stays known when the query has ended.
+//! Invariants: an account keeps no part of a query alive. The last reading stays after the query has ended.
 //!
-//! Deliberately absent: who asked for the query, and when. Hosts know.
+//! Deliberately absent: the role and the start time of the query. The host knows them.
 
 use std::sync::{
     Mutex, OnceLock, Weak,
@@ -16,9 +16,9 @@ use pystachio_plan::{QueryEngine, QueryProgress};
 
 use crate::locking::lock_whole;
 
-/// Where it can be seen how far a query is.
+/// A source of a query's progress.
 pub trait Meter: Send + Sync {
-    /// How far it is now. Does not wait for the query.
+    /// The current progress. Does not wait for the query.
     fn progress(&self) -> QueryProgress;
 }
 
@@ -27,11 +27,11 @@ pub trait Meter: Send + Sync {
 pub struct QueryPlace {
     /// The engine.
     pub engine: QueryEngine,
-    /// Ranks that have a part in it.
+    /// Ranks that run a part of it.
     pub rank_count: u32,
 }
 
-/// What is known of one query.
+/// The account of one query.
 #[derive(Default)]
 pub struct QueryAccount {
     number: OnceLock<u64>,
@@ -43,7 +43,7 @@ pub struct QueryAccount {
 #[derive(Default)]
 struct AccountState {
     place: Option<QueryPlace>,
-    /// One a rank of this process, and what it said last.
+    /// One meter for each rank of this process, with its last reading.
     meters: Vec<(Weak<dyn Meter>, QueryProgress)>,
 }
 
@@ -54,33 +54,33 @@ impl std::fmt::Debug for QueryAccount {
 }
 
 impl QueryAccount {
-    /// Gives the query the number that its host knows it by; the first one stays.
+    /// Sets the host's number for the query. Only the first call counts.
     pub fn set_number(&self, number: u64) {
         let _ = self.number.set(number);
     }
 
-    /// The number that its host knows it by.
+    /// The host's number for the query.
     pub fn number(&self) -> Option<u64> {
         self.number.get().copied()
     }
 
-    /// An engine begins to run the query, perhaps once more. What ran before is not asked any more.
+    /// Notes that an engine begins to run the query, perhaps again. Earlier meters are dropped.
     pub fn begin(&self, place: QueryPlace) {
         let mut state = lock_whole(&self.state);
         *state = AccountState { place: Some(place), ..AccountState::default() };
     }
 
-    /// The query is prepared, and this tells how far it is for as long as it is there.
+    /// Registers a meter of the prepared query. The account reads it for as long as it exists.
     pub fn measure(&self, meter: Weak<dyn Meter>) {
         lock_whole(&self.state).meters.push((meter, QueryProgress::default()));
     }
 
-    /// The same after a change of operators: meters from before are not asked any more.
+    /// Replaces all meters after a change of operators.
     pub fn measure_anew(&self, meter: Weak<dyn Meter>) {
         lock_whole(&self.state).meters = vec![(meter, QueryProgress::default())];
     }
 
-    /// The device's engine has refused the query, and another one runs it.
+    /// Notes that the device's engine has refused the query and another engine runs it.
     pub fn note_refusal(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
     }
@@ -90,12 +90,12 @@ impl QueryAccount {
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Its reader has all rows that it wanted.
+    /// Notes that the client has all rows that it wanted.
     pub fn note_enough(&self) {
         self.has_enough.store(true, Ordering::Relaxed);
     }
 
-    /// Whether its reader has said so.
+    /// Whether the client has all rows that it wanted.
     pub fn has_enough(&self) -> bool {
         self.has_enough.load(Ordering::Relaxed)
     }
@@ -110,7 +110,7 @@ impl QueryAccount {
         !lock_whole(&self.state).meters.is_empty()
     }
 
-    /// How far the query is; of what has ended, how far it was when somebody last looked, and without memory.
+    /// The query's progress. A query that has ended keeps its last reading, without memory.
     pub fn progress(&self) -> QueryProgress {
         let meters: Vec<Weak<dyn Meter>> =
             lock_whole(&self.state).meters.iter().map(|(meter, _)| meter.clone()).collect();

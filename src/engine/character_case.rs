@@ -36,14 +36,14 @@ const KNOWN_MAX: usize = 32;
 /// The tables in use, oldest first.
 static KNOWN: Mutex<Vec<Arc<CharacterCase>>> = Mutex::new(Vec::new());
 
-/// The letters of a [`Ctype`]. Equal if the ctype is.
+/// The case mappings of a [`Ctype`]. Equal if the ctype is.
 pub struct CharacterCase {
     ctype: Ctype,
     upper: CaseMap,
     lower: CaseMap,
 }
 
-/// What becomes of every character in upper case, or in lower case.
+/// The mapping of every character to uppercase, or to lowercase.
 pub struct CaseMap {
     page_of: Box<[u16]>,
     deltas: Vec<i32>,
@@ -53,7 +53,7 @@ pub struct CaseMap {
     changes_beyond_ascii: bool,
 }
 
-/// How letters of ASCII change.
+/// The mapping of ASCII characters.
 #[derive(Clone, Copy)]
 enum AsciiCase {
     Upper,
@@ -61,7 +61,7 @@ enum AsciiCase {
 }
 
 impl CharacterCase {
-    /// The letters of the ctype.
+    /// The case mappings of the ctype.
     ///
     /// # Errors
     ///

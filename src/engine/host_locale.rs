@@ -1,6 +1,6 @@
-//! A locale of the host's libc, asked for the case of characters.
+//! Character case by a locale of the host's libc.
 //!
-//! The server's backends ask the same libc on the same host, so the answers are theirs.
+//! The server's backends use the same libc on the same host, so both get the same answers.
 //!
 //! Deliberately absent: the process's own locale, which nothing here reads or sets.
 #![expect(unsafe_code, reason = "libc's locales are C objects")]

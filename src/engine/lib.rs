@@ -1,15 +1,15 @@
 //! What every engine offers the process that hosts it: the seam between `worker` and the engines.
 //!
 //! An engine turns a [`pystachio_plan::QueryRequest`] into a stream of Arrow batches. The CPU engine
-//! (`src/cpu`) implements this over DataFusion; the worker's pair of engines over it and the GPU engine (`src/gpu`).
-//! Whoever hosts an engine sees only this trait.
+//! (`src/cpu`) implements the trait over DataFusion. The worker's pair of engines implements it over the CPU engine and
+//! the GPU engine (`src/gpu`). A host sees only the trait.
 //!
-//! What engines do alike stands beside it:
-//! - `stop.rs`: what a host and an engine tell each other of a request; `account.rs`: how far it is; `locking.rs`: what a panic leaves of a lock;
-//!   `panics.rs`: what it is for the query
-//! - `spill.rs`: what a query has on the host's disk; `spool.rs`: rows there that nobody reads
-//! - `character_case.rs`: upper and lower case, by `host_locale.rs` as libc has them; `variance.rs` and `quotient.rs`: what needs
-//!   integers of any size. Each is one of PostgreSQL's values, which no engine may compute otherwise
+//! Code that all engines share:
+//! - `stop.rs`: the cancel flag of a request; `account.rs`: the progress of a request
+//! - `locking.rs`: locks, and what a panic does to them; `panics.rs`: a caught panic as an error
+//! - `spill.rs`: a query's file on the host's disk; `spool.rs`: result rows in that file
+//! - `character_case.rs` and `host_locale.rs`: uppercase and lowercase as the host's libc defines them
+//! - `variance.rs` and `quotient.rs`: PostgreSQL's values that need integers of any size
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
@@ -49,7 +49,7 @@ pub trait Engine: Send + Sync + 'static {
     /// `FileNotFound`, `FilePermission`, `FileCorrupt`, each naming the file.
     async fn describe(&self, files: &FileSet) -> Result<TableDescription>;
 
-    /// What [`TableDescription::identity`] of a table is now. Reads no footer.
+    /// Returns the current [`TableDescription::identity`] of a table. Reads no footer.
     ///
     /// # Errors
     ///
@@ -57,8 +57,8 @@ pub trait Engine: Send + Sync + 'static {
     async fn identify(&self, files: &FileSet) -> Result<u64>;
 
     /// Starts a query. Its batches have one column per output of the plan, laid out as
-    /// [`pystachio_plan::DataType::to_arrow`] says. `stop` ends it within a batch of rows, also where
-    /// every thread of the engine is busy; the answer is not wanted then.
+    /// [`pystachio_plan::DataType::to_arrow`] says. `stop` ends the query within a batch of rows, even if
+    /// every thread of the engine is busy. The caller then discards the answer.
     ///
     /// # Errors
     ///
@@ -66,8 +66,8 @@ pub trait Engine: Send + Sync + 'static {
     /// not hold for the files as they are now.
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>>;
 
-    /// What a query would read: the counts of files and row groups, those ruled out by statistics
-    /// included. Reads footers at most.
+    /// Counts the files and row groups that a query would read, and those that statistics rule out. Reads
+    /// footers at most.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ pub trait Engine: Send + Sync + 'static {
     /// As of [`Engine::run`].
     async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>>;
 
-    /// Writes the TPC-H tables and returns their names and row counts. What a failed or dropped run
-    /// wrote is removed.
+    /// Writes the TPC-H tables and returns their names and row counts. A failed or dropped run removes the
+    /// files that it wrote.
     ///
     /// # Errors
     ///
@@ -93,8 +93,8 @@ pub trait Engine: Send + Sync + 'static {
         progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<(String, u64)>>;
 
-    /// Rewrites files for reading on a GPU and returns their columns. What a failed or dropped run wrote is
-    /// removed.
+    /// Rewrites files for reading on a GPU and returns their columns. A failed or dropped run removes the files
+    /// that it wrote.
     ///
     /// # Errors
     ///
@@ -105,15 +105,15 @@ pub trait Engine: Send + Sync + 'static {
         progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<OptimizedColumn>>;
 
-    /// What the column caches hold, of all ranks that answer soon.
+    /// Lists the contents of the column caches of all ranks that answer in time.
     async fn cache(&self) -> Vec<CacheEntry>;
 
-    /// What devices, of all ranks that answer soon, did for the last queries that wanted it noted; nothing where there is none.
+    /// Lists the device work of the last watched queries, of all ranks that answer in time. Empty without a device.
     async fn timeline(&self) -> Vec<QueryTimeline> {
         Vec::new()
     }
 
-    /// Memory and queries now. The host fills in what it knows better.
+    /// Current memory use and queries. The host completes the fields that it knows better.
     fn status(&self) -> EngineStatus;
 }
 
@@ -130,11 +130,11 @@ pub trait ResultStream: Send {
     /// As of [`Engine::run`]. After an error the stream is at its end.
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>>;
 
-    /// What the query has cost so far; complete after the last batch.
+    /// The query's metrics so far; complete after the last batch.
     fn metrics(&self) -> QueryMetrics;
 }
 
-/// How far [`Engine::generate`] or [`Engine::optimize`] is.
+/// The progress of [`Engine::generate`] or [`Engine::optimize`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteProgress {
     /// The table or file being written.

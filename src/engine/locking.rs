@@ -1,14 +1,14 @@
-//! Locks of the engine's own, and what becomes of them when a thread panics while it holds one.
+//! The engine's locks, and what happens when a thread panics while it holds one.
 //!
-//! The rule: what a lock guards is one of two things.
+//! Each lock guards one of two kinds of state:
 //!
-//! - An account: memory, places, extents, who waits. It changes in several steps, and after a panic between them it says
-//!   something false for ever: memory is lost or given twice, or nobody is admitted any more. It is locked by [`lock`], which ends
-//!   the process if a panic has been there: what runs fails with an error that says so, and the supervisor starts another.
-//! - A whole: a value that is put, taken or replaced in one step, such as an entry of a table. It is locked by
-//!   [`lock_whole`], which goes on: the query that panicked has failed, and nobody else sees a difference.
+//! - An account: memory, admission, extents, waiting queries. It changes in several steps. A panic between two steps leaves
+//!   it wrong for ever: memory is lost or handed out twice, or no query is admitted. [`lock`] guards accounts. It ends
+//!   the process if the lock is poisoned: running queries fail with an error that says so, and the supervisor starts a new engine.
+//! - A value that is put, taken or replaced in one step, such as an entry of a table. [`lock_whole`] guards values. It ignores the
+//!   poison: the query that panicked has failed, and other queries see a whole value.
 //!
-//! Invariants: a lock is taken by one of these. No panic of the crates that decode Parquet and Arrow happens beneath the first.
+//! Invariants: every lock is taken by one of these. Code that decodes Parquet or Arrow never runs under a lock of the first kind.
 
 use std::{
     panic::Location,
@@ -19,11 +19,11 @@ use pystachio_plan::Error;
 
 type EndProcess = Box<dyn Fn(Error) + Send + Sync>;
 
-/// How this process ends.
+/// The function that ends this process.
 static END_PROCESS: OnceLock<EndProcess> = OnceLock::new();
 
-/// Says how the process ends when an account can't be trusted any more. What it calls returns, and ends the process soon.
-/// The first that says so counts.
+/// Sets the function that ends the process when an account is wrong. The function returns, and the process ends soon
+/// after. Only the first call counts.
 pub fn end_process_by(end: impl Fn(Error) + Send + Sync + 'static) {
     let _ = END_PROCESS.set(Box::new(end));
 }
@@ -32,13 +32,13 @@ pub fn end_process_by(end: impl Fn(Error) + Send + Sync + 'static) {
 ///
 /// # Panics
 ///
-/// If a thread panicked while it held the lock; and the process ends.
+/// If a thread panicked while it held the lock. The process then ends.
 #[track_caller]
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     account(mutex.lock())
 }
 
-/// An account that was locked again after waiting for a change.
+/// Unwraps the guard of an account after a wait on a condition variable.
 ///
 /// # Panics
 ///
@@ -53,12 +53,12 @@ pub fn account<T>(locked: LockResult<T>) -> T {
     })
 }
 
-/// Locks what is whole at any time.
+/// Locks a value that changes in one step.
 pub fn lock_whole<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     whole(mutex.lock())
 }
 
-/// What is whole at any time, out of its lock.
+/// Takes a value that changes in one step out of its lock.
 pub fn whole<T>(locked: LockResult<T>) -> T {
     locked.unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use pystachio_plan::Error;
 
-/// What a caught panic of a thread that worked for a query amounts to.
+/// Turns a panic that was caught in a query's thread into an error.
 pub fn from_panic(payload: &(dyn Any + Send)) -> Error {
     let message = payload
         .downcast_ref::<&str>()

@@ -1,4 +1,4 @@
-//! What one query has on the host's disk: a file without a name, and the extents of it that are in use.
+//! A query's spill file on the host's disk: a file without a name, and its extents in use.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,10 +15,10 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::locking::lock;
 
-/// Distinguishes the files of a process for as long as they have names.
+/// Makes the names of a process's files unique while the files have names.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// A query's file. What is freed in it is used again.
+/// A query's file. Freed extents are used again.
 pub struct SpillFile {
     file: File,
     /// For messages.
@@ -29,18 +29,18 @@ pub struct SpillFile {
 #[derive(Default)]
 struct Space {
     end: u64,
-    /// Offset and bytes of what is free before the end, by offset; neighbours are one.
+    /// Offset and bytes of each free extent before the end, by offset. Adjacent ones are merged.
     free: Vec<(u64, u64)>,
 }
 
-/// Bytes of a file that somebody uses.
+/// Bytes of a file that are in use.
 pub struct Extent {
     file: Arc<SpillFile>,
     offset: u64,
     bytes: u64,
 }
 
-/// What one query writes of the host's bytes: a file that is made when it is needed.
+/// A query's space on disk for bytes of the host. The file is made at the first write.
 pub struct SpillSpace {
     directory: PathBuf,
     file: Mutex<Option<Arc<SpillFile>>>,
@@ -79,7 +79,7 @@ impl SpillSpace {
         Arc::new(Self { directory, file: Mutex::new(Some(file)), written_bytes: AtomicU64::new(0) })
     }
 
-    /// Space that nothing can be written to.
+    /// Space that refuses every write.
     #[cfg(test)]
     pub(crate) fn on_full_disk() -> Arc<Self> {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -98,7 +98,7 @@ impl SpillSpace {
         Ok(KeptBytes { extent, bytes: bytes.len() })
     }
 
-    /// All that was ever written.
+    /// The sum of all bytes written so far.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
     }
@@ -108,7 +108,7 @@ impl SpillSpace {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The file, which is made where there is none yet.
+    /// The file; makes it if there is none yet.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl SpillSpace {
 }
 
 impl SpillFile {
-    /// A new file in `directory`, which has no entry for it any more when this returns.
+    /// Makes a file in `directory` and removes its name before returning.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl SpillFile {
         Arc::new(Self { file, directory: directory.to_owned(), space: Mutex::default() })
     }
 
-    /// Room for some bytes.
+    /// Allocates an extent of so many bytes.
     pub fn extent(self: &Arc<Self>, bytes: u64) -> Extent {
         let mut space = lock(&self.space);
         let found = space.free.iter().position(|(_, free)| *free >= bytes);

@@ -1,13 +1,12 @@
-//! Rows of a query that nobody reads, in a file until somebody does.
+//! A spool: result rows that wait in the query's spill file until the client reads them.
 //!
-//! A query whose reader has stopped, such as an open cursor, holds memory for as long. When others wait for that, it runs
-//! on without its reader: its batches go to its spill file, and at its end the memory is theirs. The reader has the
-//! batches from the file, also while they still come. Both engines do so: the device's for its memory, the CPU engine for
-//! what its scans and operators hold.
+//! A query whose client has stopped reading, such as an open cursor, keeps its memory. If other queries wait for that
+//! memory, the engine runs the query to its end and writes the batches to its spill file. Its memory is then free. The
+//! client reads the batches from the file, even while the query still adds some. Both engines do this.
 //!
-//! Invariants: batches leave a spool in the order in which they came. It holds no memory but where they are.
+//! Invariants: batches leave a spool in the order in which they were pushed. A spool holds only their positions in memory.
 //!
-//! Deliberately absent: a limit of the file's size. The disk is the limit, as of all that spills.
+//! Deliberately absent: a limit of the file's size. The disk is the limit, as for everything that spills.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -20,8 +19,8 @@ use pystachio_plan::{Error, Result};
 
 use crate::spill::{KeptBytes, SpillSpace};
 
-/// How long nobody takes a batch before a query's reader counts as stopped. Readers that are merely slower than the query
-/// take one more often than that.
+/// A client that takes no batch for so long counts as stopped. A client that is merely slower than the query takes a
+/// batch more often.
 pub const READER_STOPPED: Duration = Duration::from_millis(100);
 
 /// Batches of one query.
@@ -54,7 +53,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Takes the batch that has been here the longest. Blocks on the file.
+    /// Takes the oldest batch. Blocks on the file.
     ///
     /// # Errors
     ///

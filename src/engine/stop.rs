@@ -1,4 +1,4 @@
-//! What a host and a request that an engine works on tell each other.
+//! The cancel flag of a request, and its state for the host.
 
 use std::sync::{
     Arc,
@@ -10,10 +10,11 @@ use tokio::sync::watch;
 
 use crate::QueryAccount;
 
-/// Whether a request is still wanted; and, the other way, whether it waits for its turn, and how far it is. Clones share all of it.
+/// Tells an engine whether the host still wants a request, and the host whether the request waits and how far it is.
+/// Clones share their state.
 ///
-/// Dropping a stream stops its query where it waits, and that needs a thread of the engine's to find it
-/// waiting. Code that computes for long without waiting looks here.
+/// Dropping a stream stops its query at the next point where the query waits. Loops that run long poll this flag
+/// instead.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<Shared>);
 
@@ -22,31 +23,30 @@ struct Shared {
     is_stopped: AtomicBool,
     waits_for_turn: watch::Sender<bool>,
     account: QueryAccount,
-    /// What this is a part of.
+    /// The request that this is a part of.
     whole: Option<StopFlag>,
 }
 
-/// A request waits for its turn until this is dropped.
+/// Marks a request as waiting for its turn until it is dropped.
 #[derive(Debug)]
 pub struct TurnWait(StopFlag);
 
 impl StopFlag {
-    /// A flag for a part of the work, which is not wanted any more when the whole is not, or when somebody says so of
-    /// the part.
+    /// Makes a flag for a part of the request. The part is cancelled with the whole, or by itself.
     pub fn of_part(&self) -> Self {
         Self(Arc::new(Shared { whole: Some(self.clone()), ..Shared::default() }))
     }
 
-    /// Says that the work is not wanted any more.
+    /// Cancels the request.
     pub fn stop(&self) {
         self.0.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// `Cancelled` if somebody has said so.
+    /// Returns an error if the request is cancelled.
     ///
     /// # Errors
     ///
-    /// That one.
+    /// `Cancelled`.
     pub fn check(&self) -> Result<()> {
         match self.is_stopped() {
             true => Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")),
@@ -54,12 +54,12 @@ impl StopFlag {
         }
     }
 
-    /// Whether somebody has said so.
+    /// Whether the request is cancelled.
     pub fn is_stopped(&self) -> bool {
         self.0.is_stopped.load(Ordering::Relaxed) || self.0.whole.as_ref().is_some_and(Self::is_stopped)
     }
 
-    /// Says that the request, whatever part of it this is, waits until other requests have ended or given up memory.
+    /// Marks the whole request as waiting until other requests have ended or given up memory.
     pub fn wait_for_turn(&self) -> TurnWait {
         if let Some(whole) = &self.0.whole {
             return whole.wait_for_turn();
@@ -68,7 +68,7 @@ impl StopFlag {
         TurnWait(self.clone())
     }
 
-    /// What is known of the request, whatever part of it this is.
+    /// The account of the whole request.
     pub fn account(&self) -> &QueryAccount {
         match &self.0.whole {
             Some(whole) => whole.account(),

@@ -1,4 +1,4 @@
-//! What the process counts: queries and their errors.
+//! Counters of the process: queries and their errors.
 
 use std::sync::{
     Arc, Mutex,
@@ -13,7 +13,7 @@ use pystachio_plan::{EngineStatus, Error, ErrorKind};
 pub struct Counters {
     queries_run: AtomicU64,
     queries_running: AtomicU64,
-    /// With the role whose query it was.
+    /// The error, with the role that ran the query.
     last_error: Mutex<Option<(String, Option<u32>)>>,
 }
 
@@ -28,7 +28,7 @@ impl Counters {
         RunningQuery(self.clone())
     }
 
-    /// Remembers why a request failed, and whose it was. A cancelled one did not fail.
+    /// Keeps the error of a failed request and its role. A cancelled request did not fail.
     pub fn record_error(&self, error: &Error, role: Option<u32>) {
         if error.kind != ErrorKind::Cancelled {
             let error = (error.message.clone(), role);
@@ -36,7 +36,7 @@ impl Counters {
         }
     }
 
-    /// Queries that have ended, and queries that run or wait.
+    /// The counts of queries that have ended, and of queries that run or wait.
     pub fn queries(&self) -> (u64, u64) {
         (self.queries_run.load(Ordering::Relaxed), self.queries_running.load(Ordering::Relaxed))
     }

@@ -1,7 +1,7 @@
-//! The end of a process whose device does not return from a call, or whose account of memory a panic has left wrong.
+//! Ends a process whose device hangs, or whose memory account is wrong after a panic.
 //!
-//! Deliberately absent: an orderly end. Threads that wait for such a device can't be stopped, and what gives its memory
-//! back would wait as well.
+//! Deliberately absent: an orderly shutdown. Threads that wait for a hung device can't be stopped, and freeing its memory
+//! would wait too.
 
 use std::{io, process::id, sync::Arc, thread, time::Duration};
 
@@ -11,7 +11,7 @@ use pystachio_plan::{Error, ErrorKind};
 use crate::Host;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long sessions have to say what happened.
+/// How long sessions have to report the error to their clients.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// Calls `end`, which ends the process, when a call of the device has not returned for `timeout_s` seconds.
@@ -36,7 +36,7 @@ pub fn watch_device(
     Ok(())
 }
 
-/// Ends the process soon, with 1. All that runs fails first, with this error.
+/// Fails all requests with this error, then ends the process with status 1.
 pub fn end_process(host: Arc<Host>, error: Error) {
     let ending = thread::Builder::new().name("pystachio-end".to_owned()).spawn(move || give_up(&host, error));
     if ending.is_err() {
@@ -44,7 +44,7 @@ pub fn end_process(host: Arc<Host>, error: Error) {
     }
 }
 
-/// Ends the process, with 1, when all that runs has failed with this error.
+/// Waits until all requests have failed with this error, then ends the process with status 1.
 pub fn give_up(host: &Host, error: Error) -> ! {
     host.give_up(error);
     thread::sleep(ANSWER_WAIT);
@@ -58,7 +58,7 @@ fn stuck(timeout_s: u32) -> Error {
     )
 }
 
-/// Ends the process without what is registered for its end, which would wait for the device.
+/// Ends the process without its exit handlers, which would wait for the device.
 #[expect(unsafe_code, reason = "ends the process")]
 pub fn end_now(status: i32) -> ! {
     // SAFETY: never returns.

@@ -1,4 +1,4 @@
-//! The device that the options name for a rank, and what it may use of that device and of the host.
+//! Opens the device of a rank as the options name it, and limits the memory that the rank uses of the device and the host.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -12,16 +12,16 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::{Device, Options, RankNetwork, RankProcesses, process::wait_for_ending_engines};
 
-/// How much of a device's arena column chunks may take that stay between queries.
+/// The share of a device's arena for column chunks that stay between queries.
 const DEVICE_CACHE_PERCENT: u64 = 60;
-/// How much of the option `memory` a device's queries may page-lock for what does not fit on the device.
+/// The share of the option `memory` that queries may page-lock for data that does not fit on the device.
 const HOST_MEMORY_PERCENT: u64 = 25;
 
-/// A device, and what its rank may use.
+/// A device and the limits of its rank.
 pub struct OpenedDevice {
     /// The devices of this process: one, but for emulated ranks that share it.
     pub platforms: Vec<Arc<dyn Platform>>,
-    /// What each may use.
+    /// The limits of each.
     pub options: DeviceOptions,
     /// How it is connected with other ranks.
     pub network: RankNetwork,
@@ -46,8 +46,8 @@ pub fn open_device(options: &Options, spill_directory: &Path) -> Result<OpenedDe
     }
 }
 
-/// The emulated device has as much memory as the server, and what the server's cache may have of it is enough for
-/// its cache. Ranks have a part of it each.
+/// The emulated device has as much memory as the option `memory`, its cache included. Ranks share it
+/// equally.
 fn open_emulated(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
     let device_options = device_options(options, spill_directory, options.memory_bytes)?;
     let cache_bytes = device_options.cache_bytes.min(options.cache_bytes);
@@ -120,8 +120,8 @@ fn check_gpu_count(options: &Options) -> Result<()> {
     Err(Error::new(ErrorKind::Unavailable, message).with_hint(hint))
 }
 
-/// What a device with so much memory is given to use. Queries spill to page-locked memory first, and then to files. What the host has is
-/// divided among ranks.
+/// The limits for a device with so much memory. Queries spill to page-locked memory first, then to files. Ranks share the
+/// host's memory equally.
 fn device_options(options: &Options, spill_directory: &Path, device_bytes: u64) -> Result<DeviceOptions> {
     let memory_bytes = options.device_memory.bytes_of(device_bytes);
     if memory_bytes > device_bytes {

@@ -1,4 +1,4 @@
-//! Where a rank without a CPU engine keeps footers: a part of the option `memory`, which nothing else of that rank wants.
+//! The footer cache of a rank without a CPU engine. It takes a share of the option `memory` that such a rank does not use otherwise.
 
 use std::sync::{
     Arc,

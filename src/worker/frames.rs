@@ -1,7 +1,7 @@
 //! Whole frames from and to a socket.
 //!
-//! Invariants: a read that is dropped half way loses no byte. A frame is written whole or the connection
-//! is over.
+//! Invariants: a read that is dropped half way loses no byte. A frame is written whole, or the connection
+//! is closed.
 
 use std::io::{self, IoSlice};
 
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Frames up to this size are copied together and written at once.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
-/// What a read asks for at most.
+/// The most bytes that one read asks for.
 const READ_BYTES_MAX: usize = 256 * 1024;
 
 /// Reads frames from a socket.

@@ -8,18 +8,18 @@
 //! - `server.rs`: the socket, one session a connection
 //! - `session.rs`: requests in, answers out, cancellation
 //! - `query.rs`: an engine's stream as frames; `encoding.rs`: batches as Arrow IPC messages
-//! - `devices.rs`: the device that the options name, and what it may use
+//! - `devices.rs`: the device that the options name, and its limits
 //! - `ranks/`: ranks in processes of their own
-//! - `paired.rs`: a device's engine, or that of ranks which share queries, and the CPU engine; `choice.rs`: which is expected to be faster
+//! - `paired.rs`: a device's engine beside the CPU engine; `choice.rs`: the expected time on each
 //! - `frames.rs`: whole frames from and to a socket
-//! - `device_watch.rs`: the end of a process whose device does not return, or whose accounts are wrong
-//! - `footer_memory.rs`: where a rank without a CPU engine keeps footers
-//! - `queries/`: the queries that run, those that ended last, and what all of them have cost
-//! - `counters.rs`, `process.rs`: what the process knows about itself
+//! - `device_watch.rs`: ends a process whose device hangs, or whose accounts are wrong
+//! - `footer_memory.rs`: the footer cache of a rank without a CPU engine
+//! - `queries/`: running queries, the last ones that ended, and totals
+//! - `counters.rs`, `process.rs`: counters and memory of the process
 //!
-//! Invariants: sockets are served by threads that never compute, so a cancel is seen however busy the
-//! engine is. A panic ends a request, never the process. A lost device ends it, when the answers that are on
-//! their way have ended; one that does not return ends them too. Between an engine and a slow reader there are at most two batches.
+//! Invariants: the threads that serve sockets never compute, so they see a cancel however busy the
+//! engine is. A panic ends a request, never the process. If the device is lost, the process ends after the running answers.
+//! If the device hangs, the process ends without them. At most two batches wait between an engine and a slow client.
 //!
 //! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs`, `paired.rs`
 //! and `ranks/network.rs` know which engines and devices there are.

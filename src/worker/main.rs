@@ -1,8 +1,8 @@
 //! The executable `pystachio-engine`: an engine behind a Unix socket, started and watched by the
 //! extension's supervisor.
 //!
-//! Ends with 0 after SIGTERM, SIGINT or the end of its parent, with 2 for arguments that make no sense and
-//! with 1 if it can't start or its device is lost; the supervisor then starts another. Logs go to stderr.
+//! The process ends with status 0 after SIGTERM, SIGINT or the end of its parent, with 2 for invalid arguments, and
+//! with 1 if it can't start or loses its device. The supervisor then starts another. Logs go to stderr.
 
 use std::{
     ffi::OsString,
@@ -41,9 +41,9 @@ const SOCKET_THREADS: usize = 2;
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// How long rank 0 waits for the other ranks before it serves without them.
 const RANKS_WAIT: Duration = Duration::from_secs(10);
-/// The same for ranks on other hosts, which may be away.
+/// The same for ranks on other hosts, which may be down.
 const HOSTS_WAIT: Duration = Duration::from_secs(2);
-/// How long an orderly end waits for work to stop.
+/// How long an orderly shutdown waits for work to stop.
 const STOP_WAIT: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Called before there is a second thread.
+/// The caller is the only thread of the process.
 #[expect(unsafe_code, reason = "writes the environment")]
 fn choose_interface(options: &Options) {
     if let Some(hosts) = &options.hosts {
@@ -133,7 +133,7 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
         let mut serving = tokio::spawn(server.serve(host.clone(), stop.clone()));
         let reason = tokio::select! {
             reason = wait_for_end(parent) => reason?,
-            // By itself it ends only when nothing can be done any more.
+            // The server ends by itself only after a fatal error.
             _ = &mut serving => return Err(host.why_ended()),
         };
         tracing::info!(server = options.name, reason, "engine stops");
@@ -150,7 +150,7 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     served
 }
 
-/// A rank other than 0, to its end.
+/// Runs a rank other than 0 to its end.
 fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
     // It was started by another path than the executable's.
     name_thread(c"pystachio-engine");
@@ -181,7 +181,7 @@ fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
     end_now(i32::from(served.is_err()))
 }
 
-/// How a rank other than 0 opens its device.
+/// Opens the device of a rank other than 0.
 fn rank_setup(options: &Options, spill: &SpillFolder) -> impl FnOnce() -> Result<RankSetup> + Send + use<> {
     let options = options.clone();
     let directory = spill.path().to_owned();
@@ -223,7 +223,7 @@ fn runtime(name: &str, threads: usize) -> Result<Runtime> {
         .map_err(|error| Error::internal(format!("threads can't be started: threads={threads}: {error}")))
 }
 
-/// What a GPU's engine finds on this host, which is logged too.
+/// Finds and logs the libraries that a GPU engine uses on this host.
 fn libraries(device: Device) -> Vec<String> {
     match device {
         Device::Cpu | Device::Emulated => Vec::new(),
@@ -235,7 +235,7 @@ fn libraries(device: Device) -> Vec<String> {
     }
 }
 
-/// An engine, what its device does if it has one, and its other ranks if these have processes.
+/// An engine, the watch over its device if it has one, and its other ranks if they have processes.
 struct Started {
     engine: Arc<dyn Engine>,
     calls: Option<Arc<CallWatch>>,
@@ -282,7 +282,7 @@ fn start_engine(
     Ok(Started { engine: Arc::new(engine), calls, ranks })
 }
 
-/// Whether there are GPUs, and not as many as there are to be ranks: no reason to do without them.
+/// Whether there are GPUs, but fewer than ranks. That is an error, not a reason to use the CPU.
 fn is_short_of_gpus(options: &Options) -> bool {
     options.rank_count() > 1 && CudaPlatform::count().is_ok_and(|count| count > 0)
 }
@@ -327,12 +327,12 @@ fn start_device(
     Ok((engine, Some(watch)))
 }
 
-/// How a rank goes about its rounds, wherever it is.
+/// The settings of a rank's rounds, whichever host it is on.
 fn network_options(options: &Options) -> NetworkOptions {
     NetworkOptions { host_count: options.host_count(), ..NetworkOptions::default() }
 }
 
-/// How a rank is connected, where ranks are on several hosts.
+/// The connections of a rank if ranks are on several hosts.
 fn over_hosts(network: RankNetwork, options: &Options) -> Result<RankNetwork> {
     match &options.hosts {
         None => Ok(network),

@@ -1,13 +1,13 @@
 //! The command line of the engine process.
 //!
-//! Deliberately absent: defaults that depend on the machine. The supervisor has decided everything.
+//! Deliberately absent: defaults that depend on the machine. The supervisor passes every value.
 
 use std::{path::PathBuf, str::FromStr};
 
 use pystachio_gpu::exchange::RANKS_MAX;
 use pystachio_plan::{AffinityRule, Error, ErrorKind, MemorySize, RankPolicy, Result};
 
-/// What the command line asks for.
+/// The command that the arguments name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Print the version and end.
@@ -18,7 +18,7 @@ pub enum Command {
     Serve(Box<Options>),
 }
 
-/// What runs the plans.
+/// The device that runs plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// A GPU where there is one, otherwise the CPU engine.
@@ -32,7 +32,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -55,13 +55,13 @@ pub enum RankProcesses {
 /// How to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where rank 0 makes the socket that backends connect to. Its folder is made if absent, for this user alone.
+    /// The path of the socket that backends connect to. Rank 0 makes its folder if absent, for this user alone.
     pub socket: PathBuf,
     /// What runs the plans.
     pub device: Device,
     /// How many ranks share a query, at least 1.
     pub ranks: usize,
-    /// Which of them this process is: 0, unless another process has started it.
+    /// The rank of this process: 0, unless rank 0 started it.
     pub rank: u16,
     /// Whether ranks other than 0 have processes of their own.
     pub rank_processes: RankProcesses,
@@ -75,9 +75,9 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Which GPU each rank has.
     pub device_ordinals: Vec<u32>,
-    /// What is used of the device's memory.
+    /// The share of the device's memory to use.
     pub device_memory: MemorySize,
-    /// Bytes of page-locked memory for column chunks that have left the device; 0: none.
+    /// Bytes of page-locked memory for column chunks that the device has evicted; 0: none.
     pub pinned_cache_bytes: u64,
     /// How long a call of the device may take, in seconds; 0: for ever.
     pub device_timeout_s: u32,
@@ -108,14 +108,14 @@ impl Options {
     }
 }
 
-/// The hosts that share a server's queries, as one of them is told.
+/// The hosts that share a server's queries, from one host's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// Address and port of each, in an order that is the same on all of them; none is there twice.
+    /// Address and port of each, in the same order on all hosts, without duplicates.
     pub hosts: Vec<String>,
     /// Which of them this one is.
     pub host: usize,
-    /// Who it is to the others.
+    /// Its certificate files.
     pub tls: TlsFiles,
 }
 

@@ -1,10 +1,10 @@
-//! A device's engine, or that of some ranks, with the CPU engine beside it.
+//! A device's engine, of one rank or several, beside the CPU engine.
 //!
-//! The CPU engine describes, samples and writes files, and runs what it is expected to run faster (`choice.rs`)
-//! and what no kernel of the device has. A query changes to it only before its first row, so rows come from
+//! The CPU engine describes, samples and writes files. It runs the queries that it is expected to run faster (`choice.rs`)
+//! and those that the device's engine refuses. A query changes engines only before its first row, so all rows come from
 //! one engine.
 //!
-//! Invariants: what a query ran on, and why, is in its metrics.
+//! Invariants: a query's metrics say which engine ran it, and why.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use pystachio_plan::{
 
 use crate::{RankWatch, choice::expected_times};
 
-/// What metrics call the CPU engine.
+/// The name of the CPU engine in metrics.
 const CPU_NAME: &str = "cpu";
 
 /// A device's engine, or why there is none, and the CPU engine.
@@ -33,20 +33,20 @@ pub struct PairedEngine {
     ranks: Option<Arc<RankWatch>>,
 }
 
-/// Which engine is to run a query, and the expected times if they decided.
+/// The engine that shall run a query, and the expected times if they decided.
 struct Decision {
     is_device: bool,
     estimates: Option<EngineEstimates>,
 }
 
 impl PairedEngine {
-    /// `device` is an error if it was asked for and is not there: queries then fail with it. Its ranks have the CPU engine's
-    /// catalog, so that both engines keep the footers that either has read.
+    /// `device` is an error if the options ask for a device that is missing. Every query then fails with it. The ranks share the
+    /// CPU engine's catalog, so each engine finds the footers that the other has read.
     pub fn new(device_name: &'static str, device: Result<RankedEngine>, cpu: CpuEngine) -> Self {
         Self { device_name, device: device.map(Arc::new), cpu, ranks: None }
     }
 
-    /// With the processes of its other ranks, whose state it tells with its own.
+    /// Adds the processes of the other ranks, whose state is reported too.
     pub fn with_ranks(self, ranks: Option<Arc<RankWatch>>) -> Self {
         Self { ranks, ..self }
     }
@@ -57,7 +57,7 @@ impl PairedEngine {
             EngineChoice::Device => return Decision { is_device: true, estimates: None },
             EngineChoice::Auto { device_overhead_us } => device_overhead_us,
         };
-        // What is wrong with the files is reported by whoever runs the query.
+        // The engine that runs the query reports errors of the files.
         let Ok(sizes) = self.cpu.scan_sizes(request).await else {
             return Decision { is_device: true, estimates: None };
         };
@@ -81,12 +81,12 @@ impl PairedEngine {
     }
 }
 
-/// Whether the CPU engine may run what the device refused.
+/// Whether the CPU engine may run a query that the device refused.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::NotSupported | ErrorKind::OutOfMemory)
 }
 
-/// What ran a query that the device refused.
+/// The metrics of a query that the CPU engine ran because the device refused it.
 fn refused_name(refusal: &Error) -> String {
     format!("{CPU_NAME} ({})", refusal.message)
 }
@@ -206,7 +206,7 @@ impl Engine for PairedEngine {
     }
 }
 
-/// A stream whose metrics say what it ran on.
+/// A stream whose metrics name the engine.
 struct NamedStream {
     stream: Box<dyn ResultStream>,
     device: String,

@@ -13,18 +13,18 @@ const OOM_SCORE_ADJUSTMENT: &str = "800";
 const PARENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a process without queries waits before it gives memory back: allocators keep it for the next query.
 const REST_INTERVAL: Duration = Duration::from_secs(2);
-/// How long an engine that ends is waited for. One with 48 GB of page-locked memory of small pages took 8 s.
+/// How long to wait for an engine that is ending. One with 48 GB of page-locked memory in small pages took 8 s.
 const ENDING_WAIT_MAX: Duration = Duration::from_secs(60);
 const ENDING_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// `pystachio-engine`, as far as the kernel keeps it.
+/// `pystachio-engine`, cut to the length that the kernel keeps.
 const ENGINE_NAME: &str = "pystachio-engin";
-/// A process that is ending, among the kernel's flags of it (`PF_EXITING`).
+/// The kernel's flag of a process that is ending (`PF_EXITING`).
 const EXITING: u32 = 0x4;
 /// Fields of `/proc/<pid>/stat` between its state and its flags.
 const FLAGS_AFTER_STATE: usize = 5;
 const SPILL_FOLDER_PREFIX: &str = "pystachio-spill-";
 
-/// Makes the kernel prefer this process when memory runs out. Where that is not allowed, nothing happens.
+/// Makes the kernel end this process first when memory runs out. Does nothing if that is not allowed.
 pub fn prefer_as_oom_victim() {
     if let Err(error) = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJUSTMENT) {
         tracing::debug!(%error, "the score for running out of memory is left as it is");
@@ -42,7 +42,7 @@ pub fn end_at_memory_faults() {
     }
 }
 
-/// Gives this thread a name, and the process if it is its first one: what is started by another path than its file's has that path's.
+/// Names this thread; the first thread names the process. A process started through another path would show that path's name.
 #[expect(unsafe_code, reason = "names a thread that runs already")]
 pub fn name_thread(name: &std::ffi::CStr) {
     // SAFETY: a C string, which is copied.
@@ -59,8 +59,8 @@ pub fn resident_bytes() -> u64 {
     kibibytes.unwrap_or(0) * 1024
 }
 
-/// Whenever queries have run and none has for a while, gives memory that nobody uses back to the system. Never ends.
-/// `queries` says how many have run and how many run.
+/// Returns unused memory to the system whenever queries have run and none has run for a while. Never returns.
+/// `queries` gives the counts of ended and of running queries.
 pub async fn return_memory_at_rest(queries: impl Fn() -> (u64, u64)) {
     let mut interval = tokio::time::interval(REST_INTERVAL);
     let (mut before, mut returned) = (0, 0);
@@ -76,7 +76,7 @@ pub async fn return_memory_at_rest(queries: impl Fn() -> (u64, u64)) {
     }
 }
 
-/// Gives pages that the allocator holds, and nobody uses, back to the system.
+/// Returns free pages of the allocator to the system.
 #[expect(unsafe_code, reason = "asks the C library's allocator")]
 fn return_free_memory() {
     #[cfg(target_env = "gnu")]
@@ -86,8 +86,8 @@ fn return_free_memory() {
     }
 }
 
-/// Waits until no engine is ending: one that was killed, and has much memory, keeps a GPU's for seconds after whoever looked after it has gone, and
-/// that GPU opens without.
+/// Waits until no engine is ending. A killed engine with much memory keeps a GPU's memory for seconds after its supervisor has
+/// gone, and an engine that opens the GPU meanwhile finds too little.
 pub fn wait_for_ending_engines() {
     let deadline = Instant::now() + ENDING_WAIT_MAX;
     let mut is_told = false;
@@ -106,7 +106,7 @@ pub fn wait_for_ending_engines() {
     }
 }
 
-/// A process of an engine that has begun to end in the kernel, and has not come to its end.
+/// Finds an engine's process that is ending in the kernel.
 fn ending_engine() -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -117,7 +117,7 @@ fn ending_engine() -> Option<u32> {
     })
 }
 
-/// What a line of `/proc/<pid>/stat` says. A process whose first thread has ended may have others that have not.
+/// Whether a line of `/proc/<pid>/stat` shows an ending process. Its first thread may have ended before others.
 fn is_ending_engine(line: &str, has_more_threads: impl FnOnce() -> bool) -> bool {
     let Some((front, back)) = line.rsplit_once(')') else { return false };
     let mut fields = back.split_ascii_whitespace();
@@ -197,7 +197,7 @@ fn is_abandoned(folder: &str) -> bool {
     process.is_some_and(has_ended)
 }
 
-/// Whether a process has ended, though nobody may have waited for it yet.
+/// Whether a process has ended. Its parent may not have waited for it yet.
 fn has_ended(process: u32) -> bool {
     match fs::read_to_string(format!("/proc/{process}/stat")) {
         // Its name, in parentheses, may have any characters.

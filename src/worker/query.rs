@@ -1,7 +1,7 @@
 //! An engine's answer to one request, as frames.
 //!
-//! Invariants: the last part says so, and exactly one part does. Whoever no longer reads the parts stops
-//! the work. Where that part says that the device failed, the host is told of it.
+//! Invariants: exactly one part is marked as the last. Dropping the receiver of the parts stops the
+//! work. If the last part reports a failed device, the host is told.
 
 use std::{
     any::Any,
@@ -27,13 +27,13 @@ use crate::{
     queries::{Asker, LoggedQuery},
 };
 
-/// A query's wait for its turn is told when it has lasted so long.
+/// The session reports a query's wait for its turn after so long.
 const WAIT_TOLD_AFTER: Duration = Duration::from_millis(10);
 
 /// A piece of an answer.
 #[derive(Debug)]
 pub struct Part {
-    /// What is sent.
+    /// The frame to send.
     pub frame: Frame,
     /// Whether the answer ends with it.
     pub is_last: bool,
@@ -44,9 +44,9 @@ pub struct Answer {
     host: Arc<Host>,
     parts: Sender<Part>,
     started: Instant,
-    /// Who asked, where a query is run.
+    /// The client, if the request runs a query.
     role: Option<u32>,
-    /// The query as others see it, where one is run.
+    /// The entry of the query in the list of queries, if the request runs one.
     logged: Option<Arc<LoggedQuery>>,
 }
 
@@ -76,7 +76,7 @@ impl Answer {
         self.finish(last).await;
     }
 
-    /// Says what a query would read.
+    /// Answers what a query would read.
     pub async fn preview(self, request: QueryRequest) {
         let work = async { Ok(Response::Finished(Box::new(self.host.engine().preview(request).await?))) };
         self.finish(settle(work).await).await;
@@ -100,7 +100,7 @@ impl Answer {
         self.finish(settle(work).await).await;
     }
 
-    /// Says what tables' files are now.
+    /// Answers the current identity of tables' files.
     pub async fn identify(self, tables: Vec<FileSet>) {
         let work = async {
             let mut identities = Vec::with_capacity(tables.len());
@@ -130,7 +130,7 @@ impl Answer {
         self.finish(last).await;
     }
 
-    /// Tells the reader when the query waits for its turn, and when it goes on. Ends with an error, if at all.
+    /// Tells the client when the query waits for its turn, and when it goes on. Returns only with an error.
     async fn tell_waits(&self, mut turn_waits: watch::Receiver<bool>) -> Error {
         let mut told = false;
         loop {
@@ -182,7 +182,7 @@ impl Answer {
         Ok(Response::Finished(Box::new(metrics)))
     }
 
-    /// Hands a frame on and returns how long that had to wait for the reader.
+    /// Sends a frame and returns how long it waited for the client.
     async fn send(&self, frame: Frame) -> Result<Duration> {
         let part = match self.parts.try_send(Part { frame, is_last: false }) {
             Ok(()) => return Ok(Duration::ZERO),
@@ -221,7 +221,7 @@ impl Answer {
     }
 }
 
-/// The rows of a query. What they have cost is noted at the end, whether that is the last row, an error, or that nobody wants them.
+/// Sends the rows of a query. Notes the metrics at the end, whether after the last row, an error or a cancel.
 struct WatchedStream {
     stream: Box<dyn ResultStream>,
     logged: Option<Arc<LoggedQuery>>,
@@ -243,7 +243,7 @@ impl Drop for WatchedStream {
     }
 }
 
-/// The error of a request that nobody wants answered any more.
+/// The error of a cancelled request.
 pub fn cancelled() -> Error {
     Error::new(ErrorKind::Cancelled, "request was cancelled")
 }

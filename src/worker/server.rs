@@ -1,7 +1,7 @@
 //! The Unix socket that backends connect to.
 //!
-//! Invariants: the socket is the user's alone, by its own mode and by its folder's. It appears under its
-//! name only when connections are accepted, and is gone after an orderly end.
+//! Invariants: only this user can open the socket, by its own mode and by its folder's. It appears under its
+//! name only when the server accepts connections, and an orderly shutdown removes it.
 
 use std::{
     fs, io,
@@ -65,20 +65,20 @@ impl Host {
         &self.device_lost
     }
 
-    /// Ends every answer that is on its way with this error, and then the server: what runs on the device will not end.
+    /// Ends every running answer with this error, then the server. Called when work on the device will not end.
     pub fn give_up(&self, error: Error) {
         self.counters.record_error(&error, None);
         self.stuck.send_replace(Some(error));
         self.device_lost.cancel();
     }
 
-    /// Why it serves no more, where nobody has stopped it.
+    /// The error that ended the server, if it was not stopped.
     pub fn why_ended(&self) -> Error {
         let given_up = self.stuck.borrow().clone();
         given_up.unwrap_or_else(|| Error::new(ErrorKind::Device, "the device is lost; the engine ends"))
     }
 
-    /// Waits until the host gives up.
+    /// Waits until the server ends because of an error.
     pub(crate) async fn given_up(&self) -> Error {
         let mut stuck = self.stuck.subscribe();
         let error = stuck.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());

@@ -6,8 +6,8 @@
 //!             └───────────── closed: stop the job, end the session ──────────┘
 //! ```
 //!
-//! Invariants: while an answer is on its way the socket is read too, so a cancel or a closed connection is
-//! seen at once, even when the reader of the answer has stopped reading.
+//! Invariants: the session reads the socket while it writes an answer, so it sees a cancel or a closed connection
+//! at once, even if the client has stopped reading.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ use crate::{
     query::{Answer, Part, cancelled},
 };
 
-/// Parts of an answer that wait for the socket; a job with more has to wait itself.
+/// Parts of an answer that may wait for the socket. A job with more waits.
 const PARTS_WAITING_MAX: usize = 1;
 
 /// What a connection that is closed has said last is there already.
@@ -58,7 +58,7 @@ struct Session {
     reader: FrameReader<OwnedReadHalf>,
     target: OwnedWriteHalf,
     host: Arc<Host>,
-    /// Who is at the other end, as it says.
+    /// The client, as it introduced itself.
     backend_pid: u32,
 }
 
@@ -70,7 +70,7 @@ struct Job {
 
 impl Job {
     fn stop(&self) {
-        // The task ends when a thread finds it waiting, and what it has busy threads compute before that.
+        // Dropping the handle stops the task only where it waits; the flag stops its running loops.
         self.stop.stop();
         self.task.abort();
     }
@@ -228,8 +228,8 @@ impl Session {
     }
 }
 
-/// Writes parts as they come. After `stop`, and when the host gives up, the frame that is half written is completed, and
-/// the answer ends there.
+/// Writes parts as they come. After `stop`, or when the server ends, completes the frame that is half written and ends
+/// the answer.
 async fn write_answer<W: AsyncWrite + Unpin>(
     target: &mut W,
     parts: &mut Receiver<Part>,
