@@ -9,8 +9,8 @@
 //          and add in shared memory.
 // Source:  direct addressing, as joins of dense keys; a slot's words lie side by side, because the random access costs
 //          more than what is added there. Thread-private sums for few groups as in libcudf's groupby. We differ: sums in shared
-//          memory have 64 bits whatever the addends are, and who makes one overflow counts that beside it. That they are exact
-//          needs no bound of the addends then, which statistics of files could state wrongly.
+//          memory have 64 bits whatever the addends are, and the thread that overflows one counts that beside it. The sums are
+//          exact without a bound on the addends, which statistics of files could state wrongly.
 #include "../abi/aggregate.h"
 #include "../abi/launch.h"
 #include "../common/block.cuh"
@@ -202,7 +202,7 @@ KERNEL_RESIDENT(accumulate_block_slots, AccumulateSlots, BLOCK_THREADS, 5) {
     }
 }
 
-// Sums of a thread. Who makes one overflow says so for the block.
+// Sums of a thread. A thread that overflows one sets the block's flag.
 struct PrivateSums {
     int64_t *sums;     // [index][PRIVATE_SLOT_THREADS]
     uint32_t *carries; // [index]: by how much the sums are too small, in 2^64

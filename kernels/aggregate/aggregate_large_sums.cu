@@ -26,7 +26,7 @@ DEVICE LargeSum addend_at(const ColumnView &column, uint64_t row) {
                      value.high < 0 ? ~0ull : 0ull}};
 }
 
-// Adds to a sum that other threads add to: whoever makes a word wrap carries into the next one.
+// Adds to a sum that other threads add to. The thread whose addition wraps a word carries into the next word.
 DEVICE void add_shared(uint64_t sums, uint32_t group, const LargeSum &addend) {
     unsigned long long *words = (unsigned long long *)sums + LARGE_SUM_WORDS * (uint64_t)group;
     uint64_t carry = 0;

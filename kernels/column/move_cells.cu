@@ -19,7 +19,7 @@ struct GatheredRows {
     bool is_there[GATHERED_ROWS]; // false for NO_ROW, and past the last row
 };
 
-// A NULL's cell is zeros: whoever copies whole columns copies it too.
+// A NULL's cell is zero, because copies of whole columns include it.
 template <class T>
 DEVICE void gather_rows(const GatherCells &args, const GatheredColumn &column, const GatheredRows &rows) {
     const uint8_t *validity = column.validity ? (const uint8_t *)column.source.validity : nullptr;

@@ -93,7 +93,7 @@ DEVICE ThreadPlace scan_tile(const ScanCounts &args, uint32_t *counts) {
         }
     }
     __syncthreads();
-    // Nobody looks at the state any more.
+    // No block reads the state any more.
     if (block_tile + 1 == tile_count) {
         for (uint64_t place = threadIdx.x; place < tile_count; place += BLOCK_THREADS) tiles[place] = 0;
         if (threadIdx.x == 0) *state = ScanState{0, 0};

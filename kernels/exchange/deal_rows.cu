@@ -86,7 +86,7 @@ DEVICE uint32_t block_of_place(const DealRows &args, uint64_t place) {
     return block.first_row <= place && place < block.end_row ? first : NO_BLOCK;
 }
 
-// A NULL's cell is zeros: whoever gets the block has no other bytes of this rank's memory.
+// A NULL's cell is zero, so that the receiver sees no other bytes of this rank's memory.
 template <class T>
 DEVICE void deal_cells(const DealRows &args, uint32_t column, const DealtRows &rows) {
     const ColumnView &source = args.columns[column];

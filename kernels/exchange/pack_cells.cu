@@ -240,7 +240,7 @@ DEVICE void pack_deltas(const PackedRange &packed, uint64_t first, uint32_t tile
     }
 }
 
-// A NULL's distance is 0: whoever gets it has no other bytes of this rank's memory.
+// A NULL's distance is 0, so that the receiver sees no other bytes of this rank's memory.
 DEVICE void pack_distances(const PackedRange &packed, uint64_t first, uint32_t tile_row, uint32_t *words) {
     for (uint32_t item = 0; item < THREAD_ROWS; item++) {
         const uint64_t row = first + item * WARP_THREADS;

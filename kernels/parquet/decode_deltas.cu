@@ -213,8 +213,8 @@ struct LongRange {
 
     METHOD explicit LongRange(const PageColumn &column) : least(column.least[0]), span(column.greatest[0] - least) {}
     METHOD bool has(uint64_t value) const { return value - least <= span; }
-    // Whether a thread's values, of which this is the first, are far from both ends for their differences: then nobody need
-    // look at the others.
+    // Whether a thread's values, of which this is the first, are so far from both ends that no difference can leave the
+    // range. The thread then skips the check of the others.
     METHOD bool has_all(uint64_t value, const ThreadDeltas &own) const {
         // Minimum and rest have at most 33 bits together.
         const uint64_t margin = (uint64_t)THREAD_DELTAS << 33;

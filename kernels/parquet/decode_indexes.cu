@@ -40,7 +40,7 @@ DEVICE void copy_cells_as(const PageColumn &column, const IndexRows &rows) {
     store_rows<T>(rows, column.values, [&](uint32_t item) { return ((const T *)column.dictionary)[rows.entries[item]]; });
 }
 
-// A NULL's cell is zeros: whoever copies whole columns copies it too.
+// A NULL's cell is zero, because copies of whole columns include it.
 DEVICE void copy_cells(const PageColumn &column, const IndexRows &rows) {
     switch (column.cell_bytes) {
         case 1: copy_cells_as<uint8_t>(column, rows); break;

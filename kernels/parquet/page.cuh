@@ -144,7 +144,7 @@ DEVICE void clear_cell(const PageColumn &column, uint64_t row) {
     }
 }
 
-// Notes whether a row is NULL. A NULL's cell is zeros: whoever copies whole columns copies it too.
+// Notes whether a row is NULL. A NULL's cell is zero, because copies of whole columns include it.
 DEVICE void mark_row(const PageColumn &column, uint64_t row, bool valid) {
     if (column.validity) ((uint8_t *)column.validity)[row] = valid;
     if (!valid) clear_cell(column, row);

@@ -1,10 +1,10 @@
-//! cuFile: files that the GPU reads by itself.
+//! cuFile: reads files directly into GPU memory.
 //!
-//! cuFile's driver is open in one of two modes, for the whole process. With GPUDirect alone, a file whose file
-//! system has none can't be registered, which is how that is found out. In the compatibility mode cuFile reads into
-//! its own memory of the host, and every file can be registered.
+//! cuFile's driver is open in one of two modes, for the whole process. In the GPUDirect mode, registering a file fails if its
+//! file system does not support GPUDirect; that is how this module detects it. In the compatibility mode cuFile reads
+//! through its own host memory, and every file can be registered.
 //!
-//! Invariants: a mode lasts while a file of it is open. Whoever wants the other one meanwhile is refused.
+//! Invariants: a mode lasts while a file of it is open. A request for the other mode is refused meanwhile.
 //!
 //! Deliberately absent: registered buffers. Chunks come from a pool whose memory can't be registered, and cuFile
 //! passes through buffers of its own on the GPU.

@@ -3,8 +3,8 @@
 use cudarc::driver::{DriverError, sys::CUresult};
 use pystachio_plan::{Error, ErrorKind};
 
-/// Whether the driver has refused one call and nothing else: it works on as before, and so do other queries. After all
-/// other errors every call fails, or nobody knows.
+/// Whether the driver has refused only this call. It then works on, and so do other queries. After any other error every
+/// call may fail.
 fn is_refusal(result: CUresult) -> bool {
     matches!(
         result,

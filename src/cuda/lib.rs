@@ -2,10 +2,10 @@
 //!
 //! - `platform.rs`: [`CudaPlatform`], a [`pystachio_gpu::device::Platform`] that launches kernels
 //! - `staging.rs`: page-locked memory that every copy from and to the host passes through
-//! - `cufile.rs`: files that the GPU reads by itself
+//! - `cufile.rs`: file reads directly into GPU memory
 //! - `nvcomp.rs`: a library that decompresses on the GPU
-//! - `nccl/`: what carries blocks of exchanges between GPUs
-//! - `library.rs`: libraries of the host, which are there and how old
+//! - `nccl/`: carries blocks of exchanges between GPUs
+//! - `library.rs`: finds libraries of the host and their versions
 //! - `fault.rs`: the driver's errors as plan errors
 //!
 //! Libraries are opened at run time: without a driver this crate loads, and says what is missing.

@@ -1,6 +1,6 @@
 //! Libraries of the host, opened at run time by their own names.
 //!
-//! Invariants: what is missing, or too old, is a line of text and never a panic.
+//! Invariants: a missing or outdated library is reported as a line of text, never as a panic.
 //!
 //! Deliberately absent: NVRTC, because kernels are compiled with the crate.
 #![expect(unsafe_code, reason = "functions of libraries are known by their names")]

@@ -1,10 +1,10 @@
 //! nvCOMP: NVIDIA's library that decompresses on the GPU, where the user has installed it.
 //!
-//! Versions 5 and 6 are known: their functions and structures are the same, but for how scratch memory is asked for.
-//! The oldest way of decompressing is taken, which all of them have, and which takes pages at any address.
+//! Versions 5 and 6 are supported: they differ only in the query for scratch memory. This module uses the oldest interface, which
+//! all versions have and which takes pages at any address.
 //!
-//! Invariants: a call that fails is logged, and nvCOMP is not used again; the host decompresses then. What it does with damaged
-//! frames is not known beforehand (5.3 reads beyond gzip's, and does not end with some of Zstandard): who calls it sees to that.
+//! Invariants: after a failed call, which is logged, the host decompresses and nvCOMP is not used again. nvCOMP does not check
+//! damaged frames (5.3 reads beyond gzip's end and hangs on some of Zstandard), so callers pass only pages whose checksum holds.
 //!
 //! Deliberately absent: Snappy, LZ4 (there are kernels for them); Brotli (nvCOMP has none); hardware that decompresses,
 //! which wants memory of its own kind; compression.

@@ -237,7 +237,7 @@ impl Platform for CudaPlatform {
 
     fn download_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         let _call = self.enter()?;
-        // SAFETY: memory of the caller's with this many bytes, which nobody else touches before the copy has happened.
+        // SAFETY: memory of the caller's with this many bytes, which no other code touches before the copy has finished.
         let slice = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes) };
         // SAFETY: the source has this many bytes.
         unsafe { result::memcpy_dtoh_async(slice, source, handle(stream)) }
@@ -335,7 +335,7 @@ impl Drop for CudaPlatform {
     fn drop(&mut self) {
         if let Ok(_call) = self.enter() {
             for created in lock_whole(&self.streams).drain(..) {
-                // SAFETY: nobody else has the platform any more.
+                // SAFETY: this is the last owner of the platform.
                 let _ = unsafe { stream::destroy(created) };
             }
             for event in self.events().drain(..) {

@@ -1,9 +1,9 @@
 //! Page-locked memory that every copy from and to the host passes through.
 //!
-//! A copy of memory that is not page-locked waits for the whole device, even for four bytes. What is small has small
-//! slots of its own: it never waits for a slot that a read of a file has.
+//! A copy of memory that is not page-locked waits for the whole device, even for four bytes. Small copies have small
+//! slots of their own, so they never wait for a slot that a file read holds.
 //!
-//! Invariants: a slot is lent to one at a time. It is lent again only after the copy that read it has happened.
+//! Invariants: a slot has one user at a time. It is lent again only after the copy from it has finished.
 #![expect(unsafe_code, reason = "page-locked memory and events are the driver's")]
 
 use std::{
@@ -34,7 +34,7 @@ const SLOTS: usize = 64;
 const SMALL_SLOT_BYTES: usize = 64 << 10;
 /// Small slots: several for every stream of some queries.
 const SMALL_SLOTS: usize = 256;
-/// How often whoever waits for a slot looks whether it is still wanted: what has the slots may be reads of a disk that hangs.
+/// A wait for a slot polls the cancel flag at this interval: reads of a disk that hangs may hold the slots.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How many idle slots are looked at for one whose copy has happened.
 const LOOKED_AT_MAX: usize = 8;
@@ -63,7 +63,7 @@ struct SlotMemory {
 
 // SAFETY: the driver's objects belong to no thread.
 unsafe impl Send for SlotMemory {}
-// SAFETY: whoever a slot is lent to has it alone.
+// SAFETY: a slot has one user at a time.
 unsafe impl Sync for SlotMemory {}
 
 struct IdleSlot {
@@ -79,7 +79,7 @@ impl Staging {
         Ok(Self { large, small: Slots::new(SMALL_SLOTS, SMALL_SLOT_BYTES, calls)? })
     }
 
-    /// A large slot, or `None` where all are lent. With `stop` it waits for one, until that says that nobody wants it any more.
+    /// Lends a large slot, or returns `None` if all are lent. With `stop` it waits for a slot until the flag cancels the wait.
     pub(crate) fn lend(&self, stop: Option<&StopFlag>) -> Result<Option<Slot>> {
         self.large.lend(stop)
     }
@@ -122,8 +122,8 @@ impl Slots {
         Ok(Self { slot_bytes, slots, idle: Mutex::new(idle), returned: Condvar::new(), calls })
     }
 
-    /// The slot that has been idle the longest and whose copy has happened, or the one that has been idle the longest, whose
-    /// copy is waited for; `None` where all are lent. With `stop` it waits for one, until that says that nobody wants it any more.
+    /// Lends the longest idle slot whose copy has finished, else the longest idle slot after waiting for its copy. Returns `None`
+    /// if all are lent. With `stop` it waits for a slot until the flag cancels the wait.
     fn lend(&self, stop: Option<&StopFlag>) -> Result<Option<Slot>> {
         let mut idle = self.idle();
         let slot = loop {
@@ -147,7 +147,7 @@ impl Slots {
         drop(idle);
         let memory = &self.slots[slot.number];
         if slot.is_copied {
-            // Waiting for a slot is no call: who has it may wait for a file.
+            // Waiting for a slot is no driver call: its user may wait for a file.
             let _call = self.calls.enter();
             // SAFETY: the event lives as long as the slot.
             unsafe { event::synchronize(memory.event) }
@@ -156,7 +156,7 @@ impl Slots {
         Ok(Some(Slot { number: slot.number, address: memory.address as u64, bytes: self.slot_bytes }))
     }
 
-    /// Whether the copy that was enqueued last has happened. A fault is found by whoever waits for it.
+    /// Whether the last enqueued copy has finished. A later wait reports a fault.
     fn has_happened(&self, number: usize) -> bool {
         // SAFETY: the event lives as long as the slot, and was recorded.
         let asked = unsafe { event::query(self.slots[number].event) };

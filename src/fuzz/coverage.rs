@@ -21,7 +21,7 @@ extern "C" fn __sanitizer_cov_8bit_counters_init(start: *mut u8, stop: *mut u8) 
     }
 }
 
-/// Called with the places of the edges, which nobody looks at here.
+/// Called with the addresses of the edges. Ignored.
 #[unsafe(no_mangle)]
 extern "C" fn __sanitizer_cov_pcs_init(_start: *const usize, _stop: *const usize) {}
 

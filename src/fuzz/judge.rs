@@ -1,7 +1,7 @@
 //! Both engines over one file: what it gives, and what must not be.
 //!
 //! A finding is a panic of our own code, an error that is not the file's, memory far beyond the budget, and two engines that give
-//! different values. What ends the process or does not end is for whoever started it. Answers from pages whose checksum fails are
+//! different values. The caller of the process handles a crash or a hang. Answers from pages whose checksum fails are
 //! counted and no finding: neither engine looks at checksums but before it gives a page to a library.
 //!
 //! Deliberately absent: where files come from (mutate.rs, seeds.rs).

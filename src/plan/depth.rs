@@ -1,4 +1,4 @@
-//! How deep plans may nest, so that no plan exhausts the stack of whoever walks it.
+//! Limits how deep plans may nest, so that no recursive walk of a plan exhausts the stack.
 //!
 //! Invariants: a plan that decodes is no deeper than this. Code that walks plans may therefore recurse.
 

@@ -10,9 +10,9 @@
 //! - `expression.rs`, `function.rs`: scalar expressions and the functions in them
 //! - `functions/`: what is known of each function, by which planner, engines and tests go
 //! - `failure.rs`: which expressions could fail
-//! - `ctype.rs`: whose letters a function changes
-//! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
-//! - `gate.rs`: what is not computed because a condition without columns is not true
+//! - `ctype.rs`: the locale that decides character case
+//! - `relation.rs`: relational operators; `prune.rs`: drops unused columns
+//! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
 //! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be

@@ -67,7 +67,7 @@ pub enum Request {
     ResetStatistics,
     /// Stop the request that is running.
     Cancel,
-    /// The same, of a query whose reader has all the rows that it wants: it did not fail, and nobody has cancelled it.
+    /// Ends a query whose client has all the rows that it wants. The query counts as ended, not as failed or cancelled.
     Enough,
 }
 
@@ -201,8 +201,8 @@ pub struct QueryRequest {
     pub device: DeviceSettings,
     /// Which of the host's engines runs it, where there are two.
     pub engine: EngineChoice,
-    /// Who asks, by a number of the database server's. An engine keeps it with what it remembers of the query, so that
-    /// others are not shown that.
+    /// The role that runs the query, by the database server's number. The engine keeps it with its records of the query, so
+    /// that the extension can hide them from other roles.
     pub role: u32,
 }
 
@@ -248,7 +248,7 @@ pub enum QueryState {
     Finished,
     /// It ended with an error.
     Failed,
-    /// Nobody wanted the rest of it.
+    /// The client cancelled it.
     Cancelled,
 }
 
@@ -367,7 +367,7 @@ pub struct StatisticsEntry {
     pub calls: u64,
     /// Of these, those that failed.
     pub failures: u64,
-    /// Of these, those that nobody wanted the rest of.
+    /// Of these, cancelled ones.
     pub cancellations: u64,
     /// Of these, those that the device's engine had refused.
     pub fallbacks: u64,
@@ -1094,7 +1094,7 @@ pub struct EngineStatus {
     pub resident_bytes: u64,
     /// The last query's error, if any had one.
     pub last_error: Option<String>,
-    /// Who ran that query: [`QueryRequest::role`]; none if the error was no query's.
+    /// The role of that query: [`QueryRequest::role`]; none if the error was not a query's.
     pub last_error_role: Option<u32>,
     /// The file systems that were read from, and the ways to the device's memory that each of them has; a line
     /// each.

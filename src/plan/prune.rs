@@ -1,4 +1,4 @@
-//! Dropping the columns of a plan that nobody reads.
+//! Drops the columns of a plan that no operator reads.
 //!
 //! The planner carries every column of every input upwards and decides what is needed once, here, from
 //! the top down.

@@ -177,7 +177,7 @@ fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
         tracing::error!(server = options.name, rank = options.rank, hint = error.hint, "{error}");
     }
     drop(spill);
-    // Threads that are within a query or a round have nobody to tell of it.
+    // Threads within a query or a round have no client left to report to.
     end_now(i32::from(served.is_err()))
 }
 

@@ -135,7 +135,7 @@ impl Answer {
         let mut told = false;
         loop {
             if turn_waits.changed().await.is_err() {
-                // Nobody is left to wait.
+                // The request has no waiting state any more.
                 return std::future::pending().await;
             }
             tokio::time::sleep(WAIT_TOLD_AFTER).await;

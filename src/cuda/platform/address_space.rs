@@ -1,7 +1,7 @@
-//! Addresses of a GPU, and memory that is committed to them.
+//! Reserves addresses of a GPU and commits memory to them.
 //!
-//! The driver maps physical memory to reserved addresses piece by piece, so that ranges may be long though memory comes and goes.
-//! What is mapped here may be read and written by this GPU, and by devices that read files where the GPU allows that.
+//! The driver maps physical memory to reserved addresses piece by piece. A range can therefore be long while its memory comes and goes.
+//! This GPU may read and write the memory, and so may devices that read files if the GPU allows it.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 use std::{
@@ -88,7 +88,7 @@ impl AddressSpace {
 
     /// Gives addresses back, none of which has memory.
     pub(super) fn unreserve(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
-        // SAFETY: `reserve` gave them, and nobody uses them any more.
+        // SAFETY: `reserve` gave them, and their last user is gone.
         unsafe { cuMemAddressFree(address, bytes as usize) }.result()
     }
 
@@ -128,7 +128,7 @@ impl AddressSpace {
         // SAFETY: the handle was retained above, and is not used again.
         let released = unsafe { cuMemRelease(handle) }.result();
         exported?;
-        // SAFETY: the driver made it for this process, and nobody else knows it.
+        // SAFETY: the driver made it for this process, and no other code owns it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         released.map(|()| descriptor)
     }

@@ -1,4 +1,4 @@
-//! The kernels of this build on a GPU, and their launches.
+//! Loads this build's kernels on a GPU and launches them.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 use std::{

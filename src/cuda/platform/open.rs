@@ -1,4 +1,4 @@
-//! How a GPU is found, and what it is.
+//! Finds a GPU and reads its properties.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 use std::sync::{Arc, Mutex};

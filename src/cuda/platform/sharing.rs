@@ -1,4 +1,4 @@
-//! Memory of one GPU that other GPUs of the host read.
+//! Shares memory of one GPU with other GPUs of the host, which read it.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 use std::{os::fd::OwnedFd, sync::Arc};

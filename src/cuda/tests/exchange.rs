@@ -237,7 +237,7 @@ fn say(member: &Member, text: &str) {
     println!("rank {}: {text}", member.rank);
 }
 
-/// The same for everybody who asks with the same numbers.
+/// The same result for the same numbers, on every rank.
 fn mixed(numbers: &[u64]) -> u64 {
     let mix = |sum: u64, number: &u64| {
         let mut mixed = (sum ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -9,7 +9,7 @@
 //!                                 distinct group and value ─► … ─► counts of them as above
 //! ```
 //!
-//! Deliberately absent: how many different values a DISTINCT argument has, which nobody knows here.
+//! Deliberately absent: the number of distinct values of a DISTINCT argument, which is not known here.
 
 use std::slice;
 

@@ -51,7 +51,7 @@ pub enum Distribution {
     Partitioned {
         /// In their order.
         keys: Vec<EqualExpressions>,
-        /// Who owns which.
+        /// Assigns owners to keys.
         by: Partitioning,
     },
     /// As it turns out when the query runs: `Partitioned` by the hash of these keys; or, if the exchange `by` broadcasts, `Replicated` (its own

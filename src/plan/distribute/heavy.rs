@@ -10,8 +10,8 @@
 //! A join that may be so is one of the ways in which its sides meet, with what it costs: where a shuffle of all rows, with most of them on one rank,
 //! would take longer than a broadcast of the smaller side, this often takes the least.
 //!
-//! Which values are frequent ([`CommonValue`]) the database's statistics tell of columns of tables. Where they don't, whoever has the files may
-//! count rows of them before the query begins ([`unknown_columns`]). Of what filters and joins leave of such a column both are a guess.
+//! The database's statistics name the frequent values of a table's column ([`CommonValue`]). Where they don't, an engine with access to the
+//! files may count rows before the query begins ([`unknown_columns`]). After filters and joins both are estimates.
 //!
 //! Invariants: rows that match are dealt alike on both sides, whatever the values are ([`crate::is_heavy`]): statistics that are old
 //! cost time and change no row. The build side's rows are never preserved, so that one on every rank is one row of the join.

@@ -100,8 +100,8 @@ pub struct Distributed {
     pub one_rank: Option<OneRankReason>,
     /// The exchanges of the plan, in the order of their ids.
     pub exchanges: Vec<ExchangeFacts>,
-    /// Columns of scans of which no common values are known ([`crate::ScanColumn::common`]), and by which it shuffles both sides of a join: whoever
-    /// gets to know some distributes the plan with them again.
+    /// Columns of scans without known common values ([`crate::ScanColumn::common`]) by which the plan shuffles both sides of a join. A caller
+    /// that learns their common values distributes the plan again.
     pub unknown_keys: BTreeSet<ColumnId>,
     /// Seconds that it is expected to take on one rank.
     pub one_rank_s: f64,

@@ -173,7 +173,7 @@ impl Placement<'_> {
             None => None,
             Some(keys) => match renamed_order(keys, expressions) {
                 Some(keys) => Some(keys),
-                // Above, nobody could tell the order any more.
+                // Operators above could not recover the order.
                 None => {
                     below = self.collected(below, needed, ExchangeReason::Order)?;
                     None
@@ -321,7 +321,7 @@ impl Placement<'_> {
         steps.iter().fold(Movement::default(), |sum, step| sum.and(step.movement))
     }
 
-    /// A relation without the columns that nobody reads.
+    /// A relation without its unused columns.
     fn narrowed(&self, below: Placed, needed: &Required) -> Result<Placed> {
         let columns = below.relation.columns();
         if columns.iter().all(|(id, _)| needed.contains(id)) {

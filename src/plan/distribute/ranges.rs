@@ -17,7 +17,7 @@
 //! Deliberately absent: columns that have a NULL or lack statistics, which stay dealt by row groups; shuffles by ranges.
 //!
 //! Source: co-located joins of range-partitioned tables, as in DeWitt and Gray, "Parallel Database Systems", Communications of the ACM 35(6),
-//! 1992. We differ: nobody has partitioned the tables; where their files can be cut is looked up for each query.
+//! 1992. We differ: the tables were not partitioned beforehand; each query looks up where their files can be cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,15 +1,15 @@
-//! The queries of an engine: those that run, those that ended last, and what all of them have cost.
+//! The queries of an engine: running ones, the last ones that ended, and totals.
 //!
 //! ```text
-//! Run ─► begin: a number ─► runs: looked at when somebody asks ─► ends, or is dropped ─┬─► the last queries: a ring
-//!                                                                                      └─► statistics, by statement
+//! Run ─► begin: a number ─► runs: read when a view asks ─► ends, or is dropped ─┬─► the last queries: a ring
+//!                                                                               └─► statistics, by statement
 //! ```
 //!
-//! - `statistics.rs`: what queries have cost, by role, statement and engine
+//! - `statistics.rs`: totals by role, statement and engine
 //!
-//! Invariants: every query that began ends here once, however it ends. Both memories are bounded.
+//! Invariants: every query that began ends here exactly once. The ring and the statistics are bounded.
 //!
-//! Deliberately absent: who may see what; the extension knows roles.
+//! Deliberately absent: permissions. The extension decides who may see a query.
 
 mod statistics;
 
@@ -36,7 +36,7 @@ const ENDED_MAX: usize = 256;
 /// Of an error's text so much is remembered.
 const ERROR_BYTES_MAX: usize = 1024;
 
-/// Who asks for a query.
+/// The client of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     /// The backend's process.
@@ -201,7 +201,7 @@ impl LoggedQuery {
 
     /// What it has cost so far.
     pub fn note_costs(&self, costs: QueryMetrics) {
-        // Of what has ended somebody must have looked before.
+        // The last reading must be taken before the query ends.
         self.watch.stop.account().progress();
         *lock_whole(&self.costs) = QueryMetrics { operators: Vec::new(), exchanges: Vec::new(), ..costs };
     }

@@ -1,6 +1,6 @@
-//! What queries have cost, by who asked, which statement they belong to, and which engine ran them.
+//! Totals of queries by role, statement and engine.
 //!
-//! Invariants: at most [`STATISTICS_MAX`] of these; those whose last query ended longest ago are forgotten first.
+//! Invariants: at most [`STATISTICS_MAX`] entries. The entry whose last query ended first is dropped first.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
-//! A stream socket on which descriptors come and go with the bytes.
+//! A stream socket that carries descriptors beside bytes.
 //!
-//! Invariants: a descriptor that came belongs to the process from then on, and is closed on exec. More than some are never kept.
+//! Invariants: the process owns a received descriptor and closes it on exec. The number of descriptors that wait is bounded.
 use std::{
     collections::VecDeque,
     io,
@@ -17,7 +17,7 @@ use tokio::{
     net::UnixStream,
 };
 
-/// Descriptors that came and nobody has taken.
+/// Received descriptors that were not taken yet.
 #[derive(Clone, Default)]
 pub(super) struct ReceivedDescriptors(Arc<Mutex<VecDeque<OwnedFd>>>);
 
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(reader.read_u8().await.unwrap(), b'x');
         assert!(received.take(DESCRIPTORS_MAX + 1).is_none());
         assert_eq!(received.take(DESCRIPTORS_MAX).unwrap().len(), DESCRIPTORS_MAX);
-        // Whoever sends them without end is heard no more.
+        // A sender of too many descriptors is cut off.
         for _ in 0..2 {
             write_with(&writer, b"x", &open(DESCRIPTORS_MAX)).await.unwrap();
         }

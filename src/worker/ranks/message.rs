@@ -1,18 +1,18 @@
-//! What rank 0 and another rank tell each other.
+//! The messages between rank 0 and another rank.
 //!
 //! ```text
 //! rank 0                              rank k
 //!   Hello ────────────────────────────► Ready | Failed: its device is open, or can't be
 //!   Join, with descriptors ───────────► Joined: it takes part in the network of this generation, or can't
-//!   Run ──────────────────────────────► Ended, some time: what came of its part in a query; a refusal is one too
+//!   Run ──────────────────────────────► Ended, some time: the outcome of its part of a query, or a refusal
 //!   Begin ────────────────────────────►
 //!   Stop ─────────────────────────────►
 //!   GiveUp ───────────────────────────►          the network of this generation has lost a rank
-//!   Recall ───────────────────────────► Recalled: what it remembers, for views
-//!                                     ◄── Facts, again and again: who is not heard is lost
+//!   Recall ───────────────────────────► Recalled: its caches and device work, for views
+//!                                     ◄── Facts, at intervals: a silent rank is lost
 //! ```
 //!
-//! Messages are framed and encoded as those between a backend and an engine are, and are of the same version: they carry the same plans.
+//! Messages have the framing, encoding and version of those between a backend and an engine: they carry the same plans.
 
 use std::net::SocketAddr;
 

@@ -9,29 +9,29 @@
 //!                 └──────────────────────────── child processes ◄───────────────────────┘
 //! ```
 //!
-//! - `message.rs`: what rank 0 and another rank tell each other
-//! - `descriptors.rs`: a stream socket that descriptors come and go on; `control.rs`: frames on it
+//! - `message.rs`: the messages between rank 0 and another rank
+//! - `descriptors.rs`: a stream socket that carries descriptors; `control.rs`: frames on it
 //! - `process.rs`: another rank's process, as rank 0 starts and ends it
-//! - `remote_rank.rs`: another rank, as queries on rank 0 see it
-//! - `watch.rs`: what looks after the other ranks; `slot.rs`: how it is with one of them
-//! - `network.rs`: how ranks are connected: what each is told, and what it makes of that
+//! - `remote_rank.rs`: rank 0's handle of another rank
+//! - `watch.rs`: starts, connects and restarts the other ranks; `slot.rs`: the state of one of them
+//! - `network.rs`: connects ranks
 //! - `tcp_links.rs`: links between ranks of several hosts
-//! - `rank_server.rs`: what a rank other than 0 does
+//! - `rank_server.rs`: the loop of a rank other than 0
 //! - `hosts/`: ranks on other hosts
 //!
 //! Rank 0 is the process that the supervisor starts and backends talk to. It starts the others: the same executable, with the same arguments and
-//! `--rank`. The supervisor could start all of them; but it would have to give them their control sockets and tell rank 0 of each start and
-//! end, whereas rank 0 finds out by itself, needs them all before it connects them, and has to end with what it has of them anyway. They are in
-//! its process group, so that what the supervisor sends reaches all; one whose parent ends is killed by the kernel.
+//! `--rank`. The supervisor does not start them, because it would have to pass their control sockets and report each start and end to
+//! rank 0. Rank 0 notices both by itself, and needs all ranks before it connects them. All ranks are in rank 0's process group, so signals of
+//! the supervisor reach them. The kernel kills a rank whose parent ends.
 //!
-//! A rank is lost when its process ends, its control connection does, or it is not heard for a while. What runs over the network fails then, with
-//! an error that names the rank and the reason; rank 0 ends the process if it is there still, starts another, and connects all ranks anew
-//! under the next generation. Meanwhile queries run on rank 0 alone.
+//! A rank is lost when its process ends, its control connection closes, or it is silent for too long. Queries on the network then fail with
+//! an error that names the rank and the reason. Rank 0 ends the rank's process, starts another, and connects all ranks under the next
+//! generation. Meanwhile rank 0 runs queries alone.
 //!
-//! Invariants: no wait is without an end. What a rank tells is checked as any bytes from outside are. A query is begun on a rank after it was
-//! begun on rank 0, and ends there when it ends here. Both sides have the same protocol, or are not connected.
+//! Invariants: every wait has a limit. Rank 0 checks messages of ranks like any bytes from outside. A query begins on a rank after it has
+//! begun on rank 0, and ends there when it ends on rank 0. Both sides have the same protocol version, or are not connected.
 //!
-//! Deliberately absent: what a rank does in a query (`pystachio_gpu::execution`).
+//! Deliberately absent: the execution of a rank's part of a query (`pystachio_gpu::execution`).
 
 mod control;
 mod descriptors;

@@ -1,4 +1,4 @@
-//! How ranks are connected: what each is told, and what it makes of that. The one place that knows which communicators there are.
+//! Connects ranks: chooses the communicator, makes the invitation of each rank, and acts on it. No other module knows all communicators.
 
 use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ const WARM_UP_MAX: Duration = Duration::from_secs(8);
 const DIRECT_FAILURES_MAX: u32 = 1;
 /// And after which they are connected by sockets.
 const NCCL_FAILURES_MAX: u32 = 3;
-/// Whoever says `1` wants GPUs not to use each other's memory, of NCCL and of this. The benchmarks do, for links as fast as a network.
+/// The value `1` keeps GPUs from reading each other's memory, through NCCL or here. Benchmarks set it, for links as fast as a network.
 const NO_PEERS_VARIABLE: &str = "NCCL_P2P_DISABLE";
 
 /// How the ranks of an engine are connected. Each rank has one.

@@ -1,7 +1,7 @@
 //! Another rank's process, as rank 0 starts and ends it: a child of its own, or one on another host.
 //!
-//! Invariants: one on this host is a child of this process and of its group. It ends when this one does: by the end of its control connection, or by the
-//! kernel. It is waited for, so that nothing is left of it.
+//! Invariants: a rank's process on this host is a child of this process, in its process group. It ends with this process: its control
+//! connection closes, or the kernel kills it. Rank 0 waits for it, so no zombie stays.
 #![expect(unsafe_code, reason = "says between fork and exec when a process dies, and sends signals")]
 
 use std::{

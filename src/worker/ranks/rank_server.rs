@@ -1,4 +1,4 @@
-//! What a rank other than 0 does: it joins networks and runs its parts of queries, as rank 0 tells it.
+//! The loop of a rank other than 0: it joins networks and runs its parts of queries on rank 0's orders.
 //!
 //! ```text
 //!            ┌──────── Run ──► a task: its part in a query ──── outcome ──┐
@@ -7,7 +7,7 @@
 //!            └─ Recall ────────────────────────────────────── recalled ──┘
 //! ```
 //!
-//! Invariants: it ends when its control connection does, which is when rank 0 ends.
+//! Invariants: the rank ends when its control connection closes, which rank 0's end causes.
 
 use std::{
     collections::HashMap,

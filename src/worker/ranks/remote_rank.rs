@@ -1,4 +1,4 @@
-//! Another rank, as queries on rank 0 see it.
+//! Rank 0's handle of another rank.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ use super::{
 
 /// Messages that a rank has not been sent yet: a query is a few of them, and not many queries run at once. One that takes none is lost.
 const UNSENT_MAX: usize = 1024;
-/// How often whoever waits for a rank looks whether its query is wanted still.
+/// A wait for a rank polls the query's cancel flag at this interval.
 const STOP_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a view waits for what a rank remembers.
 const RECALL_MAX: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(super) struct RemoteRank {
     rank: Rank,
     unsent: mpsc::Sender<Outgoing>,
     state: Mutex<RemoteState>,
-    /// Something has changed that whoever looks after the rank may want to know.
+    /// Wakes the watch after a change of the rank's state.
     news: Arc<Notify>,
 }
 
@@ -55,7 +55,7 @@ struct RemoteState {
     /// The network that it has joined last, or could not.
     joined: Option<(u64, std::result::Result<(), Error>)>,
     queries: HashMap<u64, oneshot::Sender<Result<QueryMetrics>>>,
-    /// Who has asked what it remembers, by the number of the question.
+    /// The pending requests for its state, by number.
     asked: HashMap<u64, oneshot::Sender<Recalled>>,
     asked_count: u64,
     /// Why it ends, where it has said so.
@@ -118,7 +118,7 @@ impl RemoteRank {
         }
     }
 
-    /// Says that it is lost: what it runs ends so.
+    /// Marks the rank as lost and fails its queries with this error.
     pub(super) fn lose(&self, error: Error) {
         let queries = {
             let mut state = self.lock();
@@ -127,7 +127,7 @@ impl RemoteRank {
             std::mem::take(&mut state.queries)
         };
         for outcome in queries.into_values() {
-            // Nobody waits for it where the query has ended here.
+            // The receiver is gone if the query has ended here.
             let _ = outcome.send(Err(error.clone()));
         }
     }
@@ -171,7 +171,7 @@ impl RemoteRank {
             FromRank::Facts(facts) => state.facts = facts,
             FromRank::Recalled { number, recalled } => {
                 if let Some(asked) = state.asked.remove(&number) {
-                    // Whoever asked may be gone.
+                    // The receiver may be gone.
                     let _ = asked.send(recalled);
                 }
             }
@@ -227,7 +227,7 @@ impl RemoteRank {
 async fn write_messages(writer: ControlWriter, mut messages: mpsc::Receiver<Outgoing>) {
     while let Some((message, descriptors)) = messages.recv().await {
         if let Err(error) = writer.send(&message, &descriptors).await {
-            // Whoever hears the rank finds out.
+            // The reader of the rank's messages notices the closed connection.
             tracing::debug!(%error, "a rank is told nothing more");
             return;
         }
@@ -267,7 +267,7 @@ impl Meter for RemoteMeter {
     }
 }
 
-/// A query on another rank, which is stopped there when nobody waits for it any more.
+/// A query on another rank. Dropping it stops the query there.
 struct RemoteQuery<'a> {
     remote: &'a RemoteRank,
     query: QueryId,

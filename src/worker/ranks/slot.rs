@@ -1,4 +1,4 @@
-//! How it is with one of the other ranks: its process, and what is to be done about it.
+//! The state of one other rank: its process, and the next step of the watch.
 
 use std::{
     sync::Arc,
@@ -92,7 +92,7 @@ impl Slot {
         self.remote().map(|remote| remote.news())
     }
 
-    /// Whether others that wait for somebody wait for this one.
+    /// Whether this is a rank that others name as missing.
     pub(super) fn is_quiet(&self) -> bool {
         self.live.as_ref().is_some_and(|live| live.is_quiet)
     }

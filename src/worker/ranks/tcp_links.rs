@@ -1,4 +1,4 @@
-//! Links between ranks of several hosts: TCP connections, which both ends prove to each other that they were invited to.
+//! Links between ranks of several hosts: TCP connections whose ends prove to each other that rank 0 invited them.
 //!
 //! ```text
 //! rank k                                          rank j < k, which listens
@@ -7,10 +7,10 @@
 //!   HMAC of token over "caller", hello and the listener's nonce 32 ────►
 //! ```
 //!
-//! The token is of one generation and comes to ranks with their invitation, over connections that are encrypted. It is not sent on a link, and
-//! proofs are compared in constant time. What goes over a link afterwards is not encrypted.
+//! The token belongs to one generation. Ranks get it with their invitation, over encrypted connections. It is never sent on a link, and
+//! proofs are compared in constant time. The link itself is not encrypted.
 //!
-//! Invariants: no wait is longer than [`LINKS_MAX`]. Who proves nothing is dropped, takes the place of nobody, and is no reason for an error.
+//! Invariants: no wait is longer than [`LINKS_MAX`]. A caller without a proof is dropped, takes no rank's place, and causes no error.
 
 use std::{
     fmt, io,
@@ -33,9 +33,9 @@ use tokio::{
 
 /// All links of a rank are there within that, or it can't be connected.
 const LINKS_MAX: Duration = Duration::from_secs(5);
-/// Who has connected proves itself within that.
+/// A caller must prove its invitation within this time.
 const PROOF_MAX: Duration = Duration::from_secs(2);
-/// Who could not connect tries again after that: the other end may not know of the invitation yet.
+/// A rank that could not connect tries again after this time: the other end may not have its invitation yet.
 const CALL_AGAIN: Duration = Duration::from_millis(50);
 /// Callers that are heard at once; strangers may be among them.
 const CALLERS_MAX: usize = 256;
@@ -47,7 +47,7 @@ const PROOF_BYTES: usize = 32;
 /// For control and for data.
 const SOCKETS: u8 = 2;
 
-/// What ranks of one generation know, and nobody else.
+/// The secret that the ranks of one generation share.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkToken([u8; 32]);
 
@@ -285,7 +285,7 @@ async fn call_once(
     Ok(Some(stream))
 }
 
-/// Hears who has connected: one of the ranks above this one, or nobody.
+/// Reads the caller's hello and proof. Returns its rank, which is above this one, or none.
 async fn answer(
     mut stream: TcpStream,
     (rank, rank_count): (Rank, usize),

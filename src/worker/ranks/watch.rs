@@ -1,4 +1,4 @@
-//! What looks after the other ranks: it starts them, connects all ranks when all are there, and starts anew what was lost.
+//! Watches the other ranks: starts them, connects all ranks when all are ready, and restarts lost ones.
 //!
 //! ```text
 //!            all ready                  all have joined
@@ -7,8 +7,8 @@
 //!   └──── a rank is lost, or the network ends, or not all have joined in time
 //! ```
 //!
-//! Invariants: one thread does all of it, which lives as long as the process: the kernel ends a child when the thread ends that started it.
-//! Nothing of it waits but the thread itself, for a moment.
+//! Invariants: one thread does all of this and lives as long as the process, because the kernel ends a child when the thread that started it
+//! ends. The thread waits only for its next event.
 
 use std::{
     io,
@@ -56,7 +56,7 @@ pub struct WatchSetup {
     pub rank_0: Arc<RankSetup>,
     /// How others are started.
     pub command: RankCommand,
-    /// Who is told when they are connected.
+    /// Learns when the ranks are connected.
     pub table: Arc<RankTable>,
     /// Where ranks have their folders for spill files.
     pub spill_directory: PathBuf,

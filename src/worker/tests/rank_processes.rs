@@ -154,7 +154,7 @@ fn ranks_die_with_a_rank_0_that_is_killed() {
     engine.child.kill().unwrap();
     engine.child.wait().unwrap();
     let is_gone = |pid: u32| {
-        // Nobody waits for what an orphan was, unless there is a process that does.
+        // A dead orphan stays a zombie if no process reaps it.
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         status.is_empty() || status.contains("State:\tZ")
     };

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long anything may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Who runs the queries.
+/// The role that runs the queries.
 const ROLE: u32 = 16_384;
 /// What a cancel may take.
 const PROMPT: Duration = Duration::from_millis(500);
@@ -538,7 +538,7 @@ fn a_lost_device_ends_the_server_once_other_queries_have_ended() {
         }
         serving.await.unwrap();
         assert!(!server.socket.exists());
-        // The next engine takes over, and whoever connects anew has it.
+        // The next engine takes over. New connections reach it.
         let engine = Arc::new(FakeEngine(server.seen.clone()));
         let host = Host::new(engine, server.compute.handle().clone(), Vec::new());
         let next = Server::bind(&server.socket).unwrap();

@@ -48,7 +48,7 @@ impl Label {
         mixed(&[query, exchange, from, producer, number])
     }
 
-    /// Bytes of the block and who gets it.
+    /// Bytes of the block and its destination.
     fn shape(self, kind: Kind, rank_count: usize) -> (usize, Option<Destination>) {
         let seed = self.mixed();
         let words = match seed % 4 {
@@ -229,7 +229,7 @@ pub fn move_many_exchanges(member: &Member, folder: &Path) {
     member.meet(folder, "many");
 }
 
-/// A query that moves some blocks, for whoever wants to know whether the network goes on.
+/// Runs a query that moves some blocks, to prove that the network still works.
 pub fn run_once(member: &Member, folder: &Path, options: NetworkOptions) -> Result<()> {
     let network = member.network(options)?;
     let part = Part { rank: member.rank, network, memory: member.region.memory().clone() };

@@ -16,7 +16,7 @@ use crate::gpu::ranks::{leave_file, wait_for_file};
 
 /// What a rank that is silent is waited for in these tests.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// A rank has ended by then: its patience with another rank's part in a group, and the end of connections.
+/// A rank has ended by then: its deadline for another rank's part of a group, and the end of connections.
 const END_MAX: Duration = Duration::from_secs(9);
 /// A communicator of the next generation works by then, the start of the new process included.
 const AGAIN_MAX: Duration = Duration::from_secs(5);

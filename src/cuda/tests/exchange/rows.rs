@@ -25,7 +25,7 @@ fn types() -> Vec<DataType> {
 /// Key, value and text.
 type Row = (Option<i64>, i64, Option<String>);
 
-/// A row, the same whoever asks.
+/// A row, the same on every rank.
 fn row(rank: usize, chunk: usize, number: usize) -> Row {
     let seed = mixed(&[rank as u64, chunk as u64, number as u64]);
     let key = (!seed.is_multiple_of(9)).then_some((seed % 4000) as i64 - 1000);

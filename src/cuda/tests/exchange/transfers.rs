@@ -128,7 +128,7 @@ fn gather(communicator: &mut dyn Communicator, member: &Member, number: u64) {
     }
 }
 
-/// Rank 1 takes part in nothing for a while: rank 0 finds nothing over, and who is missing. Both give up what is on its way, and begin again.
+/// Rank 1 is absent for a while. Rank 0 sees no transfer end, and names rank 1 as missing. Both give up the transfers and begin again.
 pub fn be_absent_or_give_up(member: &Member, _folder: &Path) {
     let absence = Duration::from_secs(1);
     for generation in 0..3 {

@@ -1,4 +1,4 @@
-//! A rank on another host, as the coordinator has it instead of a process of its own.
+//! A rank on another host. For the coordinator it takes the place of a child process.
 
 use std::{
     io,

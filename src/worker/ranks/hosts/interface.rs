@@ -1,7 +1,7 @@
-//! Which network interface ranks of several hosts find each other by.
+//! Chooses the network interface for ranks on several hosts.
 //!
-//! NCCL takes the first interface that it likes unless it is told one, and that may be one that the other hosts can't reach. A
-//! host's name in the option `hosts` says which they can.
+//! By default NCCL takes the first interface that fits, which other hosts may not reach. The address of a host in the option
+//! `hosts` names an interface that they reach.
 //!
 //! Source: NCCL user guide, `NCCL_SOCKET_IFNAME`; getifaddrs(3).
 #![expect(unsafe_code, reason = "the system's list of interfaces is C's, and so is the environment")]

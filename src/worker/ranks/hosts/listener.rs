@@ -1,4 +1,4 @@
-//! What a host does for other hosts: it starts ranks' processes for their queries.
+//! Starts ranks' processes for the queries of other hosts.
 
 use std::{
     collections::HashMap,
@@ -43,7 +43,7 @@ pub struct HostListener {
     setup: ListenerSetup,
     /// To the thread that starts processes.
     starts: blocking::Sender<(Rank, oneshot::Sender<Started>)>,
-    /// What ends the process that a coordinator has last asked for, by coordinator and rank: who asks again has lost the one before.
+    /// Ends the last process of a coordinator's rank, by coordinator and rank. A coordinator that asks again has lost the previous one.
     ends: Mutex<HashMap<(String, Rank), CancellationToken>>,
 }
 
@@ -67,7 +67,7 @@ impl HostListener {
             .name("pystachio-hosts".to_owned())
             .spawn(move || {
                 for (rank, started) in wanted {
-                    // Whoever does not wait any more has it ended.
+                    // If the caller no longer waits, dropping the process ends it.
                     let _ = started.send(command.start_child(rank));
                 }
             })

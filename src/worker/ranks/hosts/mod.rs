@@ -12,12 +12,14 @@
 //! - `relay.rs`: bytes between a call and a socket
 //! - `interface.rs`: which network interface ranks find each other by
 //!
-//! Each host's engine is rank 0 of the queries that it is asked, and starts processes of ranks for those that others are asked. Hosts are in
-//! the order of the option `hosts`, beginning with the coordinator's, and each has as many ranks as the option `ranks` says.
+//! Each host's engine is the coordinator (rank 0) of its own queries. It starts ranks' processes for the queries of other hosts. Hosts are
+//! in the order of the option `hosts`, beginning with the coordinator's. Each has as many ranks as the option `ranks` says.
 //!
-//! Invariants: a host has at most one process of a coordinator's rank: who asks for another one has lost the one before. Nothing is heard from a host without a certificate of the authority that both name. A rank's process ends with its call, which
-//! ends when a host is not heard for [`KEEP_ALIVE_INTERVAL`] and [`KEEP_ALIVE_TIMEOUT`]. Bytes are not looked at on their way: who tells what
-//! is `message.rs`, as on one host.
+//! Invariants:
+//! - A host has at most one process of a coordinator's rank. A coordinator that asks again has lost the previous process.
+//! - A host accepts bytes only from a host with a certificate of the authority that both name.
+//! - A rank's process ends with its call. A call ends when a host is silent for [`KEEP_ALIVE_INTERVAL`] and [`KEEP_ALIVE_TIMEOUT`].
+//! - The relay does not interpret bytes. The messages are those of `message.rs`, as on one host.
 //!
 //! Deliberately absent: files. All hosts see the same ones, under the same paths.
 

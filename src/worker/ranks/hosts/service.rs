@@ -11,7 +11,7 @@
 //! The first message each way has `open` and `process`, those after it `control`: bytes of the connection that rank 0 has with a rank on its own
 //! host (`message.rs`). The last one to the coordinator has `ended`, if the process has.
 //!
-//! Written by hand: it is one call, and a compiler of such files would be a dependency of every build.
+//! The code is written by hand: it is one call, and a compiler of such files would be a dependency of every build.
 
 use std::{
     convert::Infallible,

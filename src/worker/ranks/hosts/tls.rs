@@ -1,4 +1,4 @@
-//! Who this host is to other hosts, and whom it believes: both sides of a connection show a certificate.
+//! The certificates of this host and the authority that it trusts. Both sides of a connection show a certificate.
 
 use std::path::Path;
 
@@ -30,12 +30,12 @@ impl HostIdentity {
         })
     }
 
-    /// Of a side that listens: nobody is heard without a certificate.
+    /// The configuration of the listening side, which refuses clients without a certificate.
     pub(super) fn server(&self) -> ServerTlsConfig {
         ServerTlsConfig::new().identity(self.identity.clone()).client_ca_root(self.authority.clone())
     }
 
-    /// Of a side that connects to the host of this name, which its certificate has to name.
+    /// The configuration of the connecting side. The host's certificate must name the host.
     pub(super) fn client(&self, host_name: &str) -> ClientTlsConfig {
         ClientTlsConfig::new()
             .identity(self.identity.clone())
