@@ -53,7 +53,7 @@ pub(crate) fn collect(root: &Relation, plan: &Arc<dyn ExecutionPlan>) -> Vec<Opt
 struct Above {
     /// A limit may have stopped it. Ends at what reads all of its input before it gives a row.
     limited: bool,
-    /// A filter was pushed into it, or nobody may have read it.
+    /// A filter was pushed into it, or its rows may not have been read.
     reduced: bool,
 }
 

@@ -4,7 +4,7 @@
 //! never meets old data. What is held is at most `bytes_max`, counted by unique Arrow buffers. Entries
 //! are immutable and shared; evicting one does not disturb a query that reads it. A chunk's memory is
 //! reserved in the engine's pool once, by the scan that decodes it, for as long as anyone holds the chunk;
-//! queries that need memory get that of chunks that nobody but the cache holds.
+//! queries that need memory get that of chunks that only the cache holds.
 //!
 //! Deliberately absent: decoding, which `scan` does; two scans that miss the same column both decode it,
 //! and one result is kept.

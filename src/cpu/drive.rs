@@ -4,8 +4,8 @@
 //! writes its rows to a file ([`Spool`]), where the reader finds them. So does one that gets no memory for a batch that is to
 //! wait for its reader.
 //!
-//! Invariants: who has given a place back holds no memory, or has paused and says how much; but for batches on their way to
-//! its reader, which are counted until the reader asks for the next one.
+//! Invariants: a query without a place holds no memory, or it has paused and says how much it holds. Batches on their way to the
+//! client are counted until the client asks for the next one.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(crate) struct Output {
     pool: Arc<QueryPool>,
     /// What batches take is taken from.
     rows: MemoryReservation,
-    /// Where rows go that nobody reads.
+    /// The file for rows when the client has stopped reading.
     spool: Arc<SpillSpace>,
     stop: StopFlag,
 }
@@ -106,7 +106,7 @@ impl Output {
         HeldBatch { batch, memory: self.rows.split(bytes) }
     }
 
-    /// Hands a batch or the error on. Who waits for the reader leaves its place.
+    /// Sends a batch or the error to the client. A query that waits for its client leaves its place.
     async fn give(&mut self, batch: Result<RecordBatch>) -> Given {
         let is_last = batch.is_err();
         let batch = match batch.map(|batch| self.try_hold(batch)) {

@@ -5,8 +5,8 @@
 //! query whose reader has paused leaves its place to others, and takes one again before it goes on. What memory it holds
 //! meanwhile it is asked to give up when others have too little (`drive.rs`).
 //!
-//! Invariants: who waits gets a place in the order of arrival, those that had one before first: they hold memory, and
-//! were here before. A query that has to run alone is overtaken only while one still runs that ran when it began to wait:
+//! Invariants: waiting queries get places in order of arrival. Queries that had a place before come first, because they hold memory and
+//! arrived earlier. A query that has to run alone is overtaken only while one still runs that ran when it began to wait:
 //! it waits for these, and then for those that overtook it, and for no more. A place comes back however its query ends:
 //! it waits for no reader, so that every wait ends when those that run do.
 //!
@@ -77,7 +77,7 @@ struct Paused {
 struct Waiting {
     number: u64,
     way: Way,
-    /// Who had a place when one that is to be alone began to wait.
+    /// The queries that had a place when one that must run alone began to wait.
     before: Vec<u64>,
     turn: oneshot::Sender<()>,
 }
@@ -89,7 +89,7 @@ enum Way {
     Arriving,
     /// With the memory that it holds.
     Returning,
-    /// When nobody else has one, nor much memory; nobody else gets one before it is left.
+    /// Only when no other query has one, nor much memory. No other query gets one before it is left.
     Alone,
 }
 
@@ -161,7 +161,7 @@ impl Places {
             state.holders.values_mut().for_each(|had_company| *had_company = true);
             let has_company = !state.holders.is_empty() || !state.paused.is_empty();
             state.holders.insert(number, has_company);
-            // Who does not hear it any more is about to drop the place.
+            // If the receiver is gone, the place is about to be dropped.
             let _ = turn.send(());
         }
     }
@@ -207,7 +207,7 @@ impl PlacesState {
         waiting.before.iter().any(|number| self.holders.contains_key(number))
     }
 
-    /// Asks those that have paused for so much memory, the largest first; false if there is nobody to wait for.
+    /// Asks paused queries for so much memory, the largest first. Returns false if no query is left to wait for.
     fn ask(&mut self, wanted_bytes: u64) -> bool {
         let mut paused: Vec<&mut Paused> =
             self.paused.values_mut().filter(|paused| paused.held_bytes > 0).collect();
@@ -308,7 +308,7 @@ impl Place {
         Turn::GiveUpMemory
     }
 
-    /// Takes a place again when nobody else has one, and keeps others from getting one then. The query has given up its memory.
+    /// Takes a place again when no other query has one, and keeps others from getting one meanwhile. The query has given up its memory.
     ///
     /// # Errors
     ///
@@ -474,7 +474,7 @@ mod tests {
         let mut arriving = Box::pin(places.take(&stop));
         assert!(!is_ready(&mut arriving).await);
         assert!(!is_ready(&mut pin!(paused[0].memory_wanted())).await);
-        // Who goes on before it knows that it is asked has a place first.
+        // A query that goes on before it learns of the request gets its place first.
         assert_eq!(paused[1].take_again(&stop).await.unwrap(), Turn::Go);
         paused[1].pause(30 << 20);
         assert!(!is_ready(&mut arriving).await);
@@ -483,7 +483,7 @@ mod tests {
         assert!(!is_ready(&mut arriving).await);
         paused[0].memory_wanted().await;
         paused[0].leave();
-        // Nobody holds what it needs any more.
+        // No query holds the memory that it needs any more.
         assert!(arriving.await.unwrap().had_company());
     }
 }

@@ -35,7 +35,7 @@ pub(crate) const SPILLING_BATCH_ROWS: usize = 1024;
 /// The part of the memory that all sorts together set aside for merging.
 const MERGES_PART: usize = 8;
 
-/// The part of the memory that a batch may take on its way to its reader: of each query that nobody reads some are.
+/// The share of the memory that one batch may take on its way to its client. A query whose client has stopped holds some.
 const BATCH_PART: usize = 512;
 const BATCH_BYTES_MIN: usize = 64 << 10;
 const BATCH_BYTES_MAX: usize = 1 << 20;
@@ -50,7 +50,7 @@ pub(crate) struct Preparation {
     pub(crate) environment: Arc<RuntimeEnv>,
     /// How operators merge what they spilled in small batches.
     pub(crate) spilling: Arc<DiskManager>,
-    /// Where rows go that nobody reads.
+    /// The folder for rows of clients that have stopped reading.
     pub(crate) spool_directory: PathBuf,
     /// Partitions of every operator.
     pub(crate) threads: usize,

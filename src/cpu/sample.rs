@@ -144,7 +144,7 @@ impl SamplePart {
         let mut batches = Vec::new();
         let mut first_row = 0;
         while let Some((row_count, arrays)) = reader.next(table, file)? {
-            // Nobody reads the result of a stopped sample.
+            // The result of a stopped sample is discarded.
             if stop.is_cancelled() {
                 return Ok(Vec::new());
             }

@@ -1,13 +1,13 @@
 //! Spill files of DataFusion's operators.
 //!
 //! A file here is a name: nothing is open but what is being written or read. DataFusion's own files keep a
-//! descriptor each for as long as they live, and exchanges may have thousands that nobody has read yet.
+//! descriptor each for as long as they live, and exchanges may have thousands that were not read yet.
 //!
 //! Why so many: each batch that an exchange spills gets a file of its own ([`EXCHANGE_FILE_BYTES_MAX`]). An
 //! exchange (`RepartitionExec`) tells its reader of each batch that is in a file, and the reader then waits for
 //! the oldest file that is not finished. Two writers at once have two such files. DataFusion up to 55 waits for
 //! the older one even if the batch is in the younger one, and once the queues are full, for ever
-//! (apache/datafusion#24883). A file of one batch is finished by whoever began it, who waits for nothing.
+//! (apache/datafusion#24883). The partition that begins a file of one batch also finishes it, without waiting.
 //!
 //! Invariants: a file is removed when its last user drops it. What can't be written is an error: of the writer, or of
 //! an exchange's reader, which would wait for the file for ever if its writer failed.
@@ -57,7 +57,7 @@ struct OperatorFile {
     /// Until it is written: opening it once more could fail.
     unwritten: Mutex<Option<File>>,
     written: Arc<Written>,
-    /// Whether an error of writing is told by who reads.
+    /// Whether the reader reports an error of writing.
     told_by_reader: bool,
 }
 

@@ -7,7 +7,7 @@
 //!
 //! A query that runs out of memory before its first row runs again when it is alone: if it had others beside it as it was,
 //! and then with operators that spill (`preparation.rs`). It fails only if these have too little in the engine's
-//! whole memory. A query that nobody reads leaves its place to others (`places.rs`).
+//! whole memory. A query whose client has stopped leaves its place to others (`places.rs`).
 
 use std::{
     sync::Arc,
@@ -66,13 +66,13 @@ pub(crate) struct RunningQuery {
     pub(crate) output_types: Vec<pystachio_plan::DataType>,
     pub(crate) batch_rows_max: usize,
     pub(crate) batch_bytes_max: usize,
-    /// Where rows go that nobody reads.
+    /// The file for rows when the client has stopped reading.
     pub(crate) spool: Arc<SpillSpace>,
     pub(crate) started: Instant,
     /// Set when the result is not wanted any more.
     pub(crate) stop: StopFlag,
     pub(crate) prepare_us: u64,
-    /// For who watches the query, as long as it is there.
+    /// The query's meter for monitoring, while the query exists.
     pub(crate) _meter: Arc<dyn Meter>,
     /// Whatever ends with the query.
     pub(crate) _guard: Arc<dyn Send + Sync>,

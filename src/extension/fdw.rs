@@ -5,7 +5,7 @@ use pgrx::{pg_sys, prelude::*};
 
 use crate::{execution, import, planner};
 
-/// Says that the handler follows version 1 of the calling convention.
+/// Declares version 1 of the calling convention for the handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_pystachio_handler() -> &'static pg_sys::Pg_finfo_record {
     const VERSION: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };

@@ -96,7 +96,7 @@ pub fn parse_host_options(
     }))
 }
 
-/// Raises an ERROR for who may not name sockets and files of this host.
+/// Raises an ERROR if the role may not name sockets and files of this host.
 pub fn require_superuser(options: &[(String, String)]) {
     let named = options.iter().find(|(name, _)| HOST_OPTIONS.contains(&name.as_str()));
     let Some((name, _)) = named else { return };

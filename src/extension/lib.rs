@@ -10,7 +10,7 @@
 //! - `client/`: the connection to an engine; `supervisor/`: the workers that keep engines running
 //! - `options.rs`, `settings.rs`, `fdw.rs`: the wrapper, its options and its settings
 //! - `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA
-//! - `privileges.rs`: who may be shown what engines remember and count
+//! - `privileges.rs`: which records and counters of engines a role may see
 //! - `pg/`: narrow wrappers over `pg_sys`; `pg/compat.rs`: everything that differs between versions
 //!
 //! Invariants: an error of the engine becomes an ERROR with SQLSTATE, detail and hint (`error.rs`). No

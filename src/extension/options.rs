@@ -20,7 +20,7 @@
 //! | table | `paths` | a list of them, as an array literal: `{/data/a.parquet,/data/b}` |
 //! | column | `column_name` | the name in the files; default: the column's |
 //!
-//! Invariants: what a validator has accepted can be read back. Only who may read the server's files may
+//! Invariants: an accepted option can be read back. Only a role that may read the server's files may
 //! name one.
 #![expect(unsafe_code, reason = "reads PostgreSQL's catalog structures")]
 
@@ -295,7 +295,7 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
     }
 }
 
-/// Says that an engine may not get the memory that it may use. It is no error: the options may be restored on another machine.
+/// Warns that the machine has less memory than the option allows. It is no error: the options may be restored on another machine.
 fn warn_of_memory(memory_bytes: u64) {
     let machine_bytes = machine().memory_bytes;
     if memory_bytes > machine_bytes {
@@ -312,7 +312,7 @@ fn warn_of_memory(memory_bytes: u64) {
     }
 }
 
-/// Says that the server's engine can't have so many ranks. It is no error: another statement may change the device.
+/// Warns that the server's engine can't have so many ranks. It is no error: another statement may change the device.
 fn warn_of_ranks(options: &ServerOptions) {
     let rank_count = options.rank_count();
     if options.device == Device::Cpu && rank_count > 1 {

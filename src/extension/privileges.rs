@@ -1,7 +1,7 @@
-//! What a role may be shown of what engines remember and count.
+//! Decides which records and counters of engines a role may see.
 //!
-//! As with PostgreSQL's own views of activity: a role sees what is its own, and members of `pg_read_all_stats`, superusers
-//! among them, see everything.
+//! The rule is that of PostgreSQL's own activity views: a role sees its own records. Members of `pg_read_all_stats`, superusers
+//! among them, see all.
 #![expect(unsafe_code, reason = "asks the catalogs about roles")]
 
 use pgrx::pg_sys;
@@ -17,7 +17,7 @@ pub fn reads_all_statistics() -> bool {
     has_privileges_of(pg_sys::ROLE_PG_READ_ALL_STATS)
 }
 
-/// Whether the current role may be shown what is of this role; of none: what is of nobody in particular.
+/// Whether the current role may see records of this role; of `None`: records that belong to no role.
 pub fn may_see(role: Option<u32>) -> bool {
     role.is_some_and(has_privileges_of) || reads_all_statistics()
 }

@@ -1,4 +1,4 @@
-//! What the planner leaves in a ForeignScan node for the executor: `fdw_private`.
+//! The planner's message to the executor in a ForeignScan node: `fdw_private`.
 //!
 //! It is a list of `bytea` constants (plans are copied by the plan cache, so no pointers): a [`ScanPrivate`],
 //! and why parts of the query were not pushed down, where there are such. In the first scan of a statement that may be
@@ -71,7 +71,7 @@ impl Origin {
 /// Where an attribute of the scan's tuple slot comes from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ScanAttribute {
-    /// The place of its value in the result batches; `None` reads as NULL (nobody looks at it).
+    /// The place of its value in the result batches. `None`: the column is unused and reads as NULL.
     pub output_index: Option<u32>,
     /// How many digits a `numeric` shows after the point.
     pub display_scale: DisplayScale,

@@ -160,7 +160,7 @@ pub fn auto_device() -> Device {
     AUTO_DEVICE.get()
 }
 
-/// Bytes a second that storage gives; 0 if nobody has said.
+/// Bytes a second that storage gives; 0 if not set.
 pub fn storage_bandwidth() -> u64 {
     u64::from(STORAGE_BANDWIDTH_MB.get().unsigned_abs()) * 1_000_000
 }

@@ -83,7 +83,7 @@ impl DirectFile {
             // What io_uring could not read, pread tries.
             done = usize::try_from(ring.wait(number)?).unwrap_or(0);
         }
-        // SAFETY: whoever began the read keeps this memory for it, and the kernel has done with it.
+        // SAFETY: the caller that began the read keeps this memory, and the kernel has finished with it.
         let memory = unsafe { std::slice::from_raw_parts_mut(read.memory, read.bytes) };
         self.read_rest(read.position, memory, done)
     }
@@ -114,7 +114,7 @@ impl DirectFile {
         Ok(done)
     }
 
-    /// Waits for all reads that were begun. Says whether they have ended.
+    /// Waits for all reads that were begun. Returns whether they have ended.
     pub(super) fn abandon(&mut self) -> bool {
         self.ring.as_mut().is_none_or(|ring| ring.wait_all().is_ok())
     }
@@ -130,7 +130,7 @@ struct Ring {
     ring: IoUring,
     last_number: u64,
     in_flight: usize,
-    /// Results that nobody has waited for.
+    /// Results that were not taken yet.
     results: BTreeMap<u64, i32>,
 }
 

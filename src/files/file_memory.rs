@@ -1,12 +1,12 @@
 //! Memory of the engine's for files: footers and pages that are read, and column chunks that are written.
 //!
-//! Deliberately absent: who else wants it, and who gives way. Whoever lends it knows.
+//! Deliberately absent: other users of the memory, and eviction. The lender handles both.
 
 use std::{fmt, sync::Arc};
 
 /// Where memory comes from. Any thread may ask.
 pub trait FileMemory: fmt::Debug + Send + Sync {
-    /// All that there is, whoever has it.
+    /// The total, free or not.
     fn bytes_max(&self) -> u64;
 
     /// Takes so many bytes more, or none if there are too few.
@@ -32,7 +32,7 @@ impl FileMemory for UnlimitedMemory {
     fn give_back(&self, _bytes: u64) {}
 }
 
-/// Memory that somebody has of it, until it is dropped.
+/// Memory taken from a [`FileMemory`], until it is dropped.
 #[derive(Debug)]
 pub(super) struct MemoryShare {
     memory: Arc<dyn FileMemory>,

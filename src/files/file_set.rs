@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /nvme{rank}/t     of two ranks     /nvme0/t  its files are rank 0's      /nvme1/t  rank 1's
-//! /shared/t                          /shared/t  its files are nobody's: every rank sees them
+//! /shared/t                          /shared/t  its files belong to no rank: every rank sees them
 //! ```
 
 use std::{

@@ -5,7 +5,7 @@
 //! identity and is an error.
 //!
 //! Invariants: a footer belongs to the identity under which it is kept. Identity is taken from the open
-//! handle, never from the path. A footer's memory is taken before it is read, and given back when nobody has it any more
+//! handle, never from the path. A footer's memory is taken before it is read, and given back with its last user
 //! (`footer_memory.rs`); one that is larger than what may be kept is read for each use.
 //!
 //! Deliberately absent: column data (`scan`, `cache`), remote files.
@@ -165,7 +165,7 @@ impl FileCatalog {
         }
     }
 
-    /// The same catalog for an engine of so many ranks: whoever opens a table sees the files of all of them.
+    /// The same catalog for an engine of so many ranks: an opened table has the files of all of them.
     #[must_use]
     pub fn with_ranks(self, rank_count: usize) -> Self {
         Self { rank_count: u16::try_from(rank_count).unwrap_or(u16::MAX), ..self }
@@ -185,7 +185,7 @@ impl FileCatalog {
         self.lock().held_bytes
     }
 
-    /// Gives up the footers used least recently, of so many bytes. Returns whether there were any; who reads a file still has
+    /// Drops the least recently used footers, of so many bytes. Returns whether there were any. A reader of a file keeps
     /// its footer.
     pub fn give_back(&self, bytes: u64) -> bool {
         let mut given = Vec::new();
@@ -196,7 +196,7 @@ impl FileCatalog {
         {
             given.push(footer);
         }
-        // Their memory goes back when nobody waits for the lock.
+        // Their memory goes back outside the lock.
         drop(footers);
         !given.is_empty()
     }
@@ -546,7 +546,7 @@ fn footer_place(path: &Path, handle: &File, file_bytes: u64) -> Result<Range<u64
     Ok(footer_start..footer_start + footer_bytes)
 }
 
-/// Decodes a footer; without its statistics, if those are what can't be decoded: nobody needs them.
+/// Decodes a footer. Leaves out its statistics if only they can't be decoded: no scan needs them.
 fn decode_footer(footer: &[u8]) -> std::result::Result<ParquetMetaData, String> {
     let whole = decode_with(footer, ParquetMetaDataOptions::new());
     whole.or_else(|reason| {

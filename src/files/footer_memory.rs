@@ -1,7 +1,7 @@
-//! Memory for footers: taken before they are read, and given back with the last who uses them.
+//! Memory for footers: taken before they are read, and given back with their last user.
 //!
-//! Invariants: what a footer takes is counted before it is allocated, by what its bytes announce. Who lends the memory
-//! asks a catalog for nothing meanwhile.
+//! Invariants: a footer's memory is counted before it is allocated, by the sizes in its bytes. The lender of the memory
+//! does not call the catalog meanwhile.
 //!
 //! Deliberately absent: which footers are kept (`files.rs`).
 

@@ -7,12 +7,12 @@
 //! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files, part by part (`part_source.rs`); `direct_reads.rs`: past the page cache
 //! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
-//! - `page_header.rs`, `page_list.rs`: where the pages of a column chunk are; `page_check.rs`: what of them must be true before
-//!   somebody else decodes them
+//! - `page_header.rs`, `page_list.rs`: the pages of a column chunk; `page_check.rs`: checks of them before the parquet
+//!   crate decodes them
 //! - `scan_size.rs`: how much is left to read; `sampled_values.rs`: which values many rows of a column have; both that and descriptions are
 //!   kept (`bounded_map.rs`)
 //! - `describe`, `file_type.rs`: tables for the planner; `column_variant.rs`: what a declared column adds to the file's
-//! - `statistics.rs`: which statistics may be used, by what the file says of them (`exact_bounds.rs`) and who wrote it
+//! - `statistics.rs`: which statistics may be used, by what the file says of them (`exact_bounds.rs`) and its writer
 //!   (`writer.rs`)
 //! - `leafless.rs`: groups without columns, which the Arrow reader numbers columns without
 //! - `compact_protocol.rs`: the form of Parquet's own structures; `decoding_panics.rs`: which panics of others' decoders damage

@@ -1,5 +1,5 @@
-//! The pages of a column chunk that somebody else decodes: the CPU engine's reader takes numbers from them that can't be
-//! true, reads other bytes by them than the page's, and reserves whatever they announce.
+//! Checks the pages of a column chunk before the parquet crate decodes them. The crate believes impossible numbers in them,
+//! reads bytes outside of the page by them, and reserves as much memory as they announce.
 //!
 //! Source: Parquet's Encodings.md, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY and DELTA_BYTE_ARRAY.
 

@@ -1,4 +1,4 @@
-//! Bytes of a file that are read part by part, several parts under way at once, into memory that somebody lends.
+//! Reads bytes of a file part by part, several parts at once, into memory that the caller lends.
 //!
 //! Invariants: a slot is its owner's again only when neither a read nor a copy touches it any more.
 //!
@@ -18,7 +18,7 @@ const PAGE_BYTES: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_BYTES]);
 
-/// Memory of the host for one part: lent by whoever wants the part, and aligned for direct reads.
+/// Memory of the host for one part: lent by the caller, and aligned for direct reads.
 #[derive(Debug)]
 pub struct Slot {
     /// The lender's number for it.
@@ -78,6 +78,6 @@ pub trait PartSource {
     /// Those of reading; the slot is not touched any more.
     fn finish(&mut self, slot: &mut Slot) -> Result<Range<usize>>;
 
-    /// Waits until no part is under way. Says whether that is so: if not, the slots are lost.
+    /// Waits until no part is under way. Returns false if parts are still under way: their slots are lost.
     fn abandon(&mut self) -> bool;
 }

@@ -290,7 +290,7 @@ mod tests {
         let test = std::env::current_exe().unwrap();
         let folder = tempfile::tempdir_in(test.parent().unwrap()).unwrap();
         let path = folder.path().join("t.parquet");
-        // What lies between the magic and the first page is nobody's.
+        // The bytes between the magic and the first page belong to no page.
         let padding: Vec<u8> = (0..9_000_001_u32).map(|place| (place * 31 % 251) as u8).collect();
         let bytes = [&b"PAR1"[..], &padding, &parquet].concat();
         std::fs::File::create(&path).unwrap().write_all(&bytes).unwrap();

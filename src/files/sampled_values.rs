@@ -8,8 +8,8 @@
 //! In a table that is in order, a row group has few values and each of them often: the row group that has most of a value's rows says nothing of
 //! others, and does not count for it. So nothing is said of a table of one row group, whose rows no two ranks share.
 //!
-//! Invariants: what is looked at is decoded within bounds, whatever it is, and in memory that is taken for it first. What is wrong with a file whoever scans it reports: here it is a row
-//! group that says nothing. The same files give the same values.
+//! Invariants: decoding is bounded for any bytes, and its memory is taken first. A damaged row group gives no values here; the scan reports the
+//! damage. The same files give the same values.
 //!
 //! Deliberately absent: what is done with the values (`pystachio_plan`'s `distribute`); conditions of a query.
 //!

@@ -55,7 +55,7 @@ enum Side {
 
 /// A column chunk's statistics, and what must be known to believe them: made by [`super::FileFooter::statistics_of`].
 pub struct ChunkStatistics<'a> {
-    /// Who wrote the file.
+    /// The writer of the file.
     pub(super) writer: &'a Writer,
     /// The order that the file states for bounds of the column.
     pub(super) order: ColumnOrder,

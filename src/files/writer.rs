@@ -1,4 +1,4 @@
-//! Who wrote a file, and which of its statistics can be believed.
+//! The writer of a file, and which of its statistics are believed.
 //!
 //! The format says what a statistic means; writers have got it wrong in ways that nothing else in a file shows. What is
 //! not believed here is as good as absent: `statistics.rs` is the one place that asks.

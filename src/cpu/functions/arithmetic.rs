@@ -65,7 +65,7 @@ pub(super) fn normalize_float(call: &Invocation<'_>, one_zero: bool) -> Result<A
     }
 }
 
-/// Integer arithmetic that says whether it failed.
+/// Integer arithmetic that reports overflow.
 trait Integer: Copy + Default + PartialOrd {
     const ZERO: Self;
     fn add(self, other: Self) -> (Self, bool);

@@ -167,7 +167,7 @@ fn overflow(result: &DataType) -> DataFusionError {
     })
 }
 
-/// A sum, which can be added to and says whether it overflowed.
+/// A sum that can be added to and reports overflow.
 trait Sum: Copy + Default + Eq + Hash + Debug + Send + Sync {
     fn plus(self, other: Self) -> (Self, bool);
 }

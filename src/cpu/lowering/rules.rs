@@ -171,7 +171,7 @@ impl PhysicalOptimizerRule for SortsOfManyFirstRows {
 
 /// What a heap keeps of a row beside the row: its key in a form that compares, and where it is.
 const HEAP_ROW_BYTES: usize = 96;
-/// What text and bytes are expected to take beside their cell. Who expects too little is refused memory, and runs again.
+/// What text and bytes are expected to take beside their cell. A query that expects too little is refused memory, and runs again.
 const TEXT_BYTES: usize = 32;
 
 /// The bytes of a row of these columns, as far as they can be told.

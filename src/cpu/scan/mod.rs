@@ -14,7 +14,7 @@
 //! - `pruning.rs`: row groups ruled out by statistics, static filters and dynamic ones
 //! - `decode.rs`: bytes of column chunks into arrays; `pages.rs`: their pages, counted and checked
 //! - `filter.rs`: conditions on batches
-//! - `queue.rs`: the row groups, and who reads them
+//! - `queue.rs`: the row groups and their readers
 //! - `row_group.rs`: a row group that is being read
 //! - `partition.rs`: one partition's stream; `metrics.rs`: what it counts
 //! - `exec.rs`: the operator

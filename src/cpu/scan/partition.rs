@@ -171,7 +171,7 @@ impl PartitionScan {
     }
 
     /// What comes of an open row group's rest after an error: without memory it is others', or there is memory now, which is
-    /// true. `before` is who read before the error.
+    /// true. `before` are the readers before the error.
     fn tries_again(
         &mut self,
         unit: ScanUnit,

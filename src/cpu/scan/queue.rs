@@ -6,8 +6,8 @@
 //!      └── the rest of it ◄── no memory, and others read: this partition ends, they have what it holds
 //! ```
 //!
-//! Invariants: a partition that finds nothing to claim has ended, in the same step; so who reads when something is given
-//! back claims once more, and nothing is lost. The last one that reads gets nothing given back and gives nothing back.
+//! Invariants: a partition that finds nothing to claim has ended, in the same step. A partition that still reads when a row group
+//! is given back claims once more, so no row group is lost. The last reader gets nothing given back and gives nothing back.
 //!
 //! Deliberately absent: waiting. A partition that waited for another might be what that one's reader waits for.
 
@@ -96,7 +96,7 @@ impl ScanQueue {
     }
 }
 
-/// A partition's place among those that read a queue. Who drops it reads no more.
+/// A partition's place among the readers of a queue. Dropping it ends the partition's reading.
 #[derive(Debug)]
 pub(super) struct QueueReader {
     queue: Arc<ScanQueue>,
@@ -113,7 +113,7 @@ enum Progress {
     Ended,
 }
 
-/// Who has ended before an attempt to get memory; after it, whether one more has.
+/// The readers that have ended before an attempt to get memory. After it, tells whether one more has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Company {
     ended: usize,
@@ -127,7 +127,7 @@ pub(super) enum Refused {
     GivenBack,
     /// Others have ended since, and what they held is free.
     TryAgain,
-    /// Nobody else reads.
+    /// No other partition reads.
     Alone,
 }
 
@@ -136,7 +136,7 @@ impl QueueReader {
         Self { queue, progress: Progress::Waiting }
     }
 
-    /// The next row group that nobody has; `None` ends the partition.
+    /// Claims the next row group; `None` ends the partition.
     pub(super) fn claim(&mut self) -> Option<ScanUnit> {
         if self.progress == Progress::Ended {
             return None;
@@ -154,7 +154,7 @@ impl QueueReader {
         unit
     }
 
-    /// Who reads now. To be asked before memory is.
+    /// The current readers. Call this before asking for memory.
     pub(super) fn company(&self) -> Company {
         let state = self.queue.lock();
         Company { ended: state.ended, is_alone: state.readers <= 1 }

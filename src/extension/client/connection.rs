@@ -74,7 +74,7 @@ impl Connection {
         &self.home
     }
 
-    /// Notes whether the query waits in the engine for its turn, for who looks at what this backend waits for.
+    /// Notes whether the query waits in the engine for its turn. `pg_stat_activity` shows it as a wait event.
     pub fn note_turn(&mut self, is_awaited: bool) {
         self.is_turn_awaited = is_awaited;
     }
@@ -120,10 +120,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Says that the rest of an answer is not wanted, if that can be said at once, and closes the connection.
+    /// Cancels the rest of an answer if the socket takes the message at once, and closes the connection.
     pub fn close_early(&mut self) {
         if let Ok(frame) = encode_message(&Request::Enough) {
-            // Whoever does not hear it sees the connection close.
+            // An engine that misses the message sees the connection close.
             let _ = self.socket.write(&frame);
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     types::{self, ColumnReader, ColumnSource, RowBlock},
 };
 
-/// Says that the table can be sampled, and how large it is.
+/// Declares that the table can be sampled, and its size.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn analyze_foreign_table(
     relation: pg_sys::Relation,

@@ -1,8 +1,8 @@
-//! The rows of a scan, kept for those who read them again.
+//! Keeps the rows of a scan that PostgreSQL starts again.
 //!
-//! PostgreSQL starts a scan anew for every row of an outer relation, or of a query around it. Where nothing that the
-//! engine was told has changed, the rows are the same: from the second time on they are kept (in `work_mem`, then in
-//! temporary files), as far as they are read, and no time after that asks the engine for them.
+//! PostgreSQL starts a scan anew for every row of an outer relation, or of an enclosing query. If the parameters have not
+//! changed, the rows are the same. From the second start on they are kept (in `work_mem`, then in temporary files), as far as
+//! they are read. Later starts do not ask the engine.
 #![expect(unsafe_code, reason = "calls PostgreSQL's tuple store")]
 
 use pgrx::pg_sys;

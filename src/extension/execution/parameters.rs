@@ -132,7 +132,7 @@ enum ParameterValue {
 type List = Option<Vec<Option<Literal>>>;
 
 impl Parameter {
-    /// What stands for a value that nobody reads.
+    /// The placeholder of an unused value.
     fn null(&self) -> Literal {
         match &self.data_type {
             DataType::List(_) => types::null_literal(&DataType::Bool),

@@ -112,7 +112,7 @@ impl RunningQuery {
         }
     }
 
-    /// Ends the query, whose further rows nobody wants.
+    /// Ends the query and discards its further rows.
     pub fn end(mut self) {
         if let Answer::Open(connection) = &mut self.answer {
             connection.close_early();

@@ -344,7 +344,7 @@ unsafe fn columns(node: *mut pg_sys::ForeignScanState, private: &ScanPrivate) ->
         columns.push(ColumnReader::new(ColumnSource {
             output_index: planned.output_index.map(|index| index as usize),
             display_scale: planned.display_scale,
-            // What nobody reads is NULL, whatever its type.
+            // An unused column is NULL, whatever its type.
             type_oid: if is_read { type_oid } else { pg_sys::BOOLOID },
             type_modifier,
         })?);
@@ -362,7 +362,7 @@ fn hash_memory_bytes() -> usize {
 /// Stores a row as a virtual tuple.
 ///
 /// As ExecClearTuple and ExecStoreVirtualTuple do, without calling them for each row: only a slot that
-/// somebody has materialised has something to free.
+/// was materialised has something to free.
 unsafe fn store_row(slot: *mut pg_sys::TupleTableSlot, values: &[pg_sys::Datum], nulls: &[bool]) {
     // SAFETY: the slot has as many attributes as the plan, which `columns` has checked.
     unsafe {

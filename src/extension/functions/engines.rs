@@ -40,8 +40,8 @@ type EngineRow = (
     Option<String>,
 );
 
-/// A row for each process: how the engine of a server is, and its other ranks where these have processes. Starts nothing. Paths are for those who
-/// may read all statistics, and so is the last error, but for the role whose query it was.
+/// A row for each process: the state of a server's engine, and of its other ranks if they have processes. Starts nothing. Paths are shown to
+/// roles that may read all statistics. So is the last error, which the role of the failed query sees too.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
 fn engine_status_0_2(
@@ -163,8 +163,8 @@ fn device_memory(status: Option<DeviceMemoryStatus>) -> [Option<i64>; 4] {
     ]
 }
 
-/// What the column caches of a server's engine hold, on each rank and in each memory space. Starts nothing. Which columns these are, and
-/// how they are used, is for those who may read all statistics.
+/// The contents of the column caches of a server's engine, on each rank and in each memory space. Starts nothing. Column names and
+/// counts of uses are shown to roles that may read all statistics.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
 fn cache_entries_0_2(

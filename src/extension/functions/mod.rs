@@ -10,8 +10,8 @@
 //!
 //! Their SQL (defaults, volatility, strictness, rights) is in `sql/` at the root of the repository.
 //!
-//! Invariants: whoever sees a server's engine or cache has USAGE on the server. Whoever reads or writes
-//! files may do so by `COPY` as well.
+//! Invariants: a role that sees a server's engine or cache has USAGE on the server. A role that reads or writes
+//! files here may do so by `COPY` as well.
 //!
 //! Deliberately absent: anything that starts an engine only to look at it.
 

@@ -55,7 +55,7 @@ pub fn wait_socket(socket: RawFd, direction: Direction, wait_event: WaitEvent) {
     }
 }
 
-/// Waits until the socket is ready or the time is over; says whether it is ready.
+/// Waits until the socket is ready or the deadline has passed. Returns whether it is ready.
 pub fn wait_socket_until(socket: RawFd, deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -1,10 +1,10 @@
-//! Values that many rows of a column have, as far as ANALYZE has found them: engines with several ranks deal rows by them.
+//! The frequent values of columns that ANALYZE has found. Engines with several ranks partition rows by them.
 //!
-//! They travel in the plan, and PostgreSQL can be made to print plans. So a plan has only what the view `pg_stats` shows the
-//! role that plans it: of columns that it may read itself, and of tables whose policies do not bind it. Through a view of
-//! somebody else's there are none.
+//! The values travel in the plan, and PostgreSQL can be made to print plans. A plan therefore has only values that the view
+//! `pg_stats` shows to the planning role: of columns that it may read itself, in tables whose policies do not bind it. Through
+//! another role's view there are none.
 //!
-//! Deliberately absent: what is done with them (`pystachio_plan`'s `distribute`).
+//! Deliberately absent: the use of the values (`pystachio_plan`'s `distribute`).
 
 use std::sync::Arc;
 

@@ -88,7 +88,7 @@ unsafe fn local_clauses(
 /// What a scan's tuple is made of.
 type Built = Result<(ScanPrivate, Vec<*mut pg_sys::Node>), pystachio_plan::Error>;
 
-/// The scan of one foreign table: its tuple has all the table's attributes, and those that nobody looks at
+/// The scan of one foreign table. Its tuple has all of the table's attributes; unused ones
 /// are NULL.
 unsafe fn base_scan(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo, table_oid: pg_sys::Oid) -> Built {
     unsafe {

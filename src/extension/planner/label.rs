@@ -241,8 +241,8 @@ impl<'a> Union<'a> {
     }
 }
 
-/// Said once in a session: without planner_hook around the planning nobody would check the permissions
-/// of an absorbed subquery.
+/// Warns once in a session: without planner_hook around the planning, the permissions of an absorbed subquery would not
+/// be checked.
 fn say_loaded_late() {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {

@@ -96,7 +96,7 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
     }
     #[inline(never)]
     unsafe fn visit_node(walk: *mut Walk<'_>, node: *mut pg_sys::Node) -> Visited {
-        // SAFETY: the walk is the caller's, who waits.
+        // SAFETY: the walk is the caller's and outlives this call.
         let walk = unsafe { &mut *walk };
         let depth = walk.depth;
         catch_unwind(AssertUnwindSafe(|| (walk.visit)(node, depth))).unwrap_or_else(|panic| {
@@ -147,7 +147,7 @@ pub unsafe fn substitute(
         substitution: *mut Substitution<'_>,
         node: *mut pg_sys::Node,
     ) -> Option<*mut pg_sys::Node> {
-        // SAFETY: the substitution is the caller's, who waits.
+        // SAFETY: the substitution is the caller's and outlives this call.
         let substitution = unsafe { &mut *substitution };
         catch_unwind(AssertUnwindSafe(|| (substitution.replace)(node))).unwrap_or_else(|panic| {
             substitution.panic = Some(panic);

@@ -3,7 +3,7 @@
 //!
 //! Planning nests (a SQL function may be folded while its caller is planned), so there is a stack. If the
 //! library was loaded in mid-planning, the hook has not pushed an entry; an implicit one serves then, and
-//! subqueries are not absorbed, because nobody would check their permissions.
+//! subqueries are not absorbed, because their permissions would not be checked.
 
 use std::{cell::RefCell, collections::HashMap};
 

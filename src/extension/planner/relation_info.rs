@@ -182,8 +182,8 @@ pub fn pass_through(relation: &Relation) -> Vec<NamedExpression> {
     columns.into_iter().map(column).collect()
 }
 
-/// Leaves an expression to whoever reads it, if it is NULL wherever an outer join makes its columns NULL, and
-/// otherwise gives it a column here. What is read late is computed for fewer rows.
+/// Leaves an expression to the operators that read it, if it is NULL wherever an outer join makes its columns NULL.
+/// Otherwise gives it a column here. An expression that is computed late is computed for fewer rows.
 pub fn defer_or_name(lowered: Lowered, computed: &mut Vec<NamedExpression>) -> Lowered {
     let scale_follows = match &lowered.scale {
         super::lower::Scale::Varies(scale) => scale.is_null_with_columns(),

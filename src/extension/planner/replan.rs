@@ -193,7 +193,7 @@ unsafe fn plan_again(
     unsafe {
         let copy = pg_sys::copyObjectImpl(original.cast()).cast();
         let text: *const c_char = query.sourceText;
-        // Whoever plans may evaluate stable functions.
+        // The planner may evaluate stable functions.
         let needs_snapshot = !pg_sys::ActiveSnapshotSet();
         if needs_snapshot {
             pg_sys::PushActiveSnapshot(query.snapshot);

@@ -1,8 +1,8 @@
-//! What an engine writes to its standard error, as lines of the database server's log: with the server's prefix, in whatever form
-//! it logs, and with the engine's server and database.
+//! Copies an engine's standard error to the database server's log, line by line: with the server's prefix, in the server's log
+//! format, and with the engine's server and database.
 //!
-//! Invariants: the engine never waits for long: whoever looks after it reads as soon as there is something. A line is
-//! bounded, and so is what is read at once.
+//! Invariants: the supervisor reads as soon as there is output, so the engine never blocks for long. The length of a line is
+//! bounded, and so is each read.
 
 use std::{
     io::{ErrorKind, Read},

@@ -123,7 +123,7 @@ impl EngineHome {
         self.directory().join("socket")
     }
 
-    /// Says that the engine is wanted.
+    /// Requests the engine, by writing its options.
     ///
     /// # Errors
     ///

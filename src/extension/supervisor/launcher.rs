@@ -83,7 +83,7 @@ pub extern "C-unwind" fn pystachio_checker_main(argument: pg_sys::Datum) {
     let argument = argument.value() as u64;
     let database_oid = argument as u32;
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGTERM);
-    // The database may have been dropped meanwhile; then there is nothing to check, and nobody to tell.
+    // The database may have been dropped meanwhile. Then there is nothing to check.
     if !std::fs::exists(format!("base/{database_oid}")).unwrap_or(true) && argument & START_BIT == 0 {
         return;
     }
@@ -107,7 +107,7 @@ pub extern "C-unwind" fn pystachio_checker_main(argument: pg_sys::Datum) {
 }
 
 /// Whether an engine is old enough for its server to be committed: a transaction may use a server that
-/// it has just made or altered, and nobody else sees it.
+/// it has just made or altered, and other sessions don't see it yet.
 fn is_settled(directory_name: &str) -> bool {
     let path = std::path::Path::new(ENGINES_DIRECTORY).join(directory_name).join("options.json");
     let age =

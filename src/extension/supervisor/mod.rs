@@ -1,18 +1,18 @@
-//! Keeping engines running: one supervisor, a background worker, for each engine of each database.
+//! Keeps engines running: one supervisor, a background worker, for each engine of each database.
 //!
 //! ```text
 //! $PGDATA/pystachio/<database oid>-<server oid>-<digest of the options>/
-//!   options.json   written by whoever wants the engine; removed to stop it
+//!   options.json   written by the backend that needs the engine; removed to stop it
 //!   state.json     written by the supervisor
 //!   lock           held by the supervisor as long as it lives
 //!   socket         made by the engine
 //! ```
 //!
 //! - `home.rs`: that folder
-//! - `start.rs`: a backend's side: connecting, and starting a supervisor where there is none
-//! - `worker.rs`, `child.rs`: the supervisor and the process under it; `engine_log.rs`: what that one logs
-//! - `launcher.rs`: starting engines with the server, and stopping those whose server is gone
-//! - `watch.rs`: noticing DROP and ALTER
+//! - `start.rs`: the backend's side: connects, and starts a supervisor if there is none
+//! - `worker.rs`, `child.rs`: the supervisor and its engine process; `engine_log.rs`: the engine's log
+//! - `launcher.rs`: starts engines with the server, and stops engines whose server is gone
+//! - `watch.rs`: notices DROP and ALTER
 //!
 //! Invariants: an engine never outlives its supervisor, nor a supervisor the postmaster. Changed options
 //! are another folder, so an engine's options never change. A supervisor is connected to no database, so

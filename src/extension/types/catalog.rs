@@ -63,7 +63,7 @@ pub fn scan_column(
         id,
         name: options::column_name(relation_oid, attribute.attnum),
         data_type,
-        // SAFETY: whoever reads a table has locked it.
+        // SAFETY: the caller holds a lock on the table.
         not_null: unsafe { compat::is_not_null(relation_oid, attribute) },
         length_max: has_length.then(|| (attribute.atttypmod - TYPMOD_OFFSET).unsigned_abs()),
         trim_blanks: attribute.atttypid == pg_sys::BPCHAROID,

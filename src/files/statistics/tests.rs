@@ -1,4 +1,4 @@
-//! Which statistics are used, by who wrote them and what they say.
+//! Which statistics are used, by their writer and their content.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ impl Admission {
         Self { memory, admitted: Arc::default() }
     }
 
-    /// All that there is, whoever has it.
+    /// The total, free or not.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.memory.bytes_max()
     }
@@ -103,7 +103,7 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        // Before the count changes: whoever sees no other piece must see its memory.
+        // Before the count changes: a thread that sees no other piece must see its memory.
         self.memory.give_back(self.bytes);
         let mut count = lock(&self.admitted.count);
         *count = count.saturating_sub(1);

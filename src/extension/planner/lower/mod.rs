@@ -728,7 +728,7 @@ impl<'scope> Lowering<'scope> {
     }
 }
 
-/// Whether evaluating a runtime expression for nobody raises no error: a value that is given, and what can't leave the
+/// Whether a runtime expression can be evaluated without need and without an error: a given value, and an expression that can't leave the
 /// range of its type.
 unsafe fn is_harmless(node: *mut pg_sys::Node) -> bool {
     unsafe { !contains(node, &|part| !is_harmless_itself(part)) }

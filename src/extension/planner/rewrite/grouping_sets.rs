@@ -26,7 +26,7 @@ use crate::{
 /// Each is a query of its own, with its scans and joins.
 const SETS_MAX: i32 = 32;
 
-/// Rewrites a query with grouping sets; says whether it has some and can be rewritten.
+/// Rewrites a query with grouping sets. Returns whether it has some and can be rewritten.
 pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
     unsafe {
         let is_plain = !(*query).groupingSets.is_null()
@@ -65,7 +65,7 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
     }
 }
 
-/// The columns that ORDER BY, DISTINCT and who reads the query look at, in their order.
+/// The columns that ORDER BY, DISTINCT and the enclosing query read, in their order.
 unsafe fn columns_above(query: *mut pg_sys::Query) -> Vec<*mut pg_sys::TargetEntry> {
     unsafe {
         let clauses =

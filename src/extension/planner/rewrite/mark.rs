@@ -21,7 +21,7 @@ use crate::planner::nodes::{element_count, elements, list_of, node_as, substitut
 /// The grouped subquery's columns are the keys.
 const FIRST_KEY_COLUMN: i16 = 1;
 
-/// Rewrites what it can of the query's WHERE and columns; says whether there was something.
+/// Rewrites what it can of the query's WHERE and columns. Returns whether it rewrote anything.
 pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
     unsafe {
         if !(*query).rowMarks.is_null() {

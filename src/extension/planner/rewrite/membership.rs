@@ -24,7 +24,7 @@ use crate::planner::nodes::{
     contains, element_count, elements, list_of, make_node, node_as, substitute, tag_of,
 };
 
-/// Rewrites the memberships among the conjuncts of the query's WHERE; says whether there was one.
+/// Rewrites the memberships among the conjuncts of the query's WHERE. Returns whether there was one.
 pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
     unsafe {
         let mut conditions = conjuncts((*(*query).jointree).quals);

@@ -8,7 +8,7 @@
 //! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share
 //! - CTEs that are used more than once are inlined, here
 //!
-//! Invariants: a rewritten query gives the same rows as the original, whoever runs it. That makes the
+//! Invariants: a rewritten query gives the same rows as the original on any tables. That makes the
 //! rewrites testable on heap tables (`pystachio.rewrite = force`).
 //!
 //! Deliberately absent: choosing. The hook plans the rewritten query, and the original too if the rewritten
@@ -53,7 +53,7 @@ pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
     }
 }
 
-/// Rewrites a query in place, innermost queries first; says whether anything changed. Queries over tables
+/// Rewrites a query in place, innermost queries first. Returns whether anything changed. Queries over tables
 /// that are not ours are left alone unless `any_table` is set.
 pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool {
     unsafe {
@@ -147,7 +147,7 @@ unsafe fn is_our_table(table_oid: pg_sys::Oid) -> bool {
     unsafe { is_ours_oid((*pg_sys::GetForeignTable(table_oid)).serverid) }
 }
 
-/// CTEs that nobody asked to materialise are inlined however often they are used. Core still keeps
+/// CTEs without MATERIALIZED are inlined however often they are used. Core still keeps
 /// recursive, volatile and data-modifying ones.
 unsafe fn inline_ctes(query: *mut pg_sys::Query) -> bool {
     let mut changed = false;

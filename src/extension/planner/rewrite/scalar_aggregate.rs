@@ -29,7 +29,7 @@ use crate::planner::{
 /// The grouped subquery's columns: the value, then the keys.
 const FIRST_KEY_COLUMN: i16 = 2;
 
-/// Rewrites every correlated scalar aggregate of the query's WHERE and columns; says whether there was one.
+/// Rewrites every correlated scalar aggregate of the query's WHERE and columns. Returns whether there was one.
 pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
     unsafe {
         let mut conditions = conjuncts((*(*query).jointree).quals);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::planner::nodes::{element_count, elements, list_of, node_as};
 
-/// Rewrites the set operation that a query is; says whether it is one.
+/// Rewrites a query that is a set operation. Returns whether it is one.
 pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
     unsafe {
         if !(*query).rowMarks.is_null()

@@ -154,7 +154,7 @@ fn dropped_run_leaves_nothing() {
             report = reports.recv() => assert!(report.is_some()),
         }
     });
-    // The runtime waits for the threads, which see that nobody wants their rows.
+    // The runtime waits for the threads, which see that their receiver is gone.
     runtime.shutdown_timeout(Duration::from_secs(20));
     assert_eq!(entries(directory.path()), 0);
 }

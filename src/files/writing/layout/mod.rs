@@ -35,7 +35,7 @@ use parquet::{
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 
-/// Rows of a row group, where nobody says otherwise.
+/// Rows of a row group by default.
 pub(crate) const ROW_GROUP_ROWS: u64 = 10_000_000;
 /// Rows of pages are multiples of this, the writer's own step, so that all columns' pages end together.
 pub(crate) const PAGE_ROWS_STEP: u64 = 1024;

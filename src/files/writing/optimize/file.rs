@@ -152,7 +152,7 @@ impl Run {
         };
         thread::scope(|scope| {
             let encoding = scope.spawn(|| run_threads(self.means.threads, &self.stop, &encode));
-            // An encoder would wait for ever for memory that nobody gives back.
+            // An encoder would wait for ever for memory that is never given back.
             let stopping = self.stop.clone().drop_guard();
             let appended = self.append(plan, writer, &encoded, failed)?;
             stopping.disarm();
