@@ -3,9 +3,9 @@
 
 usage: pairs_chart.py [--check] RESULT.json PICTURE.svg
 
-RESULT.json is what gpu.py recorded (benches/results); of it the hot runs without a technique switched off are drawn. The scale is
-logarithmic: equal lengths are equal factors. Colours follow the reader's scheme, light or dark. `--check` writes nothing and fails
-if the picture is another one than the result gives.
+RESULT.json is what gpu.py recorded (benches/results). If its step `duckdb_files` ran, the queries over the files that DuckDB wrote are
+drawn, otherwise its hot runs without a technique switched off. Both sides are of one run. The axis is linear and begins at 0, so that
+the length of a bar means its time. `--check` writes nothing and fails if the picture is another one than the result gives.
 """
 
 import json
@@ -13,47 +13,47 @@ import math
 import pathlib
 import sys
 
+import chart_style
+
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860, 400, 62, 14, 78, 78
 _GAP_SHARE, _QUERY_COUNT = 0.26, 22
-_STYLE = """
-  text { font: 12px system-ui, sans-serif; fill: #24292f }
-  .title { font-size: 15px; font-weight: 600 }
-  .note { font-size: 11px; fill: #57606a }
-  .paper { fill: #ffffff } .grid { stroke: #d0d7de } .duckdb { fill: #c77f2a } .pystachio { fill: #2f7d4f }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3 } .note { fill: #9da7b1 }
-    .paper { fill: #0d1117 } .grid { stroke: #30363d } .duckdb { fill: #e0a458 } .pystachio { fill: #56c288 }
-  }"""
+# The class of each system in chart_style.
+_CLASSES = {"duckdb": "s1", "pystachio": "s0"}
 
 
 def hot_seconds(document, system):
     """Seconds by query, q01 to q22. Raises ValueError unless all 22 were measured."""
-    found = {entry["query"]: entry["seconds"] for entry in document["measured"]
-             if (entry["mode"], entry["system"], entry["without"]) == ("hot", system, None) and entry.get("seconds")}
+    rows = document["facts"].get("duckdb_files")
+    if rows:
+        found = {row["query"]: row[system] for row in rows if row.get(system)}
+    else:
+        found = {entry["query"]: entry["seconds"] for entry in document["measured"]
+                 if (entry["mode"], entry["system"], entry["without"]) == ("hot", system, None) and entry.get("seconds")}
     if len(found) != _QUERY_COUNT:
         raise ValueError(f"hot runs of {system} for {len(found)} queries, not {_QUERY_COUNT}")
     return dict(sorted(found.items()))
 
 
-class LogScale:
-    """Heights of seconds, between the powers of ten around all values."""
+class LinearScale:
+    """Heights of seconds, from 0 to a round number above all values."""
 
     def __init__(self, values):
-        self.low, self.high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+        unit = 10.0 ** math.floor(math.log10(max(values)))
+        self.step = next(unit * part for part in (0.1, 0.2, 0.5, 1, 2) if max(values) <= 8 * unit * part)
+        self.high = self.step * math.ceil(max(values) / self.step)
 
     def y(self, seconds):
-        share = (math.log10(seconds) - self.low) / (self.high - self.low)
-        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+        return _HEIGHT - _BOTTOM - seconds / self.high * (_HEIGHT - _TOP - _BOTTOM)
 
     def marks(self):
-        return [10.0 ** power for power in range(self.low, self.high + 1)]
+        return [self.step * number for number in range(round(self.high / self.step) + 1)]
 
 
 def _grid(scale):
     for mark in scale.marks():
         y = scale.y(mark)
         yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{mark:g} s</text>'
+        yield chart_style.text(_LEFT - 8, y + 4, f"{mark:g} s", anchor="end")
 
 
 def _bars(scale, duckdb, ours):
@@ -63,33 +63,34 @@ def _bars(scale, duckdb, ours):
         left = _LEFT + place * step + step * _GAP_SHARE / 2
         for number, (name, seconds) in enumerate((("duckdb", duckdb[query]), ("pystachio", ours[query]))):
             y = scale.y(seconds)
-            yield (f'<rect class="{name}" x="{left + number * bar:.1f}" y="{y:.1f}" width="{bar:.1f}" height="{_HEIGHT - _BOTTOM - y:.1f}">'
-                   f"<title>Q{int(query[1:])}, {name}: {seconds:.3f} s</title></rect>")
-        yield f'<text x="{left + bar:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">Q{int(query[1:])}</text>'
+            yield (f'<rect class="{_CLASSES[name]}" x="{left + number * bar:.1f}" y="{y:.1f}" width="{bar:.1f}" '
+                   f'height="{_HEIGHT - _BOTTOM - y:.1f}"><title>Q{int(query[1:])}, {name}: {seconds:.3f} s</title></rect>')
+        yield chart_style.text(left + bar, _HEIGHT - _BOTTOM + 16, f"Q{int(query[1:])}", anchor="middle")
 
 
-def _legend(duckdb, ours):
+def _legend(facts, duckdb, ours):
+    labels = {"duckdb": f"DuckDB {facts['versions']['duckdb']}, {facts['threads']} threads: {sum(duckdb.values()):.1f} s in all",
+              "pystachio": f"pystachio, one {facts['gpu'].split(',')[0]}: {sum(ours.values()):.1f} s in all"}
     left = _LEFT
-    for name, label in (("duckdb", f"DuckDB, {sum(duckdb.values()):.1f} s in all"), ("pystachio", f"pystachio, {sum(ours.values()):.1f} s in all")):
-        yield f'<rect class="{name}" x="{left}" y="46" width="12" height="12"/><text x="{left + 18}" y="56">{label}</text>'
-        left += 190
+    for name, label in labels.items():
+        yield f'<rect class="{_CLASSES[name]}" x="{left}" y="46" width="12" height="12"/>'
+        yield chart_style.text(left + 18, 56, label)
+        left += 300
 
 
 def svg(document):
     """The picture of what gpu.py recorded."""
     facts, duckdb, ours = document["facts"], hot_seconds(document, "duckdb"), hot_seconds(document, "gpu")
-    scale = LogScale([*duckdb.values(), *ours.values()])
+    scale = LinearScale([*duckdb.values(), *ours.values()])
     commit = facts["built"].split()[0].removeprefix("commit=")
-    notes = [f"pystachio {facts['versions']['pystachio']} on one {facts['gpu'].split(',')[0]}; DuckDB {facts['versions']['duckdb']} on the "
-             f"{facts['threads']} processors of the same host; the same Parquet files",
-             f"hot: pystachio's best of {facts['runs']} runs, columns in GPU memory; DuckDB's of {facts['duckdb_runs']}, files in memory; "
-             f"{facts['date']}, commit {commit}"]
-    title = f"TPC-H SF {document['scale']} over Parquet: seconds a query, logarithmic; lower is better"
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img">',
-             f"<title>{title}</title>", f"<style>{_STYLE}\n</style>", '<rect class="paper" width="100%" height="100%"/>',
-             f'<text class="title" x="{_LEFT}" y="28">{title}</text>', *_legend(duckdb, ours), *_grid(scale), *_bars(scale, duckdb, ours),
-             *(f'<text class="note" x="{_LEFT}" y="{_HEIGHT - 30 + 17 * place}">{note}</text>' for place, note in enumerate(notes)), "</svg>", ""]
-    return "\n".join(lines)
+    files = "files that DuckDB wrote" if facts.get("duckdb_files") else "Parquet files"
+    notes = ["Both hot, the best of their runs: column chunks in GPU memory; files in the page cache. "
+             f"Same host, {facts['memory_gib']} GiB of memory.",
+             f"{facts['date']}, pystachio {facts['versions']['pystachio']}, commit {commit}, PostgreSQL {facts['versions']['postgres']}."]
+    title = f"TPC-H SF {document['scale']} over {files}: seconds for each query; lower is better"
+    body = [chart_style.text(_LEFT, 28, title, "title"), *_legend(facts, duckdb, ours), *_grid(scale), *_bars(scale, duckdb, ours),
+            *(chart_style.text(_LEFT, _HEIGHT - 30 + 17 * place, note, "note") for place, note in enumerate(notes))]
+    return chart_style.drawing(_WIDTH, _HEIGHT, title, body)
 
 
 def main(arguments):

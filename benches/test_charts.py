@@ -34,6 +34,7 @@ def drawings():
         "timeline": timeline_chart.svg(timelines),
         "bandwidth": bandwidth_chart.svg({"all on": {"elapsed_ms": 30.0, "series": bins}, "without overlap": {"elapsed_ms": 42.0, "series": bins}}),
         "pairs": pairs_chart.svg(measured("2026-11-22-gpu-cuda-sf100.json")),
+        "pairs over DuckDB's files": pairs_chart.svg(measured("2026-11-25-gpu-cuda-sf10-duckdb-files.json")),
     }
 
 

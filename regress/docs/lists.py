@@ -20,7 +20,7 @@ _NAMES = re.compile(r"`([^`]+)`")
 # A declared interval is a type of the engines, but no Parquet column is read as one.
 _NEVER_READ = {"interval"}
 _PLACEHOLDER_CHARACTERS_MAX = 100
-_PICTURES = {"docs/images/tpch-sf100.svg": "benches/results/2026-11-22-gpu-cuda-sf100.json"}
+_PICTURES = {"docs/images/tpch-sf10.svg": "benches/results/2026-11-25-gpu-cuda-sf10-duckdb-files.json"}
 
 
 def check(root, pages, conninfo, folder, claims):
