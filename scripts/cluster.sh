@@ -115,7 +115,9 @@ stop_server() {
 start_server() {
     local within=()
     if [[ -n ${PYSTACHIO_NETWORK:-} ]]; then within=(ip netns exec "$PYSTACHIO_NETWORK"); fi
-    as_server_user_within "$bin/pg_ctl" -D "$folder/data" -l "$folder/server.log" -w -t 60 start < /dev/null > /dev/null 2>&1 ||
+    # The server must not keep a lock that the caller holds by a descriptor.
+    as_server_user_within "$bin/pg_ctl" -D "$folder/data" -l "$folder/server.log" -w -t 60 start < /dev/null > /dev/null 2>&1 \
+        3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- ||
         { tail -n 20 "$folder/server.log" >&2; die "the server in $folder did not start; its log is $folder/server.log"; }
 }
 
