@@ -15,16 +15,24 @@ mkdir -p "$source_folder/benches" "$source_folder/regress" target/docs-site
 cp ./*.md LICENSE "$source_folder/"
 cp -r docs "$source_folder/"
 cp -r benches/results "$source_folder/benches/"
-# A README is made the index of its folder, but links to it are not: only the front page is called so here.
+mkdir -p "$source_folder/kernels"
+# mdBook makes a README the index of its folder, but not links to it: only the front page is called so here.
 cp regress/README.md "$source_folder/regress/tests.md"
-sed -E 's#\]\(\.\./#](#; t; s#\]\(#](docs/#' docs/SUMMARY.md > "$source_folder/SUMMARY.md"
-# Reports are pages too: those that pages link to must be there.
-{
-    printf '\n# Reports\n\n'
-    for report in benches/results/*.md; do printf -- '- [%s](%s)\n' "$(basename "$report" .md)" "$report"; done
-} >> "$source_folder/SUMMARY.md"
+cp kernels/README.md "$source_folder/kernels/kernels.md"
+# Reports are pages too, below the one on benchmarks, by their titles.
+reports() {
+    local report title
+    for report in benches/results/*.md; do
+        title=$(sed -nE '1s/^# //p' "$report")
+        printf '  - [%s](%s)\n' "$title" "$report"
+    done
+}
+while IFS= read -r line; do
+    printf '%s\n' "$line"
+    if [[ $line == *'(docs/benchmarks.md)' ]]; then reports; fi
+done < <(sed -E 's#\]\(\.\./#](#; t; s#\]\(#](docs/#' docs/SUMMARY.md) > "$source_folder/SUMMARY.md"
 rm "$source_folder/docs/SUMMARY.md"
-find "$source_folder" -name '*.md' -exec sed -i 's#regress/README\.md)#regress/tests.md)#g' {} +
+find "$source_folder" -name '*.md' -exec sed -i 's#regress/README\.md)#regress/tests.md)#g; s#kernels/README\.md)#kernels/kernels.md)#g' {} +
 mdbook build >&2
 python3 regress/docs/site.py target/docs-site
 say "made target/docs-site/index.html"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The dashboard of docs/monitoring.sql: as Grafana reads it, and as a picture of a real run.
 
-usage: monitoring.py [--check]              writes docs/monitoring-dashboard.json, or fails if it is another one than the queries give
+usage: monitoring.py [--check]              writes docs/monitoring-dashboard.json, or fails if the queries give another one
        monitoring.py --draw CONNINFO FILE   runs TPC-H from some sessions for a while, then every query once, and draws what they gave
 
 CONNINFO is of a database with pystachio and the TPC-H tables, on its search path or in the schema `tpch`. The picture is drawn here, after the
@@ -19,9 +19,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUERIES, DASHBOARD = ROOT / "docs/monitoring.sql", ROOT / "docs/monitoring-dashboard.json"
-_HEAD = re.compile(r"^-- panel: (stat|series|bars|table), (\w+), (\d+)x(\d+): (.+)$")
+_HEAD = re.compile(r"^-- panel: (stat|series|rates|bars|table), (\w+), (\d+)x(\d+): (.+)$")
 _COLUMNS = 24
-_GRAFANA_KINDS = {"stat": "stat", "series": "timeseries", "bars": "bargauge", "table": "table"}
+_GRAFANA_KINDS = {"stat": "stat", "series": "timeseries", "rates": "timeseries", "bars": "bargauge", "table": "table"}
 _LOAD_S, _SESSIONS = 20, 4
 
 
@@ -72,13 +72,13 @@ def dashboard(panels):
         options = {}
         if kind in ("stat", "bars"):
             options = {"reduceOptions": {"values": kind == "bars", "calcs": ["lastNotNull"], "fields": ""}}
-        custom = {"drawStyle": "points", "pointSize": 6} if kind == "series" else {}
+        custom = {"series": {"drawStyle": "points", "pointSize": 6}, "rates": {"drawStyle": "bars", "fillOpacity": 80}}.get(kind, {})
         return {
             "id": number, "title": panel.title, "type": _GRAFANA_KINDS[kind], "datasource": source,
             "gridPos": {"x": panel.x, "y": panel.y, "w": panel.width, "h": panel.height},
             "fieldConfig": {"defaults": {"unit": panel.unit, "custom": custom}, "overrides": []},
             "options": options,
-            "targets": [{"refId": "A", "datasource": source, "format": "time_series" if kind == "series" else "table",
+            "targets": [{"refId": "A", "datasource": source, "format": "time_series" if kind in ("series", "rates") else "table",
                          "editorMode": "code", "rawQuery": True, "rawSql": panel.sql}],
         }
 
@@ -96,11 +96,13 @@ def dashboard_text(panels):
 
 
 # The picture.
-_CELL_WIDTH, _CELL_HEIGHT, _GAP, _TOP = 46, 30, 8, 44
+_CELL_WIDTH, _CELL_HEIGHT, _GAP, _TOP = 41, 30, 8, 44
+# The width of a letter, that of a table's head included, and of the space between columns.
+_LETTER, _SPACE = 7.6, 16
 _SERIES = ("#2f7d4f", "#c77f2a", "#3b6ea8", "#8a5a9e", "#a23b3b", "#5d6b76")
 _STYLE = """
-  text { font: 12px system-ui, sans-serif; fill: #24292f }
-  .title { font-size: 15px; font-weight: 600 } .name { font-weight: 600 } .big { font-size: 28px; font-weight: 600 } .note { font-size: 11px; fill: #57606a }
+  text { font: 13px system-ui, sans-serif; fill: #24292f }
+  .title { font-size: 15px; font-weight: 600 } .name { font-weight: 600 } .big { font-size: 24px; font-weight: 600 } .note { font-size: 12px; fill: #57606a }
   .paper { fill: #ffffff } .panel { fill: #f6f8fa; stroke: #d0d7de } .grid { stroke: #d0d7de }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .note { fill: #9da7b1 } .paper { fill: #0d1117 } .panel { fill: #161b22; stroke: #30363d } .grid { stroke: #30363d }
@@ -127,8 +129,8 @@ def _text(x, y, text, kind="", anchor="start"):
 
 
 def _cut(text, width):
-    """As much of a text as has room: a letter has about seven pixels."""
-    letters = max(int(width / 7), 1)
+    """As much of a text as has room."""
+    letters = max(int(width / _LETTER), 1)
     return text if len(text) <= letters else text[:letters - 1] + "…"
 
 
@@ -164,10 +166,18 @@ def _series(panel, rows, box):
     for place, name in enumerate(names):
         yield f'<circle cx="{x + 16 + place * 150}" cy="{y + 36}" r="4" fill="{_SERIES[place % len(_SERIES)]}"/>'
         yield _text(x + 26 + place * 150, y + 40, _cut(name, 130), "note")
+    # A bar of a rate is as wide as its second, less a gap, and its series stand beside each other.
+    wide = (right - left) / (span + 1) * 0.8 / len(names)
     for moment, (_, name, _), value in zip(times, rows, values, strict=True):
-        colour = _SERIES[names.index(name or "–") % len(_SERIES)]
-        yield (f'<circle cx="{left + (moment - first) / span * (right - left):.1f}" cy="{bottom - value / most * (bottom - top):.1f}" r="3" '
-               f'fill="{colour}" fill-opacity="0.75"/>')
+        number = names.index(name or "–")
+        colour, height_of_value = _SERIES[number % len(_SERIES)], value / most * (bottom - top)
+        if panel.kind == "rates":
+            place = left + (moment - first) / (span + 1) * (right - left) + number * wide
+            yield (f'<rect x="{place:.1f}" y="{bottom - height_of_value:.1f}" width="{wide:.1f}" height="{height_of_value:.1f}" '
+                   f'fill="{colour}"/>')
+        else:
+            yield (f'<circle cx="{left + (moment - first) / span * (right - left):.1f}" cy="{bottom - height_of_value:.1f}" r="3" '
+                   f'fill="{colour}" fill-opacity="0.75"/>')
     yield _text(left, bottom + 18, "0 s", "note")
     yield _text(right, bottom + 18, f"{span:.0f} s", "note", "end")
 
@@ -179,13 +189,13 @@ def _table(names, rows, box):
     texts = texts[:room]
     widths = [max(len(row[place]) for row in texts) for place in range(len(names))]
     # What is widest gives way.
-    while sum(widths) * 7 + 18 * len(widths) > width - 20 and max(widths) > 8:
+    while sum(widths) * _LETTER + _SPACE * len(widths) > width - 20 and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
     for number, row in enumerate(texts):
         left = x + 10
         for place, value in enumerate(row):
-            yield _text(left, y + 42 + number * 20, _cut(value, widths[place] * 7), "name" if number == 0 else "")
-            left += widths[place] * 7 + 18
+            yield _text(left, y + 42 + number * 20, _cut(value, widths[place] * _LETTER + 1), "name" if number == 0 else "")
+            left += widths[place] * _LETTER + _SPACE
 
 
 def draw(panels, results, notes):
@@ -203,7 +213,7 @@ def draw(panels, results, notes):
         if panel.kind == "table":
             lines += _table(names, rows, box)
         else:
-            lines += {"stat": _stat, "bars": _bars, "series": _series}[panel.kind](panel, rows, box)
+            lines += {"stat": _stat, "bars": _bars, "series": _series, "rates": _series}[panel.kind](panel, rows, box)
     lines += [_text(_GAP + 4, height - 30 + 16 * place, note, "note") for place, note in enumerate(notes)]
     return "\n".join([*lines, "</svg>", ""])
 
@@ -238,15 +248,15 @@ def record(conninfo):
         results = []
         for panel in panels:
             sql = panel.sql.rstrip(";")
-            if panel.kind == "series":
+            if panel.kind in ("series", "rates"):
                 sql = f"SELECT extract(epoch FROM time), metric, value FROM ({sql}) series"
             result = session.run(sql)
             results.append((list(result.names), result.rows))
         for thread in threads:
             thread.join()
         version, server = session.run("SELECT pystachio.version(), current_setting('server_version')").rows[0]
-    notes = [f"Drawn by scripts/monitoring.py from what the queries of docs/monitoring.sql gave while {_SESSIONS} sessions ran the 22 queries of TPC-H "
-             f"for {_LOAD_S} s;", f"pystachio {version}, PostgreSQL {server.split()[0]}. Grafana has its own looks."]
+    notes = [f"The queries of docs/monitoring.sql while {_SESSIONS} sessions ran the 22 queries of TPC-H for {_LOAD_S} s, drawn by scripts/monitoring.py.",
+             f"pystachio {version}, PostgreSQL {server.split()[0]}. Grafana's looks differ."]
     return panels, results, notes
 
 

@@ -8,7 +8,7 @@ import pathlib
 from docs.page import Page
 
 # Pages outside of docs/ that people read too.
-_OTHERS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "regress/README.md")
+_OTHERS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "regress/README.md", "kernels/README.md")
 CONTENTS = "docs/SUMMARY.md"
 
 
