@@ -29,7 +29,7 @@ pub(crate) fn from_driver(action: &str, error: DriverError) -> Error {
         ),
         // What can't be undone in this process: the context is lost with whatever was on the device.
         _ => Error::new(ErrorKind::Device, message).with_hint(
-            "The engine is restarted by itself; run the query again. The server log may say more.",
+            "Run the query again: the engine restarts by itself. Look into the server log for the reason.",
         ),
     }
 }

@@ -254,7 +254,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             parsed.ranks
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message)
-            .with_hint("Each rank has a device of its own: name as many, or none for the first ones."));
+            .with_hint("Name one device for each rank, or drop the option for the first ones."));
     }
     if parsed.cache_bytes > parsed.memory_bytes {
         return Err(Error::new(
@@ -264,7 +264,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
                 parsed.cache_bytes, parsed.memory_bytes
             ),
         )
-        .with_hint("The cache is a part of the memory."));
+        .with_hint("Lower \"cache\" or raise \"memory\", which includes it."));
     }
     Ok(parsed)
 }
@@ -429,7 +429,7 @@ fn files_of(options: &[(String, String)]) -> Result<FileSet> {
         return Err(invalid_value("paths", "{}", "at least one path"));
     }
     match paths.iter().find(|path| !Path::new(path.as_str()).is_absolute()) {
-        Some(path) => Err(invalid_value("path", path, "an absolute path, beginning with /")),
+        Some(path) => Err(invalid_value("path", path, "an absolute path on the server's host, as /folder/file.parquet")),
         None => Ok(FileSet { paths }),
     }
 }

@@ -54,7 +54,7 @@ pub fn give_up(host: &Host, error: Error) -> ! {
 fn stuck(timeout_s: u32) -> Error {
     let message = format!("the device has not returned from a call for {timeout_s} s, and is given up");
     Error::new(ErrorKind::Device, message).with_hint(
-        "The engine is restarted by itself. If the device is only slow, raise the server option device_timeout.",
+        "The engine restarts by itself. If the device is only slow, raise the server option device_timeout.",
     )
 }
 

@@ -238,7 +238,7 @@ fn error_of(library: &NcclLibrary, action: &str, status: Status) -> Error {
         // What a rank's process leaves behind when it ends are connections that end.
         SYSTEM | REMOTE => Error::new(ErrorKind::Peer, message),
         UNHANDLED_CUDA => Error::new(ErrorKind::Device, message).with_hint(
-            "The engine is restarted by itself; run the query again. The server log may say more.",
+            "Run the query again: the engine restarts by itself. Look into the server log for the reason.",
         ),
         _ => Error::internal(message),
     }

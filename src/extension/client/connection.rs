@@ -58,7 +58,7 @@ impl Connection {
             let name = &connection.home.options.server_name;
             let message = format!("engine of server \"{name}\" does not answer");
             return Err(Error::new(ErrorKind::Unavailable, message)
-                .with_hint("pystachio.engines shows its process; the server log may say more."));
+                .with_hint("Look at pystachio.engines and into the server log."));
         }
         match client::message(&connection.receive()?)? {
             Response::Welcome { engine_pid, .. } => {
@@ -195,11 +195,11 @@ impl Connection {
         let name = &self.home.options.server_name;
         if self.engine_pid == 0 {
             return Error::new(ErrorKind::Unavailable, format!("engine of server \"{name}\" is ending"))
-                .with_hint("pystachio.engines shows how it is; the server log may say more.");
+                .with_hint("Look at pystachio.engines and into the server log.");
         }
         let message = format!("engine of server \"{name}\" ended unexpectedly: process {}", self.engine_pid);
         let error = Error::new(ErrorKind::Unavailable, message).with_hint(
-            "The engine is restarted by itself; run the query again. The server log may say more.",
+            "Run the query again: the engine restarts by itself. Look into the server log for the reason.",
         );
         match self.home.wait_exit_reason(self.engine_pid, EXIT_NOTE_TIMEOUT) {
             Some(reason) => error.with_detail(format!("The engine process {reason}.")),

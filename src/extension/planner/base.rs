@@ -192,7 +192,7 @@ pub unsafe fn unreadable_column(table_oid: pg_sys::Oid, attribute_number: i16) -
             type_name(type_oid)
         );
         Error::new(ErrorKind::NotSupported, message)
-            .with_hint("Declare it as one of the types in the README.")
+            .with_hint("Declare the column with the type that IMPORT FOREIGN SCHEMA chooses.")
     }
 }
 

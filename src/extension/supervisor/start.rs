@@ -69,7 +69,7 @@ pub fn start_supervisor(home: &EngineHome) -> Result<()> {
     home.write_options().map_err(|error| {
         let directory = home.directory();
         Error::new(ErrorKind::FileAccess, format!("can't write \"{}\": {error}", directory.display()))
-            .with_hint("The folder is in the data directory.")
+            .with_hint("Make the folder, which is in the data directory, writable for the server's user.")
     })?;
     BackgroundWorkerBuilder::new(&format!("pystachio engine of {}", home.options.server_name))
         .set_type("pystachio supervisor")
@@ -88,7 +88,7 @@ pub fn start_supervisor(home: &EngineHome) -> Result<()> {
                 ErrorKind::Unavailable,
                 format!("no background worker for the engine of server \"{name}\""),
             )
-            .with_hint("Raise max_worker_processes: each engine takes one.")
+            .with_hint("Raise max_worker_processes and restart the server: each engine needs a worker.")
         })
 }
 
@@ -129,7 +129,7 @@ fn check_supported(home: &EngineHome) -> Result<()> {
 fn not_started(home: &EngineHome, what: &str) -> Error {
     let name = &home.options.server_name;
     let error = Error::new(ErrorKind::Unavailable, format!("engine of server \"{name}\" {what}"))
-        .with_hint("pystachio.engines shows how it is; the server log may say more.");
+        .with_hint("Look at pystachio.engines and into the server log.");
     match home.read_state().and_then(|state| state.last_error) {
         Some(reason) => error.with_detail(format!("The engine process {reason}.")),
         None => error,

@@ -144,7 +144,7 @@ impl Slot {
         let name = self.live.as_ref().map_or_else(String::new, |live| live.process.name());
         let is_on_host = self.host().is_some();
         let error = Error::new(ErrorKind::Unavailable, format!("was lost: its {name} {reason}")).with_hint(
-            "The rank is started anew by itself; run the query again. The server log may say more.",
+            "Run the query again: the rank restarts by itself. Look into the server log for the reason.",
         );
         let back_off_max = match self.phase() {
             SlotPhase::Ready => BACK_OFF_MAX,

@@ -55,7 +55,7 @@ fn read_pem(option: &str, path: &Path, what: &str) -> Result<Vec<u8>> {
         .any(|line| line.starts_with("-----BEGIN") && line.contains(what))
     {
         return Err(Error::new(ErrorKind::InvalidArgument, format!("{named}: no {what} in it"))
-            .with_hint("The file is to be in the form PEM."));
+            .with_hint("Give a file in PEM format."));
     }
     Ok(text)
 }
