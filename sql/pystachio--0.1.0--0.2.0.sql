@@ -64,12 +64,12 @@ CREATE VIEW @extschema@.cache AS
 
 GRANT SELECT ON @extschema@.engines, @extschema@.cache TO PUBLIC;
 
-COMMENT ON FUNCTION @extschema@.engine_status(oid) IS 'How the engine of a server is: a row a rank; starts nothing';
-COMMENT ON FUNCTION @extschema@.cache_entries(oid) IS 'What an engine keeps of columns between queries; starts nothing';
+COMMENT ON FUNCTION @extschema@.engine_status(oid) IS 'State of a server''s engine, one row for each rank; starts no engine';
+COMMENT ON FUNCTION @extschema@.cache_entries(oid) IS 'Columns that an engine keeps between queries; starts no engine';
 COMMENT ON VIEW @extschema@.engines IS
-  'The engines of this database''s pystachio servers that you may use; paths, and errors of others, are for pg_read_all_stats';
+  'Engines of the servers that you may use; paths and errors of other roles need pg_read_all_stats';
 COMMENT ON VIEW @extschema@.cache IS
-  'Columns that the engines hold between queries, on each rank and in each tier: device, pinned, host; which they are is for pg_read_all_stats';
+  'Columns that engines keep between queries, by rank and tier (device, pinned, host); their names need pg_read_all_stats';
 
 CREATE FUNCTION @extschema@.query_entries(server oid)
   RETURNS TABLE (
@@ -148,14 +148,14 @@ CREATE VIEW @extschema@.statistics AS
 GRANT SELECT ON @extschema@.queries, @extschema@.statistics TO PUBLIC;
 
 COMMENT ON FUNCTION @extschema@.query_entries(oid) IS
-  'The queries that run on the engine of a server, and those that ended last; starts nothing';
+  'Queries of a server''s engine that run or ended last; starts no engine';
 COMMENT ON FUNCTION @extschema@.statistics_entries(oid) IS
-  'What the queries of a server''s engine have cost, by role, statement and engine; starts nothing';
-COMMENT ON FUNCTION @extschema@.statistics_reset(text) IS 'Forgets what the queries of a server''s engine have cost';
+  'Cost of a server''s queries by role, statement and engine; starts no engine';
+COMMENT ON FUNCTION @extschema@.statistics_reset(text) IS 'Empties pystachio.statistics of a server';
 COMMENT ON VIEW @extschema@.queries IS
-  'Queries that run on engines, and the last that ended; of other roles'' the details are for pg_read_all_stats';
+  'Queries that run on engines, and the last that ended; details of other roles'' queries need pg_read_all_stats';
 COMMENT ON VIEW @extschema@.statistics IS
-  'What queries have cost engines, to be joined with pg_stat_statements; of other roles'' the counts are for pg_read_all_stats';
+  'Cost of queries, to join with pg_stat_statements; counts of other roles need pg_read_all_stats';
 
 CREATE FUNCTION @extschema@.timeline(query bigint DEFAULT NULL, server text DEFAULT 'pystachio')
   RETURNS TABLE (
@@ -171,4 +171,4 @@ CREATE FUNCTION @extschema@.timeline(query bigint DEFAULT NULL, server text DEFA
   AS 'MODULE_PATHNAME', 'timeline_0_2_wrapper';
 
 COMMENT ON FUNCTION @extschema@.timeline(bigint, text) IS
-  'Reads, copies, kernels and movements between ranks of a query whose timeline was noted; the last one unless a query is named';
+  'Reads, copies, kernels and transfers of a query whose timeline was recorded; by default of the last one';

@@ -129,7 +129,7 @@ pub fn rewrite() -> RewriteMode {
     REWRITE.get()
 }
 
-/// Rows that a batch of a result has at most.
+/// Rows in a batch of results, at most.
 pub fn batch_rows() -> u32 {
     BATCH_ROWS.get().unsigned_abs()
 }
@@ -139,7 +139,7 @@ pub fn connect_timeout_ms() -> u64 {
     u64::from(CONNECT_TIMEOUT_MS.get().unsigned_abs())
 }
 
-/// How often a supervisor looks whether its server still exists.
+/// How often a supervisor checks that its server exists.
 pub fn check_interval_s() -> u64 {
     u64::from(CHECK_INTERVAL_S.get().unsigned_abs())
 }
@@ -155,7 +155,7 @@ pub fn engine_choice() -> EngineChoice {
     }
 }
 
-/// What the server option device 'auto' stands for.
+/// Meaning of the server option device 'auto'.
 pub fn auto_device() -> Device {
     AUTO_DEVICE.get()
 }
@@ -237,7 +237,7 @@ pub fn define() {
     );
     GucRegistry::define_bool_guc(
         c"pystachio.strict",
-        c"Makes a query that can't be pushed down whole an error.",
+        c"Refuses queries that can't be pushed down whole.",
         c"The error names the reason.",
         &STRICT,
         GucContext::Userset,
@@ -245,7 +245,7 @@ pub fn define() {
     );
     GucRegistry::define_enum_guc(
         c"pystachio.rewrite",
-        c"Rewrites subqueries that PostgreSQL can't flatten into joins.",
+        c"Rewrites subqueries that PostgreSQL does not flatten into joins.",
         c"off: never; on: where all tables are pystachio's; force: always, for tests.",
         &REWRITE,
         GucContext::Userset,
@@ -253,7 +253,7 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"pystachio.batch_rows",
-        c"Rows that a batch of a result has at most.",
+        c"Rows in a batch of results, at most.",
         c"Larger batches cost memory and delay the first row; smaller ones cost time.",
         &BATCH_ROWS,
         64,
@@ -264,7 +264,7 @@ pub fn define() {
     GucRegistry::define_int_guc(
         c"pystachio.connect_timeout",
         c"How long a query waits for its engine to start.",
-        c"After this time the query fails, and the error says what the engine's supervisor reports.",
+        c"Then the query fails with the supervisor's report.",
         &CONNECT_TIMEOUT_MS,
         100,
         600_000,
@@ -273,8 +273,8 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"pystachio.check_interval",
-        c"How often a supervisor looks whether its server still exists.",
-        c"A server that was dropped by a session in which pystachio is not loaded is noticed by this.",
+        c"How often a supervisor checks that its server exists.",
+        c"Finds servers that were dropped by a session without the library.",
         &CHECK_INTERVAL_S,
         1,
         3600,
@@ -284,15 +284,15 @@ pub fn define() {
     GucRegistry::define_enum_guc(
         c"pystachio.engine_choice",
         c"Which engine of a server with a GPU runs a query.",
-        c"auto: the one that is expected to be faster; gpu: the GPU's, for all that it has kernels for; cpu: the CPU's.",
+        c"auto: the faster one by estimate; gpu: the GPU's, if it has the kernels; cpu: the CPU's.",
         &ENGINE_CHOICE,
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );
     GucRegistry::define_float_guc(
         c"pystachio.device_overhead",
-        c"What a query costs on a GPU, however few rows it has.",
-        c"Engine choice auto adds it to the time that a query is expected to take there.",
+        c"Least cost of a query on a GPU.",
+        c"Engine choice auto adds it to the estimated time.",
         &DEVICE_OVERHEAD_MS,
         0.0,
         60_000.0,
@@ -301,8 +301,8 @@ pub fn define() {
     );
     GucRegistry::define_enum_guc(
         c"pystachio.auto_device",
-        c"What the server option device 'auto' stands for.",
-        c"auto: a GPU where there is one, otherwise the CPU.",
+        c"Meaning of the server option device 'auto'.",
+        c"auto: a GPU if there is one, else the CPU.",
         &AUTO_DEVICE,
         GucContext::Sighup,
         GucFlags::default(),
@@ -312,7 +312,7 @@ pub fn define() {
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_exchange_compression",
         c"Compresses rows before they go to other ranks: integers, dates, times and decimals to few bits, texts by LZ4.",
-        c"auto: where the link between ranks was measured and is slow, texts where it is very slow; on: always; off: never. Results are the same.",
+        c"auto: if the measured link is slow, texts if it is very slow; on: always; off: never. Results are the same.",
         &GPU_EXCHANGE_COMPRESSION,
         GucContext::Userset,
         GucFlags::EXPLAIN,
@@ -320,7 +320,7 @@ pub fn define() {
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_two_level_exchange",
         c"Moves rows between GPUs of several hosts in two steps: between hosts, then within each.",
-        c"auto: where that is expected to take less time; on: wherever there are several hosts with several GPUs each; off: never. Results are the same.",
+        c"auto: if that is faster by estimate; on: if there are several hosts with several GPUs each; off: never. Results are the same.",
         &GPU_TWO_LEVEL_EXCHANGE,
         GucContext::Userset,
         GucFlags::EXPLAIN,
@@ -328,15 +328,15 @@ pub fn define() {
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_storage",
         c"How the GPU engine reads files.",
-        c"auto: GPUDirect where the file system has it; otherwise the page cache for what it holds, and direct reads for the rest where GPU memory keeps it or a table would take more than half of the memory available.",
+        c"auto: GPUDirect if the file system has it; else the page cache for cached pages, and direct reads for the rest if the GPU caches it or the table exceeds half of the available memory.",
         &GPU_STORAGE,
         GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
         c"pystachio.storage_bandwidth",
-        c"Megabytes a second that storage gives, by which EXPLAIN ANALYZE shows T_min.",
-        c"0: the highest rate at which the engine has read for a query that EXPLAIN ANALYZE ran.",
+        c"Storage bandwidth in MB/s, for T_min in EXPLAIN ANALYZE.",
+        c"0: the highest rate that EXPLAIN ANALYZE has seen.",
         &STORAGE_BANDWIDTH_MB,
         0,
         i32::MAX,
@@ -345,7 +345,7 @@ pub fn define() {
     );
     GucRegistry::define_bool_guc(
         c"pystachio.timeline",
-        c"Notes what a GPU does for a query, for the function pystachio.timeline.",
+        c"Records what a GPU does for a query, for the function pystachio.timeline.",
         c"Costs some microseconds for each kernel and copy.",
         &TIMELINE,
         GucContext::Userset,
