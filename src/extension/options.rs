@@ -429,7 +429,9 @@ fn files_of(options: &[(String, String)]) -> Result<FileSet> {
         return Err(invalid_value("paths", "{}", "at least one path"));
     }
     match paths.iter().find(|path| !Path::new(path.as_str()).is_absolute()) {
-        Some(path) => Err(invalid_value("path", path, "an absolute path on the server's host, as /folder/file.parquet")),
+        Some(path) => {
+            Err(invalid_value("path", path, "an absolute path on the server's host, as /folder/file.parquet"))
+        }
         None => Ok(FileSet { paths }),
     }
 }
