@@ -5,6 +5,7 @@ usage: python3 regress/data/make_data.py        (needs pyarrow; the files are co
 
 - edge_<type>: one column `v` of the type, with the values where implementations go wrong.
 - form_<encoding>: the same kind of values in another Parquet form of the type.
+- moments: dates and timestamps around transitions of time zones.
 - t1, t2, t3, t0: tables of few distinct values and many NULLs, for generated joins and groups; t0 is empty.
 
 Every value is given twice: as Arrow holds it and as PostgreSQL reads it. The CSV is thereby an independent
@@ -228,6 +229,32 @@ def fuzz_columns(row_count, choose):
     ]
 
 
+# Transitions of time zones, in UTC: America/New_York, Europe/London and Dublin, Asia/Kolkata, Pacific/Apia (a day that is not there),
+# Africa/Casablanca, local mean times, and years of which zones know the rules alone.
+TRANSITIONS = ["1883-11-18 17:00", "1892-07-04 12:00", "1916-05-21 02:00", "1941-09-30 18:30", "1968-10-26 23:00", "1971-10-31 02:00",
+               "2011-12-30 10:00", "2023-03-19 02:00", "2023-04-23 02:00", "2024-03-10 07:00", "2024-03-31 01:00", "2024-10-27 01:00",
+               "2024-11-03 06:00", "2500-03-14 07:00", "9999-10-31 01:00"]
+
+
+def moment_columns():
+    """Columns of moments: each half hour around transitions."""
+    seconds = [None]
+    for text in TRANSITIONS:
+        at = int((datetime.datetime.fromisoformat(text) - EPOCH).total_seconds())
+        seconds += [at + step * 1_800 for step in range(-32, 33)]
+    stamps = [None if v is None else v * 1_000_000 - v % 7 % 2 for v in seconds]
+    days = [None if v is None else v // 86_400_000_000 for v in stamps]
+
+    def text(v):
+        return None if v is None else str(EPOCH + datetime.timedelta(microseconds=v))
+
+    local = [(v, text(v)) for v in stamps]
+    utc = [(v, None if v is None else text(v) + "+00") for v in stamps]
+    dates = [(v, None if v is None else str(EPOCH.date() + datetime.timedelta(v))) for v in days]
+    return [("d", "date", pa.date32(), dates), ("ts", "timestamp", pa.timestamp("us"), local),
+            ("tz", "timestamptz", pa.timestamp("us", "UTC"), utc)]
+
+
 def write(name, columns, manifest, row_group_size=64, options=None):
     """Writes one table; `columns`: (name, sql type, arrow type, [(arrow value, text)])."""
     row_count = len(columns[0][3])
@@ -263,6 +290,7 @@ def main():
     choose = random.Random(SEED)
     for name, row_count in (("t0", 0), ("t1", 120), ("t2", 80), ("t3", 40)):
         write(name, fuzz_columns(row_count, choose), manifest, row_group_size=32)
+    write("moments", moment_columns(), manifest, row_group_size=65)
     (HERE / "MANIFEST.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     print(f"{len(manifest['tables'])} tables")
 

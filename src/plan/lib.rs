@@ -13,6 +13,7 @@
 //! - `ctype.rs`: the locale that decides character case
 //! - `relation.rs`: relational operators; `prune.rs`: drops unused columns
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
+//! - `moment.rs`: comparisons of dates and timestamps of several types
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
 //! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
@@ -42,6 +43,7 @@ mod functions;
 mod gate;
 mod memory;
 mod message;
+mod moment;
 mod partial;
 mod prune;
 mod relation;
@@ -82,6 +84,7 @@ pub use message::{
     RanksReport, Request, Response, SampleRequest, SeenFiles, StatisticsEntry, StoragePath, TableDescription,
     TwoLevelExchange,
 };
+pub use moment::{NextTransition, TimeZone, are_mixed_moments, settle_moments};
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};
 pub use relation::{

@@ -31,6 +31,7 @@ use pystachio_plan::{
 };
 
 use super::{
+    parameters::with_settled_moments,
     query::QueryCost,
     scan::{ScanState, read_refusals},
 };
@@ -165,7 +166,7 @@ fn write_preview(writer: &Writer, private: &ScanPrivate, hides_counts: bool) {
         return write_hidden(writer);
     }
     let request = QueryRequest {
-        plan: private.plan.clone(),
+        plan: with_settled_moments(&private.plan, &[]),
         planned_files: private.files.clone(),
         parameters: Vec::new(),
         with_metrics: false,

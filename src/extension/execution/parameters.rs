@@ -1,6 +1,7 @@
 //! The values that a plan needs when it runs.
 //!
-//! Single values travel beside the plan. Arrays are written into it: `x = ANY (array)` becomes `x IN (…)`.
+//! Single values travel beside the plan. Arrays are written into it: `x = ANY (array)` becomes `x IN (…)`, and
+//! `x LIKE ANY (array)` a LIKE for each element.
 #![expect(unsafe_code, reason = "evaluates PostgreSQL's expressions")]
 
 use std::collections::BTreeSet;
@@ -8,10 +9,13 @@ use std::collections::BTreeSet;
 use pgrx::pg_sys;
 use pystachio_plan::{
     DataType, Error, Expression, Function, Literal, Plan, Result, Value, close_gates, gate_parameters,
-    parameters_of,
+    parameters_of, settle_moments,
 };
 
-use crate::{pg::list, types};
+use crate::{
+    pg::{list, zone::SessionZone},
+    types,
+};
 
 /// The expressions of a scan's parameters, ready to be evaluated.
 pub struct Parameters {
@@ -161,8 +165,55 @@ impl Parameter {
     }
 }
 
-/// Writes an array's elements into `x IN (array)`.
+/// The plan with every comparison of several types of dates and timestamps as one of one type, by the session's time zone now.
+pub fn with_settled_moments(plan: &Plan, parameters: &[Literal]) -> Plan {
+    Plan { root: settle_moments(&plan.root, parameters, &SessionZone), outputs: plan.outputs.clone() }
+}
+
+/// Writes an array's elements into `x IN (array)` and `x LIKE ANY (array)`.
 fn expand(expression: &mut Expression, lists: &[Option<List>]) {
+    match expression {
+        Expression::Call { function: Function::In, .. } => expand_membership(expression, lists),
+        Expression::Call { function: Function::Or | Function::And, .. } => expand_test(expression, lists),
+        _ => {}
+    }
+}
+
+/// OR or AND of one test, which has an array in the place of an element: of one test for each element.
+fn expand_test(expression: &mut Expression, lists: &[Option<List>]) {
+    let Expression::Call { function, arguments, .. } = expression else { return };
+    let [test] = arguments.as_slice() else { return };
+    let mut found = None;
+    test.walk(&mut |part| {
+        if let Expression::Parameter { index, .. } = part
+            && let Some(Some(list)) = lists.get(*index as usize)
+        {
+            found = Some((*index, list));
+        }
+    });
+    let Some((array, list)) = found else { return };
+    let Some(items) = list else {
+        *expression = Expression::literal(Value::Null, DataType::Bool);
+        return;
+    };
+    let with_item = |item: &Literal| {
+        let mut test = test.clone();
+        test.map_parts(&mut |part| {
+            if matches!(part, Expression::Parameter { index, .. } if *index == array) {
+                *part = Expression::Literal(item.clone());
+            }
+        });
+        test
+    };
+    let mut tests: Vec<_> = items.iter().flatten().map(with_item).collect();
+    *expression = match tests.len() {
+        0 => Expression::literal(Value::Bool(*function == Function::And), DataType::Bool),
+        1 => tests.remove(0),
+        _ => Expression::predicate(*function, tests),
+    };
+}
+
+fn expand_membership(expression: &mut Expression, lists: &[Option<List>]) {
     let Expression::Call { function: Function::In, arguments, .. } = expression else { return };
     let [value, Expression::Parameter { index, .. }] = arguments.as_slice() else { return };
     let Some(Some(list)) = lists.get(*index as usize) else { return };

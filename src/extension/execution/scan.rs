@@ -7,7 +7,7 @@ use pystachio_plan::{Error, Literal, Plan, QueryOrigin, QueryRequest, Request, R
 use super::{
     kept_rows::KeptRows,
     lookup::{LookupPlan, LookupTable, QUERIES_MAX},
-    parameters::Parameters,
+    parameters::{Parameters, with_settled_moments},
     query::{QueryCost, RunningQuery},
 };
 use crate::{
@@ -85,7 +85,7 @@ impl ScanState {
 
     fn run(&self, plan: Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
         let request = QueryRequest {
-            plan,
+            plan: with_settled_moments(&plan, &parameters),
             planned_files: self.private.files.clone(),
             parameters,
             with_metrics: self.with_metrics,

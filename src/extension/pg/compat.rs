@@ -68,6 +68,48 @@ pub unsafe fn query_id(statement: *const pg_sys::PlannedStmt) -> i64 {
     }
 }
 
+/// How two rows are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowComparison {
+    /// `<`
+    Less,
+    /// `<=`
+    LessEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEqual,
+    /// Equality, which PostgreSQL does not leave as one expression, or what is not known.
+    Other,
+}
+
+/// How an expression compares its rows.
+pub fn row_comparison(call: &pg_sys::RowCompareExpr) -> RowComparison {
+    #[cfg(feature = "pg18")]
+    let (kind, less, less_equal, greater, greater_equal) = (
+        call.cmptype,
+        pg_sys::CompareType::COMPARE_LT,
+        pg_sys::CompareType::COMPARE_LE,
+        pg_sys::CompareType::COMPARE_GT,
+        pg_sys::CompareType::COMPARE_GE,
+    );
+    #[cfg(not(feature = "pg18"))]
+    let (kind, less, less_equal, greater, greater_equal) = (
+        call.rctype,
+        pg_sys::RowCompareType::ROWCOMPARE_LT,
+        pg_sys::RowCompareType::ROWCOMPARE_LE,
+        pg_sys::RowCompareType::ROWCOMPARE_GT,
+        pg_sys::RowCompareType::ROWCOMPARE_GE,
+    );
+    match kind {
+        kind if kind == less => RowComparison::Less,
+        kind if kind == less_equal => RowComparison::LessEqual,
+        kind if kind == greater => RowComparison::Greater,
+        kind if kind == greater_equal => RowComparison::GreaterEqual,
+        _ => RowComparison::Other,
+    }
+}
+
 /// Whether a table has, or once had, tables that inherit from it.
 pub fn has_subclass(table_oid: pg_sys::Oid) -> bool {
     // SAFETY: a catalog lookup of a table that exists, or an ERROR.

@@ -3,9 +3,11 @@
 //! - `list.rs`: lists, names, options and descriptors
 //! - `locale.rs`: what libc says of locales
 //! - `wait.rs`: waiting without holding up a cancel
+//! - `zone.rs`: the session's time zone
 //! - `compat.rs`: everything that differs between PostgreSQL's versions
 
 pub mod compat;
 pub mod list;
 pub mod locale;
 pub mod wait;
+pub mod zone;

@@ -1,10 +1,11 @@
 //! What comes after the joins: grouping, DISTINCT, ORDER BY, LIMIT and the final target.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
-    AggregateCall, AggregatePhase, DataType, Expression, Operator, Relation, SortKey, Value,
+    Aggregate, AggregateCall, AggregatePhase, DataType, Expression, NamedExpression, Operator, Relation,
+    SortKey, Value,
 };
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     cost,
     join::may_push,
     lower::{Lowered, LoweredAggregate, Lowering, Refusal, Scale, check_depth, check_equality, check_order},
-    nodes::{elements, list_of, node_as, tag_of, walk_expression},
+    nodes::{element_count, elements, list_of, node_as, tag_of, walk_expression},
     outputs::outputs_of,
     planning::with_planning,
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
@@ -107,6 +108,7 @@ impl Upper<'_> {
             }
             let mut found = Vec::new();
             let mut groups = Vec::new();
+            let mut aggregates = Vec::new();
             let mut keys = Vec::new();
             for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
                 let reference = sort_group_reference(target, place);
@@ -115,23 +117,31 @@ impl Upper<'_> {
                 if clause.is_none() {
                     continue;
                 }
-                let lowered = self.lower_key(node)?;
-                found.push((node, name_column(lowered, &mut groups)));
+                found.push((node, name_key(self.lower_key(node)?, &mut groups, &mut aggregates)));
                 keys.push(node);
             }
             if keys.len() < distinct_references((*self.parse).groupClause) {
                 return Err(Refusal::new("a key that is not in the target"));
             }
             let having = (*extra).havingQual.cast::<pg_sys::List>();
-            let mut aggregates = Vec::new();
             let mut computed = Vec::new();
-            for node in self.aggregates_of(target, having) {
-                let lowered = self.lowering().lower_aggregate(&*node)?;
-                let value = share_calls(lowered, &mut aggregates);
-                found.push((node.cast(), defer_or_name(value, &mut computed)));
+            let mut input = self.info.relation.clone();
+            let called = self.aggregates_of(target, having);
+            if let [only] = called.as_slice()
+                && let Some(row) = counted_row(&**only)
+            {
+                let (distinct, call) = self.distinct_rows(row, &mut groups, &aggregates)?;
+                input = distinct;
+                found.push(((*only).cast(), Lowered::plain(Expression::column(call.id, DataType::Int64))));
+                aggregates.push(call);
+            } else {
+                for node in called {
+                    let lowered = self.lowering().lower_aggregate(&*node)?;
+                    let value = share_calls(lowered, &mut aggregates);
+                    found.push((node.cast(), defer_or_name(value, &mut computed)));
+                }
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
-            let input = self.info.relation.clone();
             let mut relation = Relation::new(
                 Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
                 rows,
@@ -168,9 +178,6 @@ impl Upper<'_> {
         unsafe {
             check_equality(pg_sys::exprType(node), pg_sys::exprCollation(node))?;
             let lowered = self.lowering().lower(node)?;
-            if matches!(lowered.scale, Scale::Varies(_)) {
-                return Err(Refusal::new("groups of numerics whose scale varies"));
-            }
             if lowered.data_type().is_float() {
                 // 0 and -0 are one group and print differently; the one that comes first wins.
                 return Err(Refusal::new("groups of floating-point numbers"));
@@ -179,6 +186,46 @@ impl Upper<'_> {
                 return Err(Refusal::new("groups of a runtime numeric"));
             }
             Ok(lowered)
+        }
+    }
+
+    /// `count(DISTINCT (a, b))` counts groups by a and b, for rows are never NULL and NULLs in them are equal. Gives these
+    /// groups, which become the input of those by `groups`, and the count.
+    unsafe fn distinct_rows(
+        &self,
+        row: &pg_sys::RowExpr,
+        groups: &mut [NamedExpression],
+        companions: &[AggregateCall],
+    ) -> Result<(Arc<Relation>, AggregateCall), Refusal> {
+        if !companions.is_empty() {
+            return Err(Refusal::new("rows counted by groups of numerics whose scale varies"));
+        }
+        let mut columns = Vec::new();
+        for group in groups {
+            let id = with_planning(|planning| planning.new_column());
+            let data_type = group.expression.data_type().clone();
+            let expression = std::mem::replace(&mut group.expression, Expression::column(id, data_type));
+            columns.push(NamedExpression { id, expression });
+        }
+        unsafe {
+            let fields: Vec<_> = elements::<pg_sys::Node>(row.args).collect();
+            for field in &fields {
+                let lowered = self.lower_key(*field)?;
+                name_column(Lowered { scale: Scale::None, ..lowered }, &mut columns);
+            }
+            let rows = self.estimate_groups(&fields, self.info.rows);
+            let input = self.info.relation.clone();
+            let (groups, aggregates, phase) = (columns, Vec::new(), AggregatePhase::Whole);
+            let distinct = Relation::new(Operator::Aggregate { input, groups, aggregates, phase }, rows);
+            let count = AggregateCall {
+                id: with_planning(|planning| planning.new_column()),
+                function: Aggregate::Count,
+                argument: None,
+                distinct: false,
+                filter: None,
+                data_type: DataType::Int64,
+            };
+            Ok((distinct, count))
         }
     }
 
@@ -225,6 +272,7 @@ impl Upper<'_> {
                 return Err(Refusal::new("DISTINCT ON"));
             }
             let mut groups = Vec::new();
+            let mut aggregates = Vec::new();
             let mut found = Vec::new();
             let mut keys = Vec::new();
             for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
@@ -234,13 +282,13 @@ impl Upper<'_> {
                 if reference == 0 || !is_key {
                     return Err(Refusal::new("a column that is not among the distinct ones"));
                 }
-                found.push((node, name_column(self.lower_key(node)?, &mut groups)));
+                found.push((node, name_key(self.lower_key(node)?, &mut groups, &mut aggregates)));
                 keys.push(node);
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
             let input = self.info.relation.clone();
             let relation = Relation::new(
-                Operator::Aggregate { input, groups, aggregates: Vec::new(), phase: AggregatePhase::Whole },
+                Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
                 rows,
             );
             let cost = cost::GROUP_ROW_COST * self.info.rows;
@@ -328,6 +376,37 @@ unsafe fn expands_sets(relation: *mut pg_sys::RelOptInfo) -> bool {
             tag_of(path.cast()) == pg_sys::NodeTag::T_ProjectSetPath
         };
         elements::<pg_sys::Path>((*relation).pathlist).any(has_set_below)
+    }
+}
+
+/// A key as a column of the groups. Where equal keys have several scales, a group shows the one with most digits, as it would
+/// over a heap table whose rows come in that order.
+fn name_key(key: Lowered, groups: &mut Vec<NamedExpression>, aggregates: &mut Vec<AggregateCall>) -> Lowered {
+    let Scale::Varies(digits) = key.scale else { return name_column(key, groups) };
+    let key = name_column(Lowered { scale: Scale::None, ..key }, groups);
+    let call = AggregateCall {
+        id: with_planning(|planning| planning.new_column()),
+        function: Aggregate::Max,
+        argument: Some(*digits),
+        distinct: false,
+        filter: None,
+        data_type: DataType::Int32,
+    };
+    let digits = Expression::column(call.id, DataType::Int32);
+    aggregates.push(call);
+    Lowered { scale: Scale::Varies(Box::new(digits)), ..key }
+}
+
+/// The row of `count(DISTINCT (a, b))`.
+unsafe fn counted_row(aggregate: &pg_sys::Aggref) -> Option<&pg_sys::RowExpr> {
+    unsafe {
+        let is_count = aggregate.aggfnoid == pg_sys::Oid::from(pg_sys::F_COUNT_ANY)
+            && !aggregate.aggdistinct.is_null()
+            && aggregate.aggfilter.is_null()
+            && aggregate.agglevelsup == 0;
+        let entry = elements::<pg_sys::TargetEntry>(aggregate.args).next().filter(|_| is_count)?;
+        let row = node_as::<pg_sys::RowExpr>((*entry).expr.cast(), pg_sys::NodeTag::T_RowExpr)?;
+        (element_count(row.args) > 0).then_some(row)
     }
 }
 

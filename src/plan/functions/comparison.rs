@@ -47,8 +47,12 @@ macro_rules! comparison_names {
             concat!("date_", $suffix, "_timestamp"),
             concat!("time_", $suffix),
             concat!("timestamp_", $suffix),
+            concat!("date_", $suffix, "_timestamptz"),
             concat!("timestamp_", $suffix, "_date"),
+            concat!("timestamp_", $suffix, "_timestamptz"),
             concat!("timestamptz_", $suffix),
+            concat!("timestamptz_", $suffix, "_date"),
+            concat!("timestamptz_", $suffix, "_timestamp"),
             concat!("uuid_", $suffix),
             concat!("bytea", $suffix),
             concat!("interval_", $suffix)

@@ -5,7 +5,9 @@ use pystachio_plan::{Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, E
 
 use super::{
     Lowered, Lowering, Refusal, Scale, check_equality, check_order, function_name,
-    numeric::{GROUP_ROWS_MAX, decimal_type, divide, quotient_scale_max, type_magnitude, type_scale},
+    numeric::{
+        GROUP_ROWS_MAX, decimal_type, divide, is_null, quotient_scale_max, type_magnitude, type_scale,
+    },
 };
 use crate::planner::{nodes::elements, planning::with_planning};
 
@@ -94,7 +96,9 @@ impl Shared {
 
     /// `count(column)` of a column that is never NULL counts rows.
     fn count_call(&self) -> AggregateCall {
-        let argument = self.argument.as_ref().filter(|argument| self.distinct || !argument.not_null);
+        let argument = self.argument.as_ref();
+        let argument =
+            argument.filter(|argument| self.distinct || !argument.is_never_null() || argument.could_fail());
         let argument = argument.map(|argument| argument.expression.clone());
         self.call(Aggregate::Count, argument, DataType::Int64)
     }
@@ -117,7 +121,10 @@ impl Shared {
     fn extreme(&self, function: Aggregate, name: &str) -> Result<LoweredAggregate, Refusal> {
         let argument = self.required()?;
         if matches!(argument.scale, Scale::Varies(_)) {
-            return Err(Refusal(format!("aggregate {name} of numerics whose scale varies")));
+            return match Outcomes::of(argument) {
+                Some(outcomes) => Ok(self.extreme_by_scale(function, argument, &outcomes)),
+                None => Err(Refusal(format!("aggregate {name} of numerics whose scale varies"))),
+            };
         }
         match argument.data_type() {
             DataType::Bool | DataType::Uuid | DataType::Bytea | DataType::List(_) | DataType::Interval => {
@@ -163,6 +170,12 @@ impl Shared {
 
     /// The sum as a decimal, with its display scale: the greatest of the summed values'.
     fn sum_exactly(&self, argument: &Lowered) -> Result<(Vec<AggregateCall>, Lowered), Refusal> {
+        // Which of equal values of several scales is summed nothing says.
+        if !self.distinct
+            && let Some(outcomes) = Outcomes::of(argument)
+        {
+            return self.sum_by_scale(argument, &outcomes);
+        }
         let magnitude = argument.magnitude * GROUP_ROWS_MAX;
         let own_scale = match argument.data_type() {
             DataType::Decimal { .. } => type_scale(argument.data_type())?,
@@ -246,6 +259,235 @@ impl Shared {
         let expression = Expression::call(Function::Variance { sample, deviation }, arguments, data_type);
         let value = Lowered::number(expression, Scale::Varies(Box::new(scale)), magnitude);
         Ok(LoweredAggregate { calls, value })
+    }
+}
+
+impl Shared {
+    /// The sum of a choice among values of several scales, from a sum for each scale: the sum shows the greatest scale of which
+    /// there is a value.
+    ///
+    /// ```text
+    /// sum(CASE WHEN c THEN price ELSE 0 END)  ─►  s = sum(CASE WHEN c THEN price END), n = count(*):
+    ///                                             s with 2 digits, or 0 without any if s is NULL and n > 0
+    /// ```
+    ///
+    /// That costs less than an aggregate of the scales, for which every row would decide again which value it has.
+    fn sum_by_scale(
+        &self,
+        argument: &Lowered,
+        outcomes: &Outcomes,
+    ) -> Result<(Vec<AggregateCall>, Lowered), Refusal> {
+        let magnitude = argument.magnitude * GROUP_ROWS_MAX;
+        let data_type = sum_type(magnitude, type_scale(argument.data_type())?)?;
+        let mut calls = Vec::new();
+        let mut sums: Vec<Expression> = Vec::new();
+        let mut present = Vec::new();
+        let scales = outcomes.scales();
+        for (place, scale) in scales.iter().enumerate() {
+            let is_last = place + 1 == scales.len();
+            if !outcomes.is_zero(*scale) {
+                let sum = self.call(Aggregate::Sum, Some(outcomes.values_of(*scale)), data_type.clone());
+                present.push(Expression::predicate(Function::IsNotNull, vec![result(&sum)]));
+                sums.push(result(&sum));
+                calls.push(sum);
+                continue;
+            }
+            // Where no value is NULL and there is none of the other scales, every row is a zero.
+            let mut count = self.call(Aggregate::Count, None, DataType::Int64);
+            if !(is_last && argument.is_never_null()) {
+                let chosen = outcomes.is_chosen(*scale);
+                count.filter = Expression::all_of(count.filter.take().into_iter().chain([chosen]).collect());
+            }
+            let none = Expression::literal(Value::Int(0), DataType::Int64);
+            present.push(Expression::predicate(Function::Greater, vec![result(&count), none]));
+            calls.push(count);
+        }
+        let zero = Expression::literal(Value::Decimal(0), data_type.clone());
+        let or_zero = |sum| Expression::call(Function::Coalesce, vec![sum, zero.clone()], data_type.clone());
+        let add = |a, b| Expression::call(Function::Add, vec![a, b], data_type.clone());
+        let total = sums.into_iter().map(or_zero).reduce(add).unwrap_or(zero.clone());
+        let any = match present.as_slice() {
+            [one] => one.clone(),
+            _ => Expression::predicate(Function::Or, present.clone()),
+        };
+        let value = Expression::Case {
+            branches: vec![CaseBranch { condition: any, result: total }],
+            otherwise: None,
+            data_type,
+        };
+        Ok((calls, Lowered::number(value, first_scale(present, &scales), magnitude)))
+    }
+
+    /// The least or greatest of a choice among values of several scales, from one for each scale. Of equal values PostgreSQL
+    /// shows that of the last row; here it is the one with most digits.
+    fn extreme_by_scale(
+        &self,
+        function: Aggregate,
+        argument: &Lowered,
+        outcomes: &Outcomes,
+    ) -> LoweredAggregate {
+        let data_type = argument.data_type().clone();
+        let scales = outcomes.scales();
+        let of_scale = |scale: &i32| self.call(function, Some(outcomes.values_of(*scale)), data_type.clone());
+        let calls: Vec<_> = scales.iter().map(of_scale).collect();
+        let results: Vec<_> = calls.iter().map(result).collect();
+        let choice = if function == Aggregate::Min { Function::Least } else { Function::Greatest };
+        let value = Expression::call(choice, results.clone(), data_type);
+        let is_value = |found| Expression::predicate(Function::Equal, vec![found, value.clone()]);
+        let scale = first_scale(results.into_iter().map(is_value).collect(), &scales);
+        LoweredAggregate { calls, value: Lowered::number(value, scale, argument.magnitude) }
+    }
+}
+
+/// The first scale whose condition is true.
+fn first_scale(conditions: Vec<Expression>, scales: &[i32]) -> Scale {
+    let branches = conditions.into_iter().zip(scales);
+    let branches =
+        branches.map(|(condition, scale)| CaseBranch { condition, result: Expression::int32(*scale) });
+    let otherwise = Some(Box::new(Expression::int32(0)));
+    let data_type = DataType::Int32;
+    Scale::Varies(Box::new(Expression::Case { branches: branches.collect(), otherwise, data_type }))
+}
+
+/// The values that a CASE or COALESCE chooses among, each of a scale that is known.
+struct Outcomes {
+    /// In the order in which they are tried; without a condition, what is left.
+    outcomes: Vec<Outcome>,
+    data_type: DataType,
+}
+
+struct Outcome {
+    condition: Option<Expression>,
+    value: Expression,
+    scale: i32,
+}
+
+impl Outcomes {
+    /// The outcomes of a numeric; `None` if it is no choice, or one of values whose scales vary.
+    fn of(value: &Lowered) -> Option<Self> {
+        let Scale::Varies(scales) = &value.scale else { return None };
+        let Expression::Case { branches, otherwise, .. } = &**scales else { return None };
+        let (values, last): (Vec<&Expression>, _) = match &value.expression {
+            Expression::Case { branches: own, otherwise: last, .. } => {
+                let is_same = own.len() == branches.len()
+                    && own.iter().zip(branches).all(|(own, scale)| own.condition == scale.condition);
+                if !is_same || last.is_some() != otherwise.is_some() {
+                    return None;
+                }
+                (own.iter().map(|branch| &branch.result).collect(), last.as_deref())
+            }
+            Expression::Call { function: Function::Coalesce, arguments, .. } => {
+                let is_tested = |(value, scale): (&Expression, &CaseBranch)| {
+                    scale.condition == Expression::predicate(Function::IsNotNull, vec![value.clone()])
+                };
+                let is_same = arguments.len() == branches.len() && otherwise.is_none();
+                if !is_same || !arguments.iter().zip(branches).all(is_tested) {
+                    return None;
+                }
+                (arguments.iter().collect(), None)
+            }
+            _ => return None,
+        };
+        let outcome = |condition, value: &Expression, scale: &Expression| {
+            let scale = literal_integer(scale)?;
+            Some(Outcome { condition, value: value.clone(), scale })
+        };
+        let conditional = values
+            .into_iter()
+            .zip(branches)
+            .map(|(value, branch)| outcome(Some(branch.condition.clone()), value, &branch.result));
+        let mut outcomes = conditional.collect::<Option<Vec<_>>>()?;
+        if let (Some(value), Some(scale)) = (last, otherwise) {
+            outcomes.push(outcome(None, value, scale)?);
+        }
+        Some(Self { outcomes, data_type: value.data_type().clone() })
+    }
+
+    /// The scales that there are, greatest first.
+    fn scales(&self) -> Vec<i32> {
+        let not_null = self.outcomes.iter().filter(|outcome| !is_null(&outcome.value));
+        let mut scales: Vec<_> = not_null.map(|outcome| outcome.scale).collect();
+        scales.sort_unstable_by(|a, b| b.cmp(a));
+        scales.dedup();
+        scales
+    }
+
+    /// Whether all values of a scale are the constant zero.
+    fn is_zero(&self, scale: i32) -> bool {
+        let zero = Value::Decimal(0);
+        let mut of_scale =
+            self.outcomes.iter().filter(|outcome| outcome.scale == scale && !is_null(&outcome.value));
+        of_scale.all(|outcome| {
+            let value = match &outcome.value {
+                // A constant that the choice has made as wide as its other values.
+                Expression::Call { function: Function::Cast, arguments, .. } => arguments.first(),
+                value => Some(value),
+            };
+            matches!(value, Some(Expression::Literal(literal)) if literal.value == zero)
+        })
+    }
+
+    /// The values of a scale, and NULL in the place of others.
+    fn values_of(&self, scale: i32) -> Expression {
+        let null = Expression::literal(Value::Null, self.data_type.clone());
+        self.choice(self.data_type.clone(), &null, |outcome| match outcome.scale == scale {
+            true => outcome.value.clone(),
+            false => null.clone(),
+        })
+    }
+
+    /// Whether the value is of a scale and not the constant NULL.
+    fn is_chosen(&self, scale: i32) -> Expression {
+        let literal = |is_so| Expression::literal(Value::Bool(is_so), DataType::Bool);
+        self.choice(DataType::Bool, &literal(false), |outcome| {
+            literal(outcome.scale == scale && !is_null(&outcome.value))
+        })
+    }
+
+    /// A choice by the same conditions, as short as it can be if nothing is chosen otherwise.
+    fn choice(
+        &self,
+        data_type: DataType,
+        nothing: &Expression,
+        of: impl Fn(&Outcome) -> Expression,
+    ) -> Expression {
+        let mut results: Vec<_> =
+            self.outcomes.iter().map(|outcome| (outcome.condition.clone(), of(outcome))).collect();
+        let has_otherwise = self.outcomes.last().is_some_and(|outcome| outcome.condition.is_none());
+        let otherwise = if has_otherwise { results.pop().map(|(_, result)| result) } else { None };
+        let otherwise = otherwise.unwrap_or_else(|| nothing.clone());
+        while otherwise == *nothing && results.last().is_some_and(|(_, result)| result == nothing) {
+            results.pop();
+        }
+        let branches: Vec<_> = results
+            .into_iter()
+            .filter_map(|(condition, result)| Some(CaseBranch { condition: condition?, result }))
+            .collect();
+        match branches.as_slice() {
+            [] => otherwise,
+            // A value or NULL: the value.
+            [only]
+                if is_null(&otherwise)
+                    && only.condition
+                        == Expression::predicate(Function::IsNotNull, vec![only.result.clone()]) =>
+            {
+                only.result.clone()
+            }
+            _ => {
+                let otherwise = (!is_null(&otherwise)).then(|| Box::new(otherwise));
+                Expression::Case { branches, otherwise, data_type }
+            }
+        }
+    }
+}
+
+fn literal_integer(expression: &Expression) -> Option<i32> {
+    match expression {
+        Expression::Literal(literal) => match literal.value {
+            Value::Int(number) => i32::try_from(number).ok(),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

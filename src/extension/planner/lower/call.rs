@@ -3,7 +3,9 @@
 use std::{cell::RefCell, collections::HashMap};
 
 use pgrx::{IntoDatum, pg_sys};
-use pystachio_plan::{Ctype, DataType, DateField, Expression, Function, Interval, Value};
+use pystachio_plan::{
+    Ctype, DataType, DateField, Expression, Function, Interval, Literal, Value, are_mixed_moments,
+};
 
 use super::{
     Lowered, LoweredResult, Lowering, Refusal, Scale, check_determined, check_equality, check_order,
@@ -37,6 +39,11 @@ fn shipping_of_oid(function_oid: pg_sys::Oid) -> Option<Shipping> {
     let found = shipping_of(&function_name(function_oid));
     KNOWN.with_borrow_mut(|known| known.insert(function_oid, found));
     found
+}
+
+/// Whether a function is LIKE, ILIKE or the negation of one.
+pub(super) fn is_like(function_oid: pg_sys::Oid) -> bool {
+    matches!(shipping_of_oid(function_oid), Some(Shipping::Like { .. }))
 }
 
 impl Lowering<'_> {
@@ -131,48 +138,58 @@ pub fn compare(comparison: Comparison, a: Lowered, b: Lowered) -> Result<Express
         vec![a.expression, b.expression]
     } else if let Some(common) = wider(&type_a, &type_b) {
         vec![cast_to(a, &common), cast_to(b, &common)]
-    } else if (&type_a, &type_b) == (&DataType::Date, &DataType::Timestamp) {
-        return compare_date(comparison, a.expression, b.expression);
-    } else if (&type_a, &type_b) == (&DataType::Timestamp, &DataType::Date) {
-        return compare_date(comparison.mirrored(), b.expression, a.expression);
+    } else if are_mixed_moments(&type_a, &type_b) {
+        return compare_moments(comparison, a.expression, b.expression);
     } else {
         return Err(Refusal(format!("a comparison of {type_a} and {type_b}")));
     };
     Ok(Expression::predicate(function, arguments))
 }
 
-/// `date op timestamp`, without turning every date into a timestamp, which those far away have none of.
-fn compare_date(comparison: Comparison, date: Expression, moment: Expression) -> Result<Expression, Refusal> {
+/// A comparison of two types of dates and timestamps. The engine is sent one of the column's type: once the other operand is
+/// known, and the session's time zone where one is a `timestamptz` (`settle_moments`).
+fn compare_moments(comparison: Comparison, a: Expression, b: Expression) -> Result<Expression, Refusal> {
+    let known = match (&a, &b) {
+        (_, Expression::Literal(moment)) => date_bound(comparison, &a, moment),
+        (Expression::Literal(moment), _) => date_bound(comparison.mirrored(), &b, moment),
+        _ => None,
+    };
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let is_value =
+        |operand: &Expression| matches!(operand, Expression::Literal(_) | Expression::Parameter { .. });
+    if !is_value(&a) && !is_value(&b) {
+        let types = (a.data_type(), b.data_type());
+        return Err(Refusal(format!("a comparison of a {} and a {} of the same row", types.0, types.1)));
+    }
+    Ok(Expression::predicate(comparison.to_plan(), vec![a, b]))
+}
+
+/// `date op timestamp` with a constant timestamp, as a comparison of dates: between two midnights, a date is before the
+/// moment if and only if it is not after the day's start. `None` where that does not do.
+fn date_bound(comparison: Comparison, date: &Expression, moment: &Literal) -> Option<Expression> {
     const DAY_MICROSECONDS: i64 = 86_400_000_000;
-    let Expression::Literal(literal) = &moment else {
-        return Err(Refusal::new("a comparison of a date with a timestamp that is no constant"));
-    };
-    let null = || {
-        Expression::predicate(
-            comparison.to_plan(),
-            vec![date.clone(), Expression::literal(Value::Null, DataType::Date)],
-        )
-    };
-    let Value::Int(microseconds) = literal.value else { return Ok(null()) };
-    let (day, is_midnight) = match microseconds {
-        i64::MIN => (i64::from(i32::MIN), true),
-        i64::MAX => (i64::from(i32::MAX), true),
-        _ => {
-            let within = microseconds.rem_euclid(DAY_MICROSECONDS);
-            (microseconds.div_euclid(DAY_MICROSECONDS), within == 0)
+    if (date.data_type(), &moment.data_type) != (&DataType::Date, &DataType::Timestamp) {
+        return None;
+    }
+    let (comparison, day) = match moment.value {
+        Value::Int(i64::MIN) => (comparison, Value::Int(i64::from(i32::MIN))),
+        Value::Int(i64::MAX) => (comparison, Value::Int(i64::from(i32::MAX))),
+        Value::Int(microseconds) => {
+            let is_midnight = microseconds.rem_euclid(DAY_MICROSECONDS) == 0;
+            let comparison = match comparison {
+                comparison if is_midnight => comparison,
+                Comparison::Less | Comparison::LessEqual => Comparison::LessEqual,
+                Comparison::Greater | Comparison::GreaterEqual => Comparison::Greater,
+                Comparison::Equal | Comparison::NotEqual => return None,
+            };
+            (comparison, Value::Int(microseconds.div_euclid(DAY_MICROSECONDS)))
         }
+        _ => (comparison, Value::Null),
     };
-    let day = Expression::literal(Value::Int(day), DataType::Date);
-    // Between two midnights, a date is before the moment if and only if it is not after the day's start.
-    let comparison = match (is_midnight, comparison) {
-        (true, comparison) => comparison,
-        (false, Comparison::Less | Comparison::LessEqual) => Comparison::LessEqual,
-        (false, Comparison::Greater | Comparison::GreaterEqual) => Comparison::Greater,
-        (false, Comparison::Equal | Comparison::NotEqual) => {
-            return Err(Refusal::new("equality of a date with a moment within a day"));
-        }
-    };
-    Ok(Expression::predicate(comparison.to_plan(), vec![date, day]))
+    let day = Expression::literal(day, DataType::Date);
+    Some(Expression::predicate(comparison.to_plan(), vec![date.clone(), day]))
 }
 
 /// Where a call stands: what decides beyond the values of its arguments.

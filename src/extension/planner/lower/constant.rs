@@ -1,11 +1,17 @@
 //! Constants of PostgreSQL as literals of the plan.
 
-use pgrx::{FromDatum, pg_sys};
+use pgrx::{
+    FromDatum,
+    pg_sys::{self, NodeTag},
+};
 use pystachio_plan::{DataType, Expression, Interval, Value};
 
 use super::{Lowered, LoweredResult, Refusal, Scale, type_name};
 use crate::{
-    planner::{nodes::text_of, planning::with_planning},
+    planner::{
+        nodes::{elements, node_as, text_of},
+        planning::with_planning,
+    },
     types::{EPOCH_DAYS, EPOCH_MICROSECONDS, data_type},
 };
 
@@ -20,6 +26,41 @@ pub unsafe fn lower_constant(constant: &pg_sys::Const) -> LoweredResult {
 /// The elements of a constant array; none if it is NULL, because NULL compared is NULL, which callers
 /// would have to say: refused.
 pub unsafe fn lower_array_constant(constant: &pg_sys::Const) -> Result<Vec<Lowered>, Refusal> {
+    unsafe {
+        let (element, items) = deconstruct(constant)?;
+        items.into_iter().map(|(value, is_null)| lower_datum(value, is_null, element)).collect()
+    }
+}
+
+/// The elements of an array that is a constant or made of expressions, as expressions; `None` for another array.
+pub unsafe fn array_elements(array: *mut pg_sys::Node) -> Result<Option<Vec<*mut pg_sys::Node>>, Refusal> {
+    unsafe {
+        if let Some(constant) = node_as::<pg_sys::Const>(array, NodeTag::T_Const) {
+            let (element, items) = deconstruct(constant)?;
+            let (mut length, mut by_value) = (0i16, false);
+            pg_sys::get_typlenbyval(element, &raw mut length, &raw mut by_value);
+            let item = |(value, is_null): (pg_sys::Datum, bool)| {
+                let (collation, length) = (constant.constcollid, i32::from(length));
+                pg_sys::makeConst(element, -1, collation, length, value, is_null, by_value).cast()
+            };
+            return Ok(Some(items.into_iter().map(item).collect()));
+        }
+        if let Some(list) = node_as::<pg_sys::ArrayExpr>(array, NodeTag::T_ArrayExpr)
+            && !list.multidims
+        {
+            return Ok(Some(elements::<pg_sys::Node>(list.elements).collect()));
+        }
+        if let Some(relabel) = node_as::<pg_sys::RelabelType>(array, NodeTag::T_RelabelType) {
+            return array_elements(relabel.arg.cast());
+        }
+        Ok(None)
+    }
+}
+
+/// The type and the elements of a constant array, each with whether it is NULL.
+unsafe fn deconstruct(
+    constant: &pg_sys::Const,
+) -> Result<(pg_sys::Oid, Vec<(pg_sys::Datum, bool)>), Refusal> {
     unsafe {
         let element = pg_sys::get_element_type(constant.consttype);
         if element == pg_sys::InvalidOid || constant.constisnull {
@@ -42,7 +83,8 @@ pub unsafe fn lower_array_constant(constant: &pg_sys::Const) -> Result<Vec<Lower
         if count as usize > ARRAY_ITEMS_MAX {
             return Err(Refusal(format!("an array of {count} elements, more than {ARRAY_ITEMS_MAX}")));
         }
-        (0..count as usize).map(|place| lower_datum(*values.add(place), *nulls.add(place), element)).collect()
+        let items = (0..count as usize).map(|place| (*values.add(place), *nulls.add(place)));
+        Ok((element, items.collect()))
     }
 }
 

@@ -21,7 +21,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 use pystachio_plan::{
     CaseBranch, DataType, EXPRESSION_DEPTH_MAX, Expression, ExpressionSize, Function, RELATION_DEPTH_MAX,
-    Relation, Value, could_fail,
+    Relation, Value, are_mixed_moments, could_fail,
 };
 
 pub use self::aggregate::LoweredAggregate;
@@ -30,12 +30,18 @@ pub use self::numeric::{common_scale, retype, type_magnitude, unify_branches};
 
 use super::{
     collation,
-    nodes::{contains, elements, is_deeper, node_as, tag_of, text_of},
+    nodes::{contains, elements, is_deeper, make_node, node_as, tag_of, text_of},
     planning::with_planning,
     scope::Scope,
     shippable::{Comparison, Shipping, shipping_of},
 };
-use crate::types::data_type;
+use crate::{
+    pg::{
+        compat::{self, RowComparison},
+        list::oids,
+    },
+    types::data_type,
+};
 
 /// How deep an expression may nest, before and after it is lowered. Lowering needs most stack, some 3 kB a
 /// level; with this it fits PostgreSQL's default.
@@ -98,7 +104,7 @@ pub struct Lowered {
     /// A bound on the absolute value of a number, or on the microseconds of a timestamp; infinite if none
     /// is known.
     pub magnitude: f64,
-    /// The value is a column that is declared NOT NULL, and no outer join is between.
+    /// The value is never NULL: made of columns that are declared NOT NULL, with no outer join between.
     pub not_null: bool,
     /// The type modifier of a `character` value, which says how far it is padded; -1 if unknown.
     pub modifier: i32,
@@ -129,6 +135,13 @@ impl Lowered {
     /// The type of the value.
     pub fn data_type(&self) -> &DataType {
         self.expression.data_type()
+    }
+
+    /// Whether the value is NULL in no row, for all that is known.
+    pub fn is_never_null(&self) -> bool {
+        let is_constant =
+            matches!(&self.expression, Expression::Literal(literal) if literal.value != Value::Null);
+        self.not_null || is_constant
     }
 
     /// How large the value and its scale are.
@@ -263,6 +276,7 @@ impl<'scope> Lowering<'scope> {
                 }
                 NodeTag::T_NullIfExpr => self.lower_nullif(node),
                 NodeTag::T_ScalarArrayOpExpr => self.lower_array_comparison(&mut *node.cast()),
+                NodeTag::T_RowCompareExpr => self.lower_row_comparison(&*node.cast()),
                 NodeTag::T_BoolExpr => self.lower_bool(&*node.cast()),
                 NodeTag::T_RelabelType => self.lower_relabel(&*node.cast()),
                 NodeTag::T_CoerceViaIO => self.lower_coerce_via_io(&*node.cast()),
@@ -467,6 +481,7 @@ impl<'scope> Lowering<'scope> {
                 results.push(self.lower_conditionally(case.defresult.cast())?);
             }
             check_padding(case.casetype)?;
+            let not_null = has_otherwise && results.iter().all(Lowered::is_never_null);
             let (results, data_type, magnitude) = unify_branches(results)?;
             let build = |values: Vec<Expression>, data_type: DataType| {
                 let mut values = values.into_iter();
@@ -478,7 +493,7 @@ impl<'scope> Lowering<'scope> {
                     .collect();
                 Expression::Case { branches, otherwise: values.next().map(Box::new), data_type }
             };
-            Ok(numeric::choose(results, data_type, magnitude, build))
+            Ok(Lowered { not_null, ..numeric::choose(results, data_type, magnitude, build) })
         }
     }
 
@@ -508,6 +523,7 @@ impl<'scope> Lowering<'scope> {
                 check_padding(pg_sys::exprType(node))?;
                 arguments.push(if place == 0 { self.lower(node)? } else { self.lower_conditionally(node)? });
             }
+            let not_null = arguments.iter().any(Lowered::is_never_null);
             let (arguments, data_type, magnitude) = unify_branches(arguments)?;
             if function == Function::Coalesce {
                 // The display scale is that of the chosen argument.
@@ -526,7 +542,10 @@ impl<'scope> Lowering<'scope> {
                         .collect();
                     Expression::Case { branches, otherwise: None, data_type }
                 };
-                return Ok(numeric::choose(arguments.clone(), data_type, magnitude, build));
+                return Ok(Lowered {
+                    not_null,
+                    ..numeric::choose(arguments.clone(), data_type, magnitude, build)
+                });
             }
             let scale = numeric::common_scale(&arguments)
                 .ok_or_else(|| Refusal::new("GREATEST or LEAST of numerics with different scales"))?;
@@ -586,6 +605,47 @@ impl<'scope> Lowering<'scope> {
         }
     }
 
+    /// `(a, b) < (x, y)` as `a <= x AND (a < x OR b < y)`: the first column bounds the rows, and NULL is where PostgreSQL has
+    /// it, whose comparison ends at the first columns that differ or of which one is NULL.
+    unsafe fn lower_row_comparison(&self, call: &pg_sys::RowCompareExpr) -> LoweredResult {
+        let (own, strict, loose) = match compat::row_comparison(call) {
+            RowComparison::Less => (Comparison::Less, Comparison::Less, Comparison::LessEqual),
+            RowComparison::LessEqual => (Comparison::LessEqual, Comparison::Less, Comparison::LessEqual),
+            RowComparison::Greater => (Comparison::Greater, Comparison::Greater, Comparison::GreaterEqual),
+            RowComparison::GreaterEqual => {
+                (Comparison::GreaterEqual, Comparison::Greater, Comparison::GreaterEqual)
+            }
+            RowComparison::Other => return Err(Refusal::new("a comparison of rows by other operators")),
+        };
+        let mut pairs = Vec::new();
+        unsafe {
+            let operands = elements::<pg_sys::Node>(call.largs).zip(elements::<pg_sys::Node>(call.rargs));
+            let operators = oids(call.opnos).zip(oids(call.inputcollids));
+            for (place, ((a, b), (operator, collation_oid))) in operands.zip(operators).enumerate() {
+                check_equality(pg_sys::exprType(a), collation_oid)?;
+                check_order(pg_sys::exprType(a), collation_oid)?;
+                if self.comparison_of(pg_sys::get_opcode(operator), collation_oid)? != own {
+                    return Err(Refusal::new("a comparison of rows by other operators"));
+                }
+                let lower = |node| match place {
+                    0 => self.lower(node),
+                    _ => self.lower_conditionally(node),
+                };
+                pairs.push((lower(call::name_as_text(a))?, lower(call::name_as_text(b))?));
+            }
+        }
+        let Some((a, b)) = pairs.pop() else {
+            return Err(Refusal::new("a comparison of rows without columns"));
+        };
+        let mut compared = call::compare(own, a, b)?;
+        for (a, b) in pairs.into_iter().rev() {
+            let is_before = call::compare(strict, a.clone(), b.clone())?;
+            let rest = Expression::predicate(Function::Or, vec![is_before, compared]);
+            compared = Expression::predicate(Function::And, vec![call::compare(loose, a, b)?, rest]);
+        }
+        Ok(Lowered::plain(compared))
+    }
+
     unsafe fn lower_nullif(&self, node: *mut pg_sys::Node) -> LoweredResult {
         unsafe {
             self.lower_equal_operands(node)?;
@@ -614,6 +674,9 @@ impl<'scope> Lowering<'scope> {
             let (Some(scalar), Some(array)) = (arguments.next(), arguments.next()) else {
                 return Err(Refusal::new("ANY without two operands"));
             };
+            if call::is_like(call.opfuncid) {
+                return self.lower_like_any(call, scalar, array);
+            }
             check_equality(pg_sys::exprType(scalar), call.inputcollid)?;
             let items = self.lower_array_items(array)?;
             let scalar = self.lower(scalar)?;
@@ -658,6 +721,71 @@ impl<'scope> Lowering<'scope> {
         }
     }
 
+    /// `x LIKE ANY (array)` and its kin: a LIKE for each element, joined by OR or, for ALL, by AND.
+    unsafe fn lower_like_any(
+        &self,
+        call: &pg_sys::ScalarArrayOpExpr,
+        scalar: *mut pg_sys::Node,
+        array: *mut pg_sys::Node,
+    ) -> LoweredResult {
+        unsafe {
+            let function = if call.useOr { Function::Or } else { Function::And };
+            let test = |item: *mut pg_sys::Node| {
+                let test = pg_sys::make_opclause(
+                    call.opno,
+                    pg_sys::BOOLOID,
+                    false,
+                    scalar.cast(),
+                    item.cast(),
+                    pg_sys::InvalidOid,
+                    call.inputcollid,
+                );
+                self.lower_condition(test.cast())
+            };
+            let Some(items) = constant::array_elements(array)? else {
+                return self.lower_like_runtime(function, scalar, array, &test);
+            };
+            let mut tests = items.into_iter().map(test).collect::<Result<Vec<_>, _>>()?;
+            Ok(Lowered::plain(match tests.len() {
+                // ANY of nothing is false and ALL of nothing true.
+                0 => Expression::literal(Value::Bool(!call.useOr), DataType::Bool),
+                1 => tests.remove(0),
+                _ => Expression::predicate(function, tests),
+            }))
+        }
+    }
+
+    /// The same over an array that PostgreSQL evaluates when the query starts: OR or AND of one test, whose pattern is the
+    /// array's parameter. Its elements are written into the plan when they are known.
+    unsafe fn lower_like_runtime(
+        &self,
+        function: Function,
+        scalar: *mut pg_sys::Node,
+        array: *mut pg_sys::Node,
+        test: &dyn Fn(*mut pg_sys::Node) -> Result<Expression, Refusal>,
+    ) -> LoweredResult {
+        unsafe {
+            let is_operand = |node: *mut pg_sys::Node| tag_of(node) == NodeTag::T_CaseTestExpr;
+            if !self.is_runtime_value(array)?
+                || pg_sys::contain_volatile_functions(array)
+                || contains(scalar, &is_operand)
+            {
+                return Err(Refusal::new("LIKE with ANY or ALL over an array of every row's own"));
+            }
+            let array_type = DataType::List(Box::new(DataType::Text));
+            let index = with_planning(|planning| planning.parameter(array, array_type));
+            let pattern = Expression::Parameter { index, data_type: DataType::Text };
+            self.case_operands.borrow_mut().push(Lowered::plain(pattern));
+            let item = make_node::<pg_sys::CaseTestExpr>(NodeTag::T_CaseTestExpr);
+            (*item).typeId = pg_sys::TEXTOID;
+            (*item).typeMod = -1;
+            (*item).collation = pg_sys::exprCollation(array);
+            let tested = test(item.cast());
+            self.case_operands.borrow_mut().pop();
+            Ok(Lowered::plain(Expression::predicate(function, vec![tested?])))
+        }
+    }
+
     /// `x = ANY (array)` over an array that PostgreSQL evaluates when the query starts.
     unsafe fn lower_runtime_membership(
         &self,
@@ -686,6 +814,9 @@ impl<'scope> Lowering<'scope> {
                 return Err(refuse());
             };
             let [value, item] = <[Expression; 2]>::try_from(arguments).map_err(|_| refuse())?;
+            if are_mixed_moments(value.data_type(), item.data_type()) {
+                return Err(refuse());
+            }
             if matches!(value.data_type(), DataType::Decimal { precision: LONG_DECIMAL_DIGITS.., .. }) {
                 return Err(Refusal::new(
                     "ANY or ALL of a number of more than 38 digits over a runtime array",

@@ -249,8 +249,10 @@ fn decimal_arithmetic(operator: Arithmetic, a: Lowered, b: Lowered) -> LoweredRe
         Arithmetic::Divide => return divide(a, b, None),
     };
     let data_type = decimal_type(magnitude, type_scale)?;
+    let not_null = a.is_never_null() && b.is_never_null();
     let arguments = vec![a.expression, b.expression];
-    Ok(Lowered::number(Expression::call(operator.to_plan(), arguments, data_type), scale, magnitude))
+    let expression = Expression::call(operator.to_plan(), arguments, data_type);
+    Ok(Lowered { not_null, ..Lowered::number(expression, scale, magnitude) })
 }
 
 /// `a / b` on numerics. A caller that knows a bound on the quotient gives it.
