@@ -3,7 +3,7 @@
 import contextlib
 import time
 
-from faults.support import STOP_S_MAX, Failure, require, wait_until
+from faults.support import HANG_S, IS_WHOLE, Failure, require, sampled, wait_until
 from harness import tables
 from harness.clients import Load, run_clients, sorted_rows
 from harness.libpq import QueryError
@@ -11,7 +11,7 @@ from harness.libpq import QueryError
 _SERVER = "narrow"
 # Two queries of TPC-H at this scale factor fill the memory, and one query runs at a time.
 _SCALE, _MEMORY = 0.1, "64MB"
-_COUNTS = {1: 3, 16: 10, 64: 10}
+_COUNTS = {1: 3, 16: 10, 64: 10} if IS_WHOLE else {16: 4, 64: 4}
 _CANCELLED_SHARE = 0.1
 _LIMIT_S = 300
 # It computes until it is cancelled.
@@ -66,7 +66,7 @@ def _wait_event(place, session):
 
 
 def many_clients_wait_for_memory(place):
-    """Each of 1, 16 and 64 clients gets every answer, though two queries at once would not fit."""
+    """Each of up to 64 clients gets every answer, though two queries at once would not fit."""
     with _narrow(place) as session:
         queries = {f"q{number:02}": session.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in range(1, 23)}
         answers = {name: sorted_rows(session.run(sql)) for name, sql in queries.items()}
@@ -77,7 +77,7 @@ def many_clients_wait_for_memory(place):
             print(f"    {outcome.line(one)}", flush=True)
             one = one or outcome
             require(not outcome.errors, f"{count} clients: {outcome.errors[:5]}")
-            place.wait_idle(5, _SERVER)
+            place.wait_idle(_SERVER)
 
 
 def a_query_that_waits_is_seen_and_cancelled(place):
@@ -86,29 +86,28 @@ def a_query_that_waits_is_seen_and_cancelled(place):
         endless.start(_ENDLESS)
         place.wait_running(1, _SERVER)
         second.start("SELECT count(*) FROM lineitem WHERE l_tax > 0")
-        wait_until(lambda: place.waiting(_SERVER) == 1, 5, "a query waits")
+        wait_until(lambda: place.waiting(_SERVER) == 1, "a query waits")
         named = int(place.watch.run("SHOW server_version_num").scalar()) >= 170000
         for session, name in ((endless, "PystachioAnswer"), (second, "PystachioTurn")):
             expected = ["Extension", name if named else "Extension"]
-            wait_until(lambda: _wait_event(place, session) == expected, 5, f"pg_stat_activity shows {expected}, not {_wait_event(place, session)}")
+            wait_until(lambda session=session, expected=expected: _wait_event(place, session) == expected, f"pg_stat_activity shows {expected}, not {_wait_event(place, session)}")
         third.start("SELECT count(*) FROM customer WHERE c_comment > ''")
-        wait_until(lambda: place.waiting(_SERVER) == 2, 5, "two queries wait")
+        wait_until(lambda: place.waiting(_SERVER) == 2, "two queries wait")
         require(place.running(_SERVER) == 1, f"{place.running(_SERVER)} queries run")
-        begin = time.monotonic()
         second.cancel()
         try:
-            second.finish(10)
+            second.finish(HANG_S)
             require(False, "a query that waited gave rows before the one that ran")
         except QueryError as error:
             require(error.sqlstate == "57014", str(error))
-        require(time.monotonic() - begin < STOP_S_MAX, "the cancel of a query that waits took long")
-        wait_until(lambda: place.waiting(_SERVER) == 1, STOP_S_MAX, "one query waits")
+        require(place.running(_SERVER) == 1, "the cancel did not wait for the query that runs")
+        wait_until(lambda: place.waiting(_SERVER) == 1, "one query waits")
         endless.cancel()
         # Its own turn is told too.
-        require(third.finish(30).scalar() == "15000", "the third query counts")
+        require(third.finish(HANG_S).scalar() == "15000", "the third query counts")
         with contextlib.suppress(QueryError):
-            endless.finish(10)
-        place.wait_idle(5, _SERVER)
+            endless.finish(HANG_S)
+        place.wait_idle(_SERVER)
 
 
 def nobody_waits_for_who_does_not_read(place):
@@ -126,7 +125,7 @@ def nobody_waits_for_who_does_not_read(place):
         session.run("COMMIT")
         outcome = run_clients(Load(lambda: _session(place), {"loop": _LOOP}, {"loop": []}), 4, 1)
         require(not outcome.errors, f"loops: {outcome.errors[:3]}")
-        place.wait_idle(5, _SERVER)
+        place.wait_idle(_SERVER)
 
 
 def queries_larger_than_memory_spill(place):
@@ -141,7 +140,7 @@ def queries_larger_than_memory_spill(place):
             tables.tpch_foreign(session, folder, server, server)
         queries = [session.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in (9, 10, 18)] + _CRAMPED_QUERIES
         with place.session(*setup, f"SET search_path = {_CRAMPED}, public") as cramped, place.session(*setup, f"SET search_path = {_ROOMY}, public") as roomy:
-            for sql in queries:
+            for sql in sampled(queries, "larger than memory"):
                 begin = time.monotonic()
                 try:
                     rows = sorted_rows(cramped.run(sql))

@@ -15,14 +15,14 @@ _QUERY = ("SELECT n_name, count(*) FROM t.nation JOIN (SELECT c_nationkey, count
 def without_preloading(conninfo, folder):
     """CREATE EXTENSION, import and queries work; the one partial plan of a session comes with a HINT, once."""
     target = f"{folder}/tpch"
-    with Session(f"{conninfo} dbname=postgres", ["SET statement_timeout = '60s'"]) as session:
+    with Session(f"{conninfo} dbname=postgres", ["SET statement_timeout = '300s'"]) as session:
         require(session.run("SHOW shared_preload_libraries").scalar() == "", "the library is not preloaded")
         session.run("CREATE EXTENSION pystachio; CREATE SCHEMA t")
         session.run(f"SELECT * FROM pystachio.tpch_generate('{target}', 0.01)")
         session.run(tables.import_statement(target, "t"))
         expected = session.run(_QUERY).rows
         require(len(expected) == 25, f"{len(expected)} rows")
-    with Session(f"{conninfo} dbname=postgres", ["SET statement_timeout = '60s'"]) as session:
+    with Session(f"{conninfo} dbname=postgres", ["SET statement_timeout = '300s'"]) as session:
         require(session.run(_QUERY).rows == expected, "a new session's first query is right")
         hints = [notice for notice in session.notices if "shared_preload_libraries" in notice]
         require(len(hints) <= 1, f"the advice comes once: {hints}")

@@ -7,7 +7,7 @@ _SERVER = "cursors"
 _DEVICE_MEMORY = "256MB"
 # Queries that have memory of a device for themselves at once are half as many.
 _COUNT = 8
-_WIDE = "SELECT * FROM lineitem ORDER BY l_orderkey, l_linenumber"
+_WIDE = "SELECT l_orderkey, l_linenumber, l_extendedprice, l_shipinstruct, l_comment FROM lineitem ORDER BY l_orderkey, l_linenumber"
 _QUERIES = [
     _WIDE,
     "SELECT a.l_orderkey, a.l_linenumber, o.o_comment, a.l_comment FROM lineitem a JOIN orders o ON a.l_orderkey = o.o_orderkey ORDER BY 1, 2",
@@ -71,9 +71,9 @@ def open_cursors_hold_nobody_up(place):
     with place.session("SET search_path = tpch_heap, public") as session:
         wanted = [session.run(query).rows for query in _QUERIES]
     _check_cursors(place, _SERVER, "gpu", wanted)
-    place.wait_idle(5, _SERVER)
+    place.wait_idle(_SERVER)
     _check_cursors(place, _SERVER, "cpu", wanted)
-    place.wait_idle(5, _SERVER)
+    place.wait_idle(_SERVER)
 
 
 def loops_in_loops_end(place):
@@ -86,7 +86,7 @@ def loops_in_loops_end(place):
             session.run(_LOOPS.format(schema=schema))
             texts.append(session.run(f"SELECT {schema}.loops({_COUNT}, 0)").scalar())
     require(texts[0] == texts[1], f"loops over heap tables: {texts[0]}\nover foreign tables: {texts[1]}")
-    place.wait_idle(5, _SERVER)
+    place.wait_idle(_SERVER)
 
 
 TESTS = [open_cursors_hold_nobody_up, loops_in_loops_end]

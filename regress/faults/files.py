@@ -7,7 +7,7 @@ import shutil
 import struct
 import subprocess
 
-from faults.support import Failure, expect_error, require, wait_until
+from faults.support import HANG_S, Failure, expect_error, require, wait_until
 from harness.libpq import QueryError
 
 _DAMAGED = ["XX001", "58P01", "58030", "HV000", "HV004", "HV00D", "0A000"]
@@ -94,7 +94,6 @@ def random_damage(place):
     choose = random.Random(20260101)
 
     def action(session):
-        session.run("SET statement_timeout = '10s'")
         errors = 0
         for number in range(120):
             name = choose.choice(["edge_int4", "edge_text", "edge_numeric_15_2", "t1", "edge_text_array", "form_int_delta"])
@@ -270,9 +269,9 @@ def generate_faults(place):
         expect_error(session, "SELECT * FROM pystachio.tpch_generate('/proc/nowhere', 0.01)", ["58P01", "58030", "42501"], ["/proc/nowhere"])
         session.run("SET statement_timeout = '700ms'")
         expect_error(session, f"SELECT * FROM pystachio.tpch_generate('{target}', 3)", ["57014"])
-        session.run("SET statement_timeout = '60s'")
+        session.run(f"SET statement_timeout = '{HANG_S}s'")
         # Tables finished before the cancel may stay; a file must be whole.
-        wait_until(lambda: not _unfinished(target), 5, f"unfinished files in {target} go away")
+        wait_until(lambda: not _unfinished(target), f"unfinished files in {target} go away")
 
     _stays_alive(place, action)
 
@@ -292,10 +291,16 @@ def optimize_faults(place):
         optimize = "SELECT * FROM pystachio.optimize_parquet"
         expect_error(session, f"{optimize}('{damaged}', '{target}')", ["XX001", "58030", "HV000"], ["damaged.parquet"])
         expect_error(session, f"{optimize}('{place.tpch}', '/proc/nowhere')", ["58P01", "58030", "42501"], ["/proc/nowhere"])
-        session.run("SET statement_timeout = '50ms'")
-        expect_error(session, f"{optimize}('{place.tpch}', '{target}')", ["57014"])
-        session.run("SET statement_timeout = '60s'")
-        wait_until(lambda: not target.exists(), 5, f"{target} goes away")
+        session.start(f"{optimize}('{place.tpch}', '{target}')")
+        wait_until(lambda: target.exists() or not session.is_busy(), f"{target} is begun")
+        session.cancel()
+        try:
+            session.finish(HANG_S)
+            # It ended before the cancel came.
+            shutil.rmtree(target)
+        except QueryError as error:
+            require(error.sqlstate == "57014", f"{error}")
+        wait_until(lambda: not target.exists(), f"{target} goes away")
         session.run(f"{optimize}('{place.tpch}', '{target}')")
         require(len(list(target.iterdir())) == 8, "whole files, and nothing else")
 
@@ -318,7 +323,7 @@ def full_disk(place):
         def action(session):
             expect_error(session, f"SELECT * FROM pystachio.tpch_generate('{small}/made', 0.1)", ["58030", "53100"], [str(small)])
             expect_error(session, f"SELECT * FROM pystachio.optimize_parquet('{place.tpch}', '{small}/made')", ["58030", "53100"], [str(small)])
-            wait_until(lambda: not _unfinished(small), 5, f"unfinished files in {small} go away")
+            wait_until(lambda: not _unfinished(small), f"unfinished files in {small} go away")
 
         _stays_alive(place, action)
     finally:

@@ -12,9 +12,8 @@ import pathlib
 import re
 import signal
 import subprocess
-import time
 
-from faults.support import Place, expect_error, require, wait_until
+from faults.support import HANG_S, Place, expect_error, require, wait_until
 from harness import tables
 from harness.libpq import QueryError, Session
 
@@ -31,9 +30,6 @@ _LEVELLED = ("SELECT l_orderkey, l_linenumber, l_comment FROM lineitem ORDER BY 
              "SELECT o_orderkey FROM orders WHERE o_orderkey + 1 NOT IN (SELECT l_orderkey FROM lineitem WHERE l_quantity < 10)")
 _KINDS = ("Shuffle", "Broadcast", "Gather", "Merge")
 _QUERIES = (1, 3, 4, 5, 6, 9, 10, 13, 15, 18, 21, 22)
-# A host that is cut off is found within that, and the next query has its rows within that.
-_SILENCE_S_MAX = 9.0
-_NEXT_S_MAX = 5.0
 # What makes the other cluster another host with a GPU of its own.
 _OTHER_HOST = {"CUDA_VISIBLE_DEVICES": "1", "NCCL_HOSTID": _NAMESPACE}
 
@@ -177,8 +173,8 @@ def _are_connected(side, count=2):
     return len(ranks) == count and all(rank["state"] == "running" for rank in ranks)
 
 
-def _wait_connected(hosts, timeout_s=20.0):
-    return wait_until(lambda: _are_connected(hosts.first) and _are_connected(hosts.second), timeout_s, "both hosts are connected", 0.05)
+def _wait_connected(hosts):
+    return wait_until(lambda: _are_connected(hosts.first) and _are_connected(hosts.second), "both hosts are connected", 0.05)
 
 
 def _processes():
@@ -196,7 +192,7 @@ def _run_on_both(hosts):
 
 def _start_on_both(hosts, session, query):
     session.start(query)
-    wait_until(lambda: _run_on_both(hosts), 10, "the query runs on both hosts", 0.02)
+    wait_until(lambda: _run_on_both(hosts), "the query runs on both hosts", 0.02)
 
 
 def two_hosts_answer_as_one_rank(place):
@@ -211,7 +207,7 @@ def two_hosts_answer_as_one_rank(place):
             require(session.run(query).rows == heap.run(query).rows, f"query {number} has other rows on two hosts")
         plan = "\n".join(row[0] for row in session.run(f"EXPLAIN {query}").rows)
         require("rank" in plan.lower(), f"the plan is for ranks: {plan}")
-    wait_until(lambda: int(_ranks(hosts.first)[1]["queries_run"]) >= run_before + len(_QUERIES), 3, "the other host has run its parts")
+    wait_until(lambda: int(_ranks(hosts.first)[1]["queries_run"]) >= run_before + len(_QUERIES), "the other host has run its parts")
     # The other host coordinates what it is asked.
     with hosts.session(hosts.second) as session, place.session("SET search_path = tpch_heap, public") as heap:
         query = place.watch.run("SELECT pystachio.tpch_query(5)").scalar()
@@ -227,7 +223,7 @@ def hosts_have_several_ranks_each(place):
         for side in (session, other):
             side.run(f"ALTER SERVER {_SERVER} OPTIONS (ADD ranks '2')")
             require(side.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the altered server works")
-        wait_until(lambda: _are_connected(hosts.first, 4), 20, "all ranks are connected", 0.05)
+        wait_until(lambda: _are_connected(hosts.first, 4), "all ranks are connected", 0.05)
         placed = [rank["host"] for rank in _ranks(hosts.first)]
         require(placed == [hosts.names[0]] * 2 + [hosts.names[1]] * 2, f"hosts of ranks: {placed}")
         for number in (3, 13):
@@ -246,7 +242,7 @@ def hosts_have_several_ranks_each(place):
         # One host has the old definition: they refuse each other, and answer alone.
         session.run(f"ALTER SERVER {_SERVER} OPTIONS (DROP ranks)")
         require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "a host of another definition answers alone")
-        wait_until(lambda: "hosts name others" in (_ranks(hosts.first)[1]["last_error"] or ""), 10, "the difference is shown", 0.1)
+        wait_until(lambda: "hosts name others" in (_ranks(hosts.first)[1]["last_error"] or ""), "the difference is shown", 0.1)
         other.run(f"ALTER SERVER {_SERVER} OPTIONS (DROP ranks)")
         require(other.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the altered server works")
 
@@ -268,14 +264,12 @@ def a_cancel_reaches_the_other_host(place):
     with hosts.session(hosts.first) as session:
         _start_on_both(hosts, session, _PAIRS)
         session.cancel()
-        begin = time.monotonic()
         try:
-            session.finish(5)
+            session.finish(HANG_S)
             require(False, "the cancelled query gave rows")
         except QueryError as error:
             require(error.sqlstate == "57014", f"{error}")
-        require(time.monotonic() - begin < 1.0, f"the cancel took {time.monotonic() - begin:.1f} s")
-        wait_until(lambda: all(int(rank["queries_running"]) == 0 for rank in _ranks(hosts.first)), 2, "both hosts have stopped", 0.05)
+        wait_until(lambda: all(int(rank["queries_running"]) == 0 for rank in _ranks(hosts.first)), "both hosts have stopped", 0.05)
         require(_are_connected(hosts.first) and session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the next query has its rows")
 
 
@@ -284,25 +278,21 @@ def a_host_that_is_cut_off_is_named_and_comes_back(place):
     with hosts.session(hosts.first) as session:
         _start_on_both(hosts, session, _PAIRS)
         with hosts.cut_off():
-            begin = time.monotonic()
             try:
-                session.finish(_SILENCE_S_MAX)
+                session.finish(HANG_S)
                 require(False, "the query has rows though a host is away")
             except QueryError as error:
                 text = f"{error.message} {error.detail} {error.hint}"
                 require(error.sqlstate == "08006", f"{error.sqlstate}: {text}")
                 require("rank 1" in text and f"host {hosts.names[1]}" in text, f"the error names neither rank nor host: {text}")
-            print(f"        the query failed after {time.monotonic() - begin:.1f} s: {text[:160]}", flush=True)
-            begin = time.monotonic()
             require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the next query runs on what is left")
-            require(time.monotonic() - begin < _NEXT_S_MAX, f"the next query took {time.monotonic() - begin:.1f} s")
             # It is asked again and again.
-            wait_until(lambda: "can't be reached" in (_ranks(hosts.first)[1]["last_error"] or ""), _SILENCE_S_MAX, "its absence is shown", 0.1)
-        took = wait_until(lambda: _are_connected(hosts.first), _NEXT_S_MAX, "the host is back", 0.05)
+            wait_until(lambda: "can't be reached" in (_ranks(hosts.first)[1]["last_error"] or ""), "its absence is shown", 0.1)
+        took = wait_until(lambda: _are_connected(hosts.first), "the host is back", 0.05)
         print(f"        the host was connected {took:.1f} s after its return", flush=True)
         require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "a query on both has its rows")
     _wait_connected(hosts)
-    wait_until(lambda: _processes() == 4, 5, "each host has its engine and one rank of the other's queries", 0.05)
+    wait_until(lambda: _processes() == 4, "each host has its engine and one rank of the other's queries", 0.05)
 
 
 def a_wrong_certificate_connects_nobody(place):
@@ -313,7 +303,7 @@ def a_wrong_certificate_connects_nobody(place):
         require(other.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the host with the wrong certificate answers alone")
         # Both sides refuse: the one that connects, and the one that listens.
         for side, word in ((hosts.first, "UnknownIssuer"), (hosts.second, "received fatal alert")):
-            wait_until(lambda side=side, word=word: word in (_ranks(side)[1]["last_error"] or ""), 10, f"{word} is shown", 0.1)
+            wait_until(lambda side=side, word=word: word in (_ranks(side)[1]["last_error"] or ""), f"{word} is shown", 0.1)
         require("tls_ca" in _ranks(hosts.first)[1]["last_error"], "the way out is named")
         require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the other one answers too")
         other.run(f"ALTER SERVER {_SERVER} OPTIONS (SET tls_certificate '{folder}/none.pem')")
@@ -353,9 +343,9 @@ def hosts_are_dropped(place):
         session.run(f"DROP SERVER {_SERVER} CASCADE; DROP SCHEMA {_SERVER} CASCADE")
     # The engine that others have lost says so, and works.
     with hosts.session(hosts.second) as session:
-        wait_until(lambda: _ranks(hosts.second)[1]["state"] != "running", _SILENCE_S_MAX, "its absence is found", 0.05)
+        wait_until(lambda: _ranks(hosts.second)[1]["state"] != "running", "its absence is found", 0.05)
         require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the host that is left answers")
-    wait_until(lambda: _processes() == 1, 5, "no rank is left of the host that is gone", 0.05)
+    wait_until(lambda: _processes() == 1, "no rank is left of the host that is gone", 0.05)
     hosts.second.watch.close()
     _cluster("stop", False)
     if hosts.has_namespace:

@@ -106,7 +106,7 @@ def _answer(session, schema, query):
 
 
 def _same_as_heap(place, shapes, setup=()):
-    with place.session("SET statement_timeout = '30s'", *setup) as session:
+    with place.session("SET statement_timeout = '300s'", *setup) as session:
         require(session.run("SELECT count(*) FROM nation").scalar() == "25", "the engine works before")
         pid = place.engine_pid()
         for shape, counts in shapes:
@@ -133,7 +133,7 @@ def nested_deep(place):
 
 def nested_deep_on_a_small_stack(place):
     """So it is where PostgreSQL may use little stack: an answer of the engine, or PostgreSQL's error."""
-    with place.session("SET statement_timeout = '30s'", "SET max_stack_depth = '150kB'") as session:
+    with place.session("SET statement_timeout = '300s'", "SET max_stack_depth = '150kB'") as session:
         for shape, counts in _DEEP:
             query = shape(counts[0])
             expected = _answer(session, "tpch_heap", query)

@@ -5,9 +5,8 @@ import json
 import os
 import signal
 import threading
-import time
 
-from faults.support import LONG_QUERY, RESTART_S_MAX, WIDE_QUERY, expect_error, require, wait_until
+from faults.support import HANG_S, LONG_QUERY, WIDE_QUERY, expect_error, require, wait_until
 from harness import tables
 from harness.libpq import QueryError
 
@@ -23,20 +22,17 @@ def _kill_engine(place, number):
         place.wait_running()
         pid = place.engine_pid()
         os.kill(pid, number)
-        begin = time.monotonic()
         try:
-            victim.finish(10)
+            victim.finish(HANG_S)
             raise AssertionError("the query of the killed engine gave a result")
         except QueryError as error:
             require(error.sqlstate.startswith(("08", "57", "XX", "58", "HV")), f"SQLSTATE {error.sqlstate}: {error.message}")
             require("engine" in error.message, f"the error does not name the engine: {error.message}")
             require("pystachio" in f"{error.message} {error.detail} {error.hint}", f"the server is not named: {error.message}")
         require(other.run(_TRIVIAL).scalar() == "25", "another session's next query works")
-        took = time.monotonic() - begin
-        require(took <= RESTART_S_MAX, f"the next query worked after {took:.2f} s, not {RESTART_S_MAX} s")
         require(victim.run(_TRIVIAL).scalar() == "25", "the victim's session is usable")
         require(other.backend_pid == backend, "the other session kept its backend")
-        wait_until(lambda: place.engine_pid() not in (None, pid), 5, "a new engine is shown")
+        wait_until(lambda: place.engine_pid() not in (None, pid), "a new engine is shown")
 
 
 def engine_killed(place):
@@ -53,7 +49,7 @@ def engine_killed_again_and_again(place):
     with place.session() as session:
         for _ in range(3):
             os.kill(place.engine_pid(), signal.SIGKILL)
-            wait_until(lambda: _answers(session), 10, "the engine answers again", 0.05)
+            wait_until(lambda: _answers(session), "the engine answers again", 0.05)
     require(int(place.engine()["restarts"]) >= before + 3, f"restarts: {place.engine()}")
 
 
@@ -68,10 +64,9 @@ def statement_timeout(place):
     with place.session() as session:
         require(session.run(_TRIVIAL).scalar() == "25", "the engine works before")
         session.run("SET statement_timeout = '300ms'")
-        begin = time.monotonic()
         expect_error(session, LONG_QUERY, ["57014"])
-        require(time.monotonic() - begin < 1.5, "the timeout took too long")
-        place.wait_idle()
+        with place.little_work():
+            session.run(f"SET statement_timeout = '{HANG_S}s'")
         require(session.run(_TRIVIAL).scalar() == "25", "the session is usable")
 
 
@@ -80,15 +75,13 @@ def cancel_request(place):
         with place.session() as session:
             session.start(query)
             place.wait_running()
-            session.cancel()
-            begin = time.monotonic()
-            try:
-                session.finish(10)
-                raise AssertionError("the cancelled query gave a result")
-            except QueryError as error:
-                require(error.sqlstate == "57014", f"{error}")
-            require(time.monotonic() - begin < 0.5, "the cancel took longer than 0.5 s")
-            place.wait_idle()
+            with place.little_work():
+                session.cancel()
+                try:
+                    session.finish(HANG_S)
+                    raise AssertionError("the cancelled query gave a result")
+                except QueryError as error:
+                    require(error.sqlstate == "57014", f"{error}")
             require(session.run(_TRIVIAL).scalar() == "25", "the session is usable")
 
 
@@ -99,7 +92,7 @@ def backend_terminated(place):
     place.watch.run(f"SELECT pg_terminate_backend({session.backend_pid})")
     place.wait_idle()
     try:
-        session.finish(5)
+        session.finish(HANG_S)
     except QueryError:
         pass
     session.close()
@@ -152,7 +145,7 @@ def cursor_after_an_error(place):
                 place.wait_running()
                 session.cancel()
             try:
-                session.finish(10)
+                session.finish(HANG_S)
                 raise AssertionError("the failing cursor gave rows")
             except QueryError as error:
                 require(error.sqlstate == sqlstate, f"{error}")
@@ -163,7 +156,7 @@ def cursor_after_an_error(place):
             require(session.run("FETCH 5 FROM other").rows[4][0] == "9", "another cursor works after")
             session.run("COMMIT")
         place.wait_idle()
-        with place.session("SET statement_timeout = '300ms'") if sqlstate == "57014" else place.session() as session:
+        with place.session() as session:
             # The same in PL/pgSQL, whose EXCEPTION clause is a subtransaction.
             session.run(f"""CREATE FUNCTION pg_temp.first_state() RETURNS text LANGUAGE plpgsql AS $$
                 DECLARE failing refcursor; found_row record; state text := 'none';
@@ -186,7 +179,12 @@ def cursor_after_an_error(place):
                   END;
                   RETURN state;
                 END $$""")
-            require(session.run("SELECT pg_temp.first_state()").scalar() == f"{sqlstate} and an error", "the second FETCH fails too")
+            session.start("SELECT pg_temp.first_state()")
+            if sqlstate == "57014":
+                # The engine begins with the first FETCH.
+                place.wait_running()
+                session.cancel()
+            require(session.finish(HANG_S).scalar() == f"{sqlstate} and an error", "the second FETCH fails too")
         place.wait_idle()
 
 
@@ -213,7 +211,7 @@ def many_clients(place):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(300)
+        thread.join(HANG_S)
     require(not failures, "\n".join(failures[:5]))
     require(not any(thread.is_alive() for thread in threads), "a client hangs")
 
@@ -230,7 +228,7 @@ def memory_option(place):
         require(session.run(_TRIVIAL).scalar() == "25", "the small server works")
         # A join without keys holds all rows of one side, and has no other way.
         expect_error(session, "SELECT count(*) FROM lineitem a JOIN lineitem b ON a.l_comment || b.l_comment || a.l_shipinstruct < a.l_shipmode",
-                     ["53200"], ["memory"], 120)
+                     ["53200"], ["memory"])
         require(session.run(_TRIVIAL).scalar() == "25", "the small server works after it")
         session.run("DROP SERVER small CASCADE; DROP SCHEMA small CASCADE")
 
@@ -239,7 +237,7 @@ def answers_before_it_is_noted(place):
     """An engine that answers is shown as running, though its supervisor has not looked at it yet."""
     with place.session() as session:
         require(session.run(_TRIVIAL).scalar() == "25", "the engine works before")
-        wait_until(lambda: _noted(session, place, "running"), 5, "the supervisor notes that the engine runs")
+        wait_until(lambda: _noted(session, place, "running"), "the supervisor notes that the engine runs")
         noted = _noted(session, place, "running")
         with open(noted, encoding="utf-8") as file:
             state = file.read()
@@ -281,9 +279,9 @@ def dropped_server(place):
         require(session.run("SELECT count(*) FROM fleeting.nation").scalar() == "25", "it works with the new option")
         second = place.engine_pid("fleeting")
         require(second != first, "a changed option starts a new engine")
-        wait_until(lambda: not _alive(first), 10, "the old engine ends", 0.05)
+        wait_until(lambda: not _alive(first), "the old engine ends", 0.05)
         session.run("DROP SERVER fleeting CASCADE; DROP SCHEMA fleeting")
-        wait_until(lambda: not _alive(second), 10, "the dropped server's engine ends", 0.05)
+        wait_until(lambda: not _alive(second), "the dropped server's engine ends", 0.05)
 
 
 def dropped_database(place):
@@ -296,8 +294,8 @@ def dropped_database(place):
         require(other.run("SELECT count(*) FROM t.nation").scalar() == "25", "the new database works")
         pid = int(other.run("SELECT pid FROM pystachio.engines").scalar())
         other.close()
-        wait_until(lambda: _drops(session), 10, "DROP DATABASE works", 0.1)
-        wait_until(lambda: not _alive(pid), 15, "the dropped database's engine ends", 0.05)
+        wait_until(lambda: _drops(session), "DROP DATABASE works", 0.1)
+        wait_until(lambda: not _alive(pid), "the dropped database's engine ends", 0.05)
 
 
 def _drops(session):
@@ -324,8 +322,8 @@ def supervisor_killed(place):
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             supervisor = int(file.read().rsplit(")", 1)[1].split()[1])
         os.kill(supervisor, signal.SIGTERM)
-        wait_until(lambda: not _alive(pid), 5, "the engine ends with its supervisor", 0.05)
-        wait_until(lambda: _answers(session), 15, "an engine answers again", 0.1)
+        wait_until(lambda: not _alive(pid), "the engine ends with its supervisor", 0.05)
+        wait_until(lambda: _answers(session), "an engine answers again", 0.1)
 
 
 TESTS = [engine_killed, engine_segfault, engine_killed_again_and_again, statement_timeout, cancel_request, backend_terminated,

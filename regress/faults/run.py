@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The fault tests. usage: run.py CONNINFO CLUSTER_FOLDER [--module NAME]… [--only TEXT] [--bare CONNINFO FOLDER] [--stage STAGE] [--counts FILE]
+"""The fault tests.
+
+usage: run.py CONNINFO CLUSTER_FOLDER [--module NAME]… [--only TEXT] [--order N] [--bare CONNINFO FOLDER] [--stage STAGE] [--counts FILE]
 
 CONNINFO: a superuser's connection to a private cluster, without a database; the tests make `faults` in it and
 kill processes of its engines.
@@ -7,8 +9,8 @@ kill processes of its engines.
 
 import argparse
 import pathlib
+import random
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
@@ -38,6 +40,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--module", action="append", choices=MODULES, help="by default all of them")
     parser.add_argument("--only", default="")
+    parser.add_argument("--order", type=int, help="a number that chooses the order of the modules")
     parser.add_argument("--bare", nargs=2, metavar=("CONNINFO", "FOLDER"), help="a cluster without shared_preload_libraries")
     parser.add_argument("--stage", help="the build, for the tests that make other clusters of it")
     parser.add_argument("--counts")
@@ -57,16 +60,18 @@ def main():
         tables.tpch_foreign(session, work_folder, "work")
     place.data = tables.copy_data(f"{options.folder}/faults-data")
     claims = Claims("faults")
-    for module in options.module or MODULES:
+    modules = list(options.module or MODULES)
+    if options.order is not None:
+        random.Random(options.order).shuffle(modules)
+    for module in modules:
         if module in OWN_CLUSTERS and not options.stage:
             print(f"    {module}: not without --stage", flush=True)
             continue
         for test in MODULES[module].TESTS:
             if options.only and options.only not in test.__name__:
                 continue
-            begin = time.monotonic()
             claims.attempt(test.__name__, lambda test=test: test(place))
-            print(f"    {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
+            print(f"    {test.__name__} ({claims.times[-1][0]:.1f} s)", flush=True)
             try:
                 place.watch.run("SELECT 1")
             except QueryError:

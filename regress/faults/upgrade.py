@@ -72,7 +72,7 @@ def _update(place, version, gone):
     place.watch.run("DROP DATABASE IF EXISTS anew WITH (FORCE)")
     place.watch.run("CREATE DATABASE updated")
     place.watch.run("CREATE DATABASE anew")
-    limits = ["SET statement_timeout = '60s'"]
+    limits = ["SET statement_timeout = '300s'"]
     with Session(f"{place.base} dbname=anew", limits) as session:
         session.run("CREATE EXTENSION pystachio")
         expected = _objects(session)
