@@ -1,6 +1,7 @@
 // Fibers: the threads of a block on one host thread.
 //
-// A fiber has a stack of its own and gives way at a barrier. The scheduler lets one warp after another run to the
+// A fiber has a stack of its own from its first instruction to its last and gives way at a barrier: threads of a kernel without
+// barriers have the same stack one after another, which stays in the nearest cache. The scheduler lets one warp after another run to the
 // block's next barrier, and the threads of a warp one after another to the warp's next. It opens a barrier once all
 // threads that have not ended wait at it.
 #include "emulate.h"
@@ -21,12 +22,16 @@ namespace {
 const uint32_t THREADS_MAX = 1024;
 const size_t STACK_BYTES = 64 * 1024;
 
-enum class State : uint8_t { Ready, AtBlock, AtWarp, Ended };
+enum class State : uint8_t { Fresh, Ready, AtBlock, AtWarp, Ended };
 
 struct Block {
     char *stacks = nullptr;
     void *scheduler = nullptr;
     void *fibers[THREADS_MAX];
+    // The stack of each thread that has begun, and those that no thread has.
+    uint16_t stack_of[THREADS_MAX];
+    uint16_t free_stacks[THREADS_MAX];
+    uint32_t free_count = 0;
     State states[THREADS_MAX];
     uint64_t values[THREADS_MAX];
     bool flags[THREADS_MAX];
@@ -40,16 +45,17 @@ struct Block {
     }
 };
 
-thread_local Block block;
+// The block that this host thread runs. A pointer, as it is read at every barrier and needs no check of an initialisation.
+thread_local Block *running = nullptr;
+
+// Whether threads and blocks run from the last to the first.
+const bool is_descending = [] {
+    const char *order = getenv("PYSTACHIO_EMULATED_ORDER");
+    return order && strcmp(order, "descending") == 0;
+}();
 
 // Which of `count` threads or blocks runs at a place of the order.
-uint32_t at_place(uint32_t place, uint32_t count) {
-    static const bool is_descending = [] {
-        const char *order = getenv("PYSTACHIO_EMULATED_ORDER");
-        return order && strcmp(order, "descending") == 0;
-    }();
-    return is_descending ? count - 1 - place : place;
-}
+inline uint32_t at_place(uint32_t place, uint32_t count) { return is_descending ? count - 1 - place : place; }
 
 // Saves the callee-saved registers and the stack pointer in *from, and goes on where `to` was saved.
 extern "C" void emulate_switch(void **from, void *to);
@@ -115,20 +121,26 @@ emulate_switch:
 #endif
 
 void give_way(State state) {
+    Block &block = *running;
     uint32_t thread = thread_index.x;
     block.states[thread] = state;
     emulate_switch(&block.fibers[thread], block.scheduler);
 }
 
 void enter_thread() {
+    Block &block = *running;
     block.body(block.arguments);
     give_way(State::Ended);
     abort();
 }
 
+// Gives a thread a stack on which it begins.
 void prepare_thread(uint32_t thread) {
+    Block &block = *running;
+    uint32_t number = block.free_stacks[--block.free_count];
+    block.stack_of[thread] = (uint16_t)number;
     // Tops at one distance would all fall into the same lines of the caches.
-    char *top = block.stacks + STACK_BYTES * (thread + 1) - thread % 61 * 320;
+    char *top = block.stacks + STACK_BYTES * (number + 1) - number % 61 * 320;
 #if defined(__x86_64__)
     // As after a call: the return address lies at a multiple of 16.
     void **stack = (void **)(top - 64);
@@ -139,17 +151,20 @@ void prepare_thread(uint32_t thread) {
     stack[11] = (void *)enter_thread;
 #endif
     block.fibers[thread] = stack;
-    block.states[thread] = State::Ready;
 }
 
 void resume(uint32_t thread) {
+    Block &block = *running;
     thread_index.x = thread;
+    if (block.states[thread] == State::Fresh) prepare_thread(thread);
     block.states[thread] = State::Ready;
     emulate_switch(&block.scheduler, block.fibers[thread]);
+    if (block.states[thread] == State::Ended) block.free_stacks[block.free_count++] = block.stack_of[thread];
 }
 
 // Opens the barrier of a warp whose threads all wait at it, but for those that have ended.
 bool open_warp(uint32_t first, uint32_t last) {
+    Block &block = *running;
     uint32_t waiting = 0, votes = 0;
     for (uint32_t thread = first; thread < last; thread++) {
         if (block.states[thread] == State::AtWarp) {
@@ -171,16 +186,18 @@ bool open_warp(uint32_t first, uint32_t last) {
 // Runs a warp until its threads have ended or wait for the block. One warp after another: the stacks of 32 threads
 // stay in the nearest cache while they exchange values.
 void run_warp(uint32_t first, uint32_t last) {
+    Block &block = *running;
     do {
         for (uint32_t place = 0; place < last - first; place++) {
             uint32_t thread = first + at_place(place, last - first);
-            if (block.states[thread] == State::Ready) resume(thread);
+            if (block.states[thread] <= State::Ready) resume(thread);
         }
     } while (open_warp(first, last));
 }
 
 // Opens the barrier of a block whose threads all wait at it, but for those that have ended; says whether any waited.
 bool open_block(uint32_t threads) {
+    Block &block = *running;
     bool opened = false;
     for (uint32_t thread = 0; thread < threads; thread++) {
         if (block.states[thread] == State::AtBlock) {
@@ -195,8 +212,9 @@ bool open_block(uint32_t threads) {
 }
 
 void run_block(uint32_t threads) {
+    Block &block = *running;
     uint32_t warps = (threads + 31) / 32;
-    for (uint32_t thread = 0; thread < threads; thread++) prepare_thread(thread);
+    memset(block.states, (int)State::Fresh, threads * sizeof(State));
     do {
         for (uint32_t place = 0; place < warps; place++) {
             uint32_t first = 32 * at_place(place, warps);
@@ -208,6 +226,8 @@ void run_block(uint32_t threads) {
 }  // namespace
 
 void run_grid(ThreadBody body, const void *arguments, uint32_t grid, uint32_t threads) {
+    static thread_local Block block;
+    running = &block;
     if (!block.stacks) {
         void *stacks = mmap(nullptr, STACK_BYTES * THREADS_MAX, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -216,6 +236,8 @@ void run_grid(ThreadBody body, const void *arguments, uint32_t grid, uint32_t th
             abort();
         }
         block.stacks = (char *)stacks;
+        for (uint32_t number = 0; number < THREADS_MAX; number++) block.free_stacks[number] = (uint16_t)(THREADS_MAX - 1 - number);
+        block.free_count = THREADS_MAX;
     }
     block.body = body;
     block.arguments = arguments;
@@ -230,6 +252,7 @@ void run_grid(ThreadBody body, const void *arguments, uint32_t grid, uint32_t th
 void wait_block() { give_way(State::AtBlock); }
 
 uint64_t exchange_warp(uint64_t value, uint32_t lane) {
+    Block &block = *running;
     uint32_t thread = thread_index.x;
     block.values[thread] = value;
     block.flags[thread] = false;
@@ -238,6 +261,7 @@ uint64_t exchange_warp(uint64_t value, uint32_t lane) {
 }
 
 uint32_t vote_warp(bool flag) {
+    Block &block = *running;
     uint32_t thread = thread_index.x;
     block.values[thread] = 0;
     block.flags[thread] = flag;

@@ -7,6 +7,7 @@
 //! `cases` of `regress/differential` runs them all on a server. A variance's arguments are a count, two sums and a scale: rows
 //! that have them are in `variance_rows.tsv`, for that suite alone.
 //!
+//! - `sample.rs`: which of many cases a run takes
 //! - `section.rs`: sections and their lines
 //! - `value.rs`: types and values as the files write them
 //! - `tests.rs`: every signature of the registry has cases, NULL and edge values among them
@@ -22,11 +23,13 @@
     reason = "only tests read the files: one that does not parse fails them"
 )]
 
+mod sample;
 mod section;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
+pub use sample::Sample;
 pub use section::{CaseFile, Line, Outcome, Section, case_files};
 pub use value::{decimal_value, is_same};

@@ -204,7 +204,8 @@ async fn ends_soon_on(fixture: &Fixture, plan: impl Fn(&Path) -> Plan) {
     let ended = std::time::Instant::now();
     drop(stream);
     while fixture.engine.status().memory_used_bytes > 0 || fixture.engine.status().queries_running > 0 {
-        assert!(ended.elapsed().as_millis() < 500);
+        // The pairs would take minutes.
+        assert!(ended.elapsed().as_secs() < 60, "the query goes on");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

@@ -425,7 +425,7 @@ fn pairs_beyond_the_limit_are_not_counted_to_their_end() {
         let elapsed = started.elapsed();
         assert!(found.unwrap().is_none());
         // 60 thousand million pairs.
-        assert!(elapsed.as_secs() < 20, "by hash {by_hash}: {elapsed:?}");
+        assert!(elapsed.as_secs() < 120, "by hash {by_hash}: {elapsed:?}");
     }
 }
 

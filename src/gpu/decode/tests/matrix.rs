@@ -19,6 +19,7 @@ use parquet::{
     file::properties::{WriterProperties, WriterVersion},
 };
 
+use pystachio_cases::Sample;
 use pystachio_plan::ScanColumn;
 
 use super::{
@@ -316,10 +317,9 @@ fn check_file(seed: u64) {
 fn every_form_that_the_writer_has_is_read_as_the_reader_does() {
     let first_seed = std::env::var("PYSTACHIO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let count = std::env::var("PYSTACHIO_ROUNDS").ok().and_then(|count| count.parse().ok()).unwrap_or(120);
-    println!("seeds {first_seed} to {}", first_seed + count - 1);
-    for seed in first_seed..first_seed + count {
-        check_file(seed);
-    }
+    let seeds = Sample::of("every_form_that_the_writer_has").take(first_seed..first_seed + count);
+    println!("seeds {seeds:?}");
+    seeds.into_iter().for_each(check_file);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Rows that are spread over ranks come as they were, each once.
 
+use pystachio_cases::Sample;
 use pystachio_plan::{ActivityKind, DataType, ErrorKind};
 
 use super::*;
@@ -191,10 +192,12 @@ pub(super) fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
 
 #[test]
 fn rows_come_as_they_were_and_equal_keys_together() {
+    let ways = [Way::Hash(true), Way::Hash(false), Way::Broadcast, Way::Gather];
+    let mut sample = Sample::of("rows_come_as_they_were_and_equal_keys_together");
     for seed in 0..8 {
         let keeps_own = seed % 2 == 0;
         for rank_count in 1..=4 {
-            for way in [Way::Hash(true), Way::Hash(false), Way::Broadcast, Way::Gather] {
+            for way in sample.take(ways) {
                 let name = format!("seed {seed}, {rank_count} ranks, {way:?}");
                 let ranks = ranks(rank_count, seed);
                 let moved: Vec<Moved> =

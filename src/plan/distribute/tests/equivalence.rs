@@ -16,9 +16,9 @@ const MUTATED_PLANS: u64 = 1_000;
 /// Ranks, and the hosts that they are on.
 const SHAPES: [(u32, u32); 8] = [(1, 1), (2, 1), (3, 1), (4, 1), (4, 2), (4, 4), (2, 2), (6, 3)];
 
-/// The seed of the first plan: `PYSTACHIO_TEST_SEED`, or always the same.
+/// The seed of the first plan: `PYSTACHIO_SEED`, or always the same.
 fn first_seed() -> u64 {
-    std::env::var("PYSTACHIO_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    std::env::var("PYSTACHIO_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 /// The columns that a plan returns, of the rows of rank 0.

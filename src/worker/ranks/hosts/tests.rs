@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{options::TlsFiles, ranks::RankCommand};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 

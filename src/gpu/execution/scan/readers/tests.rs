@@ -156,7 +156,9 @@ fn readers_without_work_rest() {
     let scan = pool.add(work.clone(), 0);
     pool.next_part(scan, &StopFlag::default()).unwrap();
     let (began, before) = (std::time::Instant::now(), work.looks.load(Ordering::SeqCst));
-    std::thread::sleep(Duration::from_millis(200));
+    while began.elapsed() < Duration::from_millis(200) || work.looks.load(Ordering::SeqCst) == before {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let looks = work.looks.load(Ordering::SeqCst) - before;
     let intervals = began.elapsed().as_millis() / LOOK_INTERVAL.as_millis();
     let thread_count = lock_whole(&pool.started).len();

@@ -221,5 +221,9 @@ fn a_query_that_defers_waits_less_often() {
     let (deferred, launches) = waits(DeviceSettings::default());
     let (at_once, launches_at_once) = waits(technique(|settings| settings.deferred_synchronisation = false));
     assert!(deferred * 3 < at_once * 2, "{deferred} waits for {launches} launches, {at_once} without");
-    assert_eq!(launches, launches_at_once);
+    // How many row groups are decoded together depends on when readers have read them.
+    assert!(
+        launches.abs_diff(launches_at_once) * 10 <= launches,
+        "{launches} launches, {launches_at_once} without"
+    );
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pystachio_cases::Sample;
 use pystachio_plan::{
     AggregatePhase, CaseBranch, Ctype, Function, JoinKey, JoinKind, JoinSide, NamedExpression, SortKey,
 };
@@ -250,10 +251,10 @@ fn answer_with_codes(fixture: &Fixture, plan: &Plan, context: &str) -> Answer {
 
 #[test]
 fn plans_over_codes_give_the_rows_of_plans_over_cells() {
-    let other = other();
+    let (other, mut sample) = (other(), Sample::of("plans_over_codes"));
     for (form, properties, has_dictionary) in forms() {
         let table = written(properties);
-        for (name, plan) in plans(&table, &other) {
+        for (name, plan) in sample.take(plans(&table, &other)) {
             for memory_bytes in [PLENTY_BYTES, table.bytes() / 2] {
                 let context = format!("{name}, {form}, memory {memory_bytes}");
                 let answer = answer_with_codes(&Fixture::new(memory_bytes), &plan, &context);
@@ -270,10 +271,10 @@ fn plans_over_codes_give_the_rows_of_plans_over_cells() {
 
 #[test]
 fn joins_on_codes_give_the_rows_of_joins_on_cells() {
-    let other = other();
+    let (other, mut sample) = (other(), Sample::of("joins_on_codes"));
     for (form, properties, has_dictionary) in forms() {
         let table = written(properties);
-        for (name, plan) in text_joins(&table, &other) {
+        for (name, plan) in sample.take(text_joins(&table, &other)) {
             let context = format!("{name}, {form}");
             let answer = answer_with_codes(&Fixture::new(PLENTY_BYTES), &plan, &context);
             if name.starts_with("Left join by text, build Right") {
@@ -288,8 +289,8 @@ fn joins_on_codes_give_the_rows_of_joins_on_cells() {
 fn joins_on_codes_spill_as_joins_on_cells_do() {
     let (other, shape) = (other(), Shape { row_count: 6000, ..shape() });
     let table = Table::written(std::env::temp_dir(), shape.rows(), properties().build());
-    for (name, plan) in text_joins(&table, &other).into_iter().filter(|(name, _)| !name.ends_with("no rows"))
-    {
+    let joins = text_joins(&table, &other).into_iter().filter(|(name, _)| !name.ends_with("no rows"));
+    for (name, plan) in Sample::of("joins_on_codes_spill").take(joins) {
         answer_with_codes(&Fixture::new(table.bytes() / 4), &plan, &name);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use pystachio_cases::Sample;
 use pystachio_plan::{
     ColumnId, Expression, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation,
 };
@@ -101,8 +102,9 @@ fn shape(seed: u64, row_count: usize, key_count: u64) -> Shape {
 fn joins_of_every_kind_spill_either_side() {
     let left = Table::made(shape(1, 11_000, 7000));
     let right = Table::made(shape(2, 10_000, 6000));
+    let mut sample = Sample::of("joins_of_every_kind_spill_either_side");
     for (place, kind) in KINDS.into_iter().enumerate() {
-        for build in [JoinSide::Left, JoinSide::Right] {
+        for build in sample.take([JoinSide::Left, JoinSide::Right]) {
             let has_residual = (place % 2 == 0) == (build == JoinSide::Left);
             check_join(Join { kind, build, has_keys: true, has_residual }, &left, &right);
         }
@@ -129,7 +131,8 @@ fn a_key_repeated_too_often_is_joined_piece_by_piece() {
     let many = Shape { repeated_percent: 80, ..shape(6, 10_000, 4000) };
     let few = Shape { repeated_percent: 2, ..shape(7, 400, 4000) };
     let (many, few) = (Table::made(many), Table::made(few));
-    for (place, kind) in KINDS.into_iter().enumerate() {
+    let kinds = KINDS.into_iter().enumerate();
+    for (place, kind) in Sample::of("a_key_repeated_too_often_is_joined_piece_by_piece").take(kinds) {
         let has_residual = place % 2 == 0;
         check_join(Join { kind, build: JoinSide::Right, has_keys: true, has_residual }, &few, &many);
         let has_residual = !has_residual;
@@ -141,7 +144,7 @@ fn a_key_repeated_too_often_is_joined_piece_by_piece() {
 fn joins_without_keys_are_joined_piece_by_piece() {
     let left = Table::made(shape(8, 8, 20));
     let right = Table::made(shape(9, 8000, 20));
-    for kind in KINDS {
+    for kind in Sample::of("joins_without_keys_are_joined_piece_by_piece").take(KINDS) {
         let join = Join { kind, build: JoinSide::Right, has_keys: false, has_residual: true };
         check_join(join, &left, &right);
         check_join(Join { build: JoinSide::Left, ..join }, &right, &left);

@@ -1,5 +1,6 @@
 //! Devices that work late, in orders that seeds choose, and that refuse what they are asked for.
 
+use pystachio_cases::Sample;
 use pystachio_plan::{
     AggregatePhase, Error, ErrorKind, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation,
     SortKey,
@@ -57,7 +58,7 @@ fn any_order_of_streams_gives_the_same_rows() {
     let table = table();
     let expected = Fixture::new(PLENTY_BYTES).run(query(&table)).unwrap().rows;
     assert!(expected.len() > 300);
-    for seed in SEEDS {
+    for seed in Sample::of("any_order_of_streams").take(SEEDS) {
         for (memory_bytes, cache) in memories(&table) {
             let platform = Arc::new(EmulatedPlatform::with_seed(seed));
             let fixture = Fixture::caching(platform, memory_bytes, cache);
@@ -79,7 +80,7 @@ fn any_order_of_streams_gives_the_same_rows() {
 fn queries_at_once_do_not_disturb_each_other_in_any_order() {
     let table = table();
     let expected = Fixture::new(PLENTY_BYTES).run(query(&table)).unwrap().rows;
-    for seed in SEEDS {
+    for seed in Sample::of("queries_at_once_in_any_order").take(SEEDS) {
         let platform = Arc::new(EmulatedPlatform::with_seed(seed));
         let fixture = Fixture::caching(platform, table.bytes(), (table.bytes() / 8, table.bytes()));
         std::thread::scope(|scope| {
@@ -116,8 +117,8 @@ fn check_refusals(kind: Refusal, expected_kinds: &[ErrorKind], make: impl Fn() -
     fixture.run(query(&table)).unwrap();
     let calls = platform.count(kind);
     assert!(calls > REFUSED, "{calls} calls of {kind:?}");
-    let mut failed = 0;
-    for place in (0..calls).step_by((calls / REFUSED) as usize) {
+    let (mut failed, mut sample) = (0, Sample::of(&format!("a refused {kind:?}")));
+    for place in sample.take((0..calls).step_by((calls / REFUSED) as usize)) {
         let platform = make();
         let fixture = Fixture::caching(platform.clone(), memory_bytes, cache);
         platform.refuse(kind, place);
@@ -134,7 +135,7 @@ fn check_refusals(kind: Refusal, expected_kinds: &[ErrorKind], make: impl Fn() -
         let again = again.unwrap_or_else(|error| panic!("after {kind:?} {place}: {error}"));
         assert!(again.rows == expected, "after {kind:?} {place}: other rows");
     }
-    assert!(failed > 0 || kind == Refusal::Allocation, "no {kind:?} failed a query");
+    assert!(!sample.is_whole() || failed > 0 || kind == Refusal::Allocation, "no {kind:?} failed a query");
 }
 
 #[test]

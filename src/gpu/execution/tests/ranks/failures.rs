@@ -125,7 +125,7 @@ fn a_slow_rank_is_waited_for_and_a_silent_one_is_not() {
     let rows = sorted(ranks.run(plan(table.scan(0))).unwrap().rows);
     assert_eq!(rows, sorted(Fixture::new(PLENTY_BYTES).run(plan(table.scan(0))).unwrap().rows));
     let silent = (FaultPoint::BeforeTransfers, 0, Fault::Silence);
-    let ranks = with_fault(3, Rank(2), silent, Duration::from_secs(2));
+    let ranks = with_fault(3, Rank(2), silent, Duration::from_secs(10));
     let error = ranks.run(plan(table.scan(0))).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Peer, "{error}");
     assert!(error.message.contains("rank 2"), "{error}");

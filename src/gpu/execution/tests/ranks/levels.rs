@@ -90,8 +90,9 @@ fn expected_partners(exchange: &str, (rank_count, host_count): (usize, usize)) -
 fn every_kind_gives_the_same_rows_by_way_of_few_ranks() {
     let tables = [table(81, 9000), table(82, 4500)];
     let alone = Fixture::new(PLENTY_BYTES);
+    let mut sample = pystachio_cases::Sample::of("every_kind_by_way_of_few_ranks");
     for layout in LAYOUTS {
-        for (place, (kind, plan)) in plans(&tables).into_iter().enumerate() {
+        for (place, (kind, plan)) in sample.take(plans(&tables).into_iter().enumerate()) {
             let expected = alone.run(plan).unwrap().rows;
             for (two_level, seed) in
                 [(TwoLevelExchange::On, None), (TwoLevelExchange::On, Some(5)), (TwoLevelExchange::Off, None)]

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// No query takes as long, on a machine that does other things too.
-const QUERY_TIME_MAX: Duration = Duration::from_secs(120);
+const QUERY_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Ranks on emulated devices, with their folder for spill files.
 struct RankedFixture {

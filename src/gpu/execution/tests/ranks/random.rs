@@ -9,7 +9,7 @@ use super::*;
 
 /// From here on there are plans of every kind that must be seen.
 const FIRST_SEED: u64 = 81;
-/// Plans of one run; `PYSTACHIO_TEST_PLANS` asks for more.
+/// Plans of one run; `PYSTACHIO_ROUNDS` asks for more.
 const PLANS: u64 = 40;
 
 type Typed = (ColumnId, DataType);
@@ -238,9 +238,8 @@ impl Generator<'_> {
 #[test]
 fn plans_at_random_give_what_one_rank_gives() {
     let first: u64 =
-        std::env::var("PYSTACHIO_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(FIRST_SEED);
-    let count =
-        std::env::var("PYSTACHIO_TEST_PLANS").ok().and_then(|text| text.parse().ok()).unwrap_or(PLANS);
+        std::env::var("PYSTACHIO_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(FIRST_SEED);
+    let count = std::env::var("PYSTACHIO_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(PLANS);
     let shape = |seed, row_count, key_count| Shape {
         seed,
         row_count,
