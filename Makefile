@@ -4,7 +4,7 @@
 # compiled of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-versions test-packages packages test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
+.PHONY: help setup build demo stop check test test-all test-chance test-core test-versions test-packages packages test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -15,10 +15,13 @@ RUNS ?= 5
 WORKLOAD ?= tpch
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
-CLUSTERS := demo test docs scripts bare emulated hosts standby soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
+# Which area to run again and again, and how often.
+AREA ?= rust
+TIMES ?= 20
+CLUSTERS := demo test differential docs scripts bare emulated hosts standby faults-ranks faults-engines faults-clients faults-rights soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 # What tests and what is packed have kernels, wherever they are built.
-test test-all check kernels sanitize gpu-archive package packages test-packages: export PYSTACHIO_CUDA ?= 1
+test test-all test-chance check kernels sanitize gpu-archive package packages test-packages: export PYSTACHIO_CUDA ?= 1
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -45,17 +48,22 @@ check: ## Within three minutes, once built: is this change worth a full run? (SI
 	@scripts/setup.sh
 	@scripts/check.sh $(SINCE)
 
+test-chance: ## An area of the tests again and again while all processors are busy (AREA="faults-ranks", TIMES=20)
+	@scripts/setup.sh
+	@scripts/test-chance.sh -n $(TIMES) $(AREA)
+
 test-cassert: ## make test on a PostgreSQL 15 with assertions, which is built from Debian's source package
 	@scripts/setup.sh
 	@PG_CONFIG=$$(scripts/cassert-server.sh) scripts/test.sh regress differential faults emulated
 
-test-all: ## The same with every query of the long suites, of which make test runs a share
+test-all: ## All cases of the long suites, of which make test runs a share, and all versions; takes hours
 	@scripts/setup.sh
-	@scripts/test.sh --whole
+	@scripts/test.sh --whole && scripts/test-versions.sh --whole 16 17 18
 
 test-versions: ## What depends on the version of PostgreSQL, on 15 to 18 in turn (VERSIONS="16 18")
 	@scripts/setup.sh
 	@scripts/test-versions.sh $(VERSIONS)
+
 test-core: ## PostgreSQL's own regression queries over foreign tables: all of them, in every mode (see regress/README.md)
 	@scripts/setup.sh
 	@scripts/test-core.sh
@@ -122,5 +130,5 @@ lint: ## rustfmt, clippy, shell and Python syntax
 	@scripts/lint.sh
 
 clean: stop ## Remove the private clusters (never the build cache)
-	@for name in $(CLUSTERS) versions; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
-	@rm -rf target/regress target/results target/results-versions target/results-packages target/package target/packages target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle target/docs-source target/docs-site
+	@for name in $(CLUSTERS); do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
+	@rm -rf target/regress target/results target/results-versions target/results-cassert target/results-packages target/chance target/package target/packages target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle target/docs-source target/docs-site

@@ -3,6 +3,7 @@
 #
 # usage: regress/run.sh PG_CONFIG CLUSTER_FOLDER COUNTS_FILE [TEST…]     default: all tests of the schedule
 #
+# With PYSTACHIO_TEST_ORDER=N in the environment, in the order that this number chooses.
 # A test whose file begins with `-- Needs ICU.` or `-- Needs PostgreSQL 18.` is left out on a server that has not what it needs,
 # and counted as skipped.
 set -euo pipefail
@@ -38,6 +39,10 @@ for place in "${!tests[@]}"; do
     skipped=$((skipped + 1))
 done
 
+if [[ -n ${PYSTACHIO_TEST_ORDER:-} ]]; then
+    mapfile -t tests < <(printf '%s\n' "${tests[@]}" | shuf --random-source=<(yes "$PYSTACHIO_TEST_ORDER"))
+fi
+
 pgxs=$(dirname "$("$config" --pgxs)")
 arguments=(--inputdir="$here" --outputdir="$output" --bindir="$("$config" --bindir)" --launcher="$here/launcher.sh"
     --host="$folder" --port=5432 --user=postgres --dbname=regression --load-extension=pystachio)
@@ -45,6 +50,9 @@ status=0
 "$pgxs/../test/regress/pg_regress" "${arguments[@]}" "${tests[@]}" | tee "$output/summary" || status=1
 # PostgreSQL 15 prints 'test NAME ... ok', later versions what TAP prescribes: 'ok 1 - NAME'.
 passed=$(grep -cE '^((test|     ) .*\.\.\. ok|ok [0-9]+ )' "$output/summary" || true)
+# The same lines have milliseconds at their ends.
+sed -nE -e 's/^(test|     ) *([a-z0-9_]+) .* ([0-9]+) ms$/\3\t\2/p' -e 's/^(not )?ok [0-9]+ +[-+] ([a-z0-9_]+) +([0-9]+) ms$/\3\t\2/p' "$output/summary" |
+    awk -F'\t' '{ printf "%.3f\t%s\n", $1 / 1000, $2 }' > "${counts%.json}.times"
 mapfile -t failed < <(sed -nE -e 's/^(test|     ) *([a-z0-9_]+) .*FAILED.*/\2/p' -e 's/^not ok [0-9]+ +[-+] ([a-z0-9_]+).*/\1/p' "$output/summary")
 failures=${#failed[@]}
 unfinished=

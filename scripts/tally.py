@@ -3,9 +3,10 @@
 
 usage: tally.py RESULTS STATUS AREA…
 
-RESULTS holds <area>.json with the counts of each; tests that a server can't run are counted as skipped. An area without one
-has not finished, which counts as a failure, as does a STATUS other than 0. What failed is named once more below an area's
-counts, from <area>.failures where there is one. <area>.seconds says how long an area took.
+RESULTS holds <area>.json with the counts of each area. Tests that a server can't run are counted as skipped. An area without
+counts has not finished, which is a failure, as is a STATUS other than 0. <area>.failures names an area's failures, <area>.seconds
+says how long it took, and <area>.times has a line for each of its tests: the seconds, a tab, the name. The slowest tests of all
+areas are printed first.
 """
 
 import json
@@ -14,6 +15,7 @@ import sys
 
 FAILURE_LINES_MAX = 8
 LINE_CHARACTERS_MAX = 160
+SLOWEST = 20
 
 
 def failures(path):
@@ -23,9 +25,25 @@ def failures(path):
     return [line[:LINE_CHARACTERS_MAX] for line in lines[:FAILURE_LINES_MAX]] + rest
 
 
+def slowest(folder, areas):
+    """The slowest tests of all areas, as (seconds, area, name)."""
+    tests = []
+    for area in areas:
+        path = folder / f"{area}.times"
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            seconds, name = line.split("\t", 1)
+            tests.append((float(seconds), area, name))
+    return sorted(tests, reverse=True)[:SLOWEST]
+
+
 def main():
     folder, status, areas = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     passed = failed = 0
+    tests = slowest(folder, areas)
+    if tests:
+        print("the slowest tests:")
+    for seconds, area, name in tests:
+        print(f"{seconds:>8.1f} s  {area}: {name[:LINE_CHARACTERS_MAX]}")
     for area in areas:
         path = folder / f"{area}.json"
         counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"passed": 0, "failed": 1}

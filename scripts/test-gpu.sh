@@ -142,7 +142,6 @@ if wanted regress || wanted differential || wanted faults; then
     conninfo=$("$project_root/scripts/cluster.sh" conninfo "$name")
     # shellcheck disable=SC2064
     trap "'$project_root/scripts/cluster.sh' stop '$name'" EXIT
-    export PYSTACHIO_TEST_FOLDER=$folder
     if wanted regress; then
         run_area regress "$project_root/regress/run.sh" "$(find_pg_config)" "$folder" "$results/regress.json"
     fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The differential runner.
 
-usage: run.py CONNINFO --data FOLDER [--tpch FOLDER] [--suite NAME]… [--seed N] [--factor F] [--share S] [--self-check] [--only TEXT]
+usage: run.py CONNINFO --data FOLDER [--tpch FOLDER] [--suite NAME]… [--seed N] [--factor F] [--share S] [--order N] [--self-check] [--only TEXT]
 
 CONNINFO must name a database that may be filled. --data: a folder for a copy of regress/data that the server can
 read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate if it is empty.
@@ -772,11 +772,14 @@ def main():
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--factor", type=float, default=1.0)
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--order", type=int, help="a number that chooses the order of the suites")
     parser.add_argument("--only")
     parser.add_argument("--self-check", action="store_true")
     parser.add_argument("--counts", help="a file to write the counts to, as JSON")
     options = parser.parse_args()
-    suites = options.suite or SUITES
+    suites = list(options.suite or SUITES)
+    if options.order is not None:
+        random.Random(options.order).shuffle(suites)
     print(f"seed {options.seed}, share {options.share}")
     folder = tables.copy_data(options.data)
     if set(suites) & {"data", "generated", "edges", "literals", "letters", "arrays", "statements", "set_operations", "optimized", "rewrites"} or options.self_check:
@@ -796,8 +799,9 @@ def main():
     for suite in suites:
         begin = time.monotonic()
         claims = globals()[f"run_{suite}"](options.conninfo, options)
+        claims.times.append((time.monotonic() - begin, f"suite {suite}"))
         status |= claims.summary()
-        print(f"    ({time.monotonic() - begin:.1f} s)", flush=True)
+        print(f"    ({claims.times[-1][0]:.1f} s)", flush=True)
         tallies.append(claims)
     write_counts(options.counts, *tallies)
     return status

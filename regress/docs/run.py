@@ -115,6 +115,7 @@ def main():
     # Most of a page's time it waits, for databases and engines.
     with concurrent.futures.ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:
         for page, seconds in zip(wanted, pool.map(runner.run, wanted)):
+            blocks.times.append((seconds, page.name))
             print(f"    {page.name}: {seconds:.1f} s", flush=True)
     if not options.page:
         links.check(ROOT, pages, facts)

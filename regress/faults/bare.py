@@ -31,7 +31,7 @@ def without_preloading(conninfo, folder):
         require(plan_shape(session, _QUERY).one_scan, "its second query is one scan")
         pid = int(session.run("SELECT pid FROM pystachio.engines WHERE state = 'running'").scalar())
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: _works(session, expected), 5, "the engine comes back", 0.05)
+        wait_until(lambda: _works(session, expected), "the engine comes back", 0.05)
         session.run("DROP EXTENSION pystachio CASCADE; DROP SCHEMA t")
 
 

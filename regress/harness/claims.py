@@ -3,15 +3,16 @@
 import json
 import pathlib
 import sys
+import time
 
 LINE_CHARACTERS_MAX = 400
 
 
 class Claims:
-    """The tally of one suite. Every claim is counted once."""
+    """The tally of one suite. Every claim is counted once. `times`: seconds and name of what was timed."""
 
     def __init__(self, suite):
-        self.suite, self.passed, self.failed, self.failures = suite, 0, 0, []
+        self.suite, self.passed, self.failed, self.failures, self.times = suite, 0, 0, [], []
 
     def record(self, name, failure=None):
         """Counts a claim: it failed if `failure` is a text that says how."""
@@ -29,12 +30,14 @@ class Claims:
         return self.record(name, None if holds else failure or "the condition is false")
 
     def attempt(self, name, action):
-        """Counts a claim that holds if `action` returns; what it raises is the failure."""
+        """Counts and times a claim that holds if `action` returns; what it raises is the failure."""
+        begin, failure = time.monotonic(), None
         try:
             action()
         except Exception as error:  # a test driver: every failure is a finding
-            return self.record(name, f"{type(error).__name__}: {error}")
-        return self.record(name)
+            failure = f"{type(error).__name__}: {error}"
+        self.times.append((time.monotonic() - begin, name))
+        return self.record(name, failure)
 
     def summary(self):
         """Prints the counts on one line and returns the exit status."""
@@ -43,12 +46,14 @@ class Claims:
 
 
 def write_counts(path, *tallies):
-    """Writes the counts of some `Claims` as JSON to `path` where there is one, and what failed beside it."""
+    """Writes the counts of some `Claims` as JSON to `path` where there is one, and failures and times beside it."""
     if path:
         path = pathlib.Path(path)
         counts = {"passed": sum(claims.passed for claims in tallies), "failed": sum(claims.failed for claims in tallies)}
         path.write_text(json.dumps(counts), encoding="utf-8")
         path.with_suffix(".failures").write_text("".join(f"{text}\n" for claims in tallies for text in claims.failures), encoding="utf-8")
+        times = [f"{seconds:.3f}\t{name}\n" for claims in tallies for seconds, name in claims.times]
+        path.with_suffix(".times").write_text("".join(times), encoding="utf-8")
 
 
 def _indent(text):
