@@ -36,6 +36,8 @@ declare -A fault_modules=(
 )
 # The longest first, so that none is left alone at the end.
 fault_areas=(faults-ranks faults-clients faults-engines faults-rights)
+# Their clusters. Short names: paths below a cluster are names of schemas, of at most 63 bytes (STATE_PATH_BYTES_MAX).
+declare -A fault_clusters=([faults-ranks]=f1 [faults-clients]=f2 [faults-engines]=f3 [faults-rights]=f4)
 areas=()
 for name in "$@"; do
     if [[ $name == faults ]]; then areas+=("${fault_areas[@]}"); else areas+=("$name"); fi
@@ -197,7 +199,7 @@ run_regress() {
 
 run_differential() {
     local outcome=0
-    use_cluster differential
+    use_cluster diff
     differential "$(differential_database)" --data "$folder/edges" --tpch "$folder/tpch" --counts "$results/differential.json" || outcome=1
     psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE self_check'
     python3 "$project_root/regress/differential/run.py" "$conninfo dbname=self_check" --data "$folder/edges" --self-check \
@@ -209,7 +211,7 @@ run_differential() {
 # Some modules of the faults: run_faults AREA.
 run_faults() {
     local options=() module outcome=0 bare
-    use_cluster "$1"
+    use_cluster "${fault_clusters[$1]}"
     for module in ${fault_modules[$1]}; do options+=(--module "$module"); done
     if [[ $1 == faults-rights ]]; then
         bare=$("$project_root/scripts/cluster.sh" create bare "$stage")
@@ -247,7 +249,7 @@ end_areas() {
     mapfile -t left < <(jobs -rp)
     [[ ${#left[@]} -gt 0 ]] || return 0
     kill "${left[@]}" 2> /dev/null || true
-    for name in test differential docs scripts bare emulated hosts standby "${fault_areas[@]}"; do "$project_root/scripts/cluster.sh" stop "$name"; done
+    for name in test diff docs scripts bare emulated hosts standby "${fault_clusters[@]}"; do "$project_root/scripts/cluster.sh" stop "$name"; done
 }
 trap end_areas EXIT
 
