@@ -3,7 +3,7 @@
 -- The comment above a query names the kind of panel, the unit of its values, its size on a grid of 24 columns, and its title. Any client
 -- can run the queries. A role needs USAGE on the servers, and pg_monitor to see other roles' queries.
 
--- panel: stat, none, 4x4: Engines that are down
+-- panel: stat, none, 4x4: Engines down
 SELECT count(*) AS down FROM pystachio.engines WHERE state NOT IN ('running', 'stopped');
 
 -- panel: stat, none, 4x4: Queries running

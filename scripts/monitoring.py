@@ -98,7 +98,7 @@ def dashboard_text(panels):
 # The picture.
 _CELL_WIDTH, _CELL_HEIGHT, _GAP, _TOP = 41, 30, 8, 44
 # The width of a letter, that of a table's head included, and of the space between columns.
-_LETTER, _SPACE = 7.6, 16
+_LETTER, _SPACE = 7.6, 22
 _SERIES = ("#2f7d4f", "#c77f2a", "#3b6ea8", "#8a5a9e", "#a23b3b", "#5d6b76")
 _STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #24292f }
@@ -145,10 +145,10 @@ def _bars(panel, rows, box):
     step = min((height - 34) / max(len(rows), 1), 30)
     for place, (name, value) in enumerate(rows):
         top = y + 30 + place * step
-        length = (width - 220) * float(value or 0) / most
-        yield _text(x + 10, top + step / 2 + 4, _cut(name, 110))
-        yield f'<rect x="{x + 130}" y="{top + 3:.1f}" width="{max(length, 1):.1f}" height="{step - 6:.1f}" fill="{_SERIES[place % len(_SERIES)]}"/>'
-        yield _text(x + 136 + max(length, 1), top + step / 2 + 4, shown(value, panel.unit))
+        length = (width - 250) * float(value or 0) / most
+        yield _text(x + 10, top + step / 2 + 4, _cut(name, 140))
+        yield f'<rect x="{x + 155}" y="{top + 3:.1f}" width="{max(length, 1):.1f}" height="{step - 6:.1f}" fill="{_SERIES[place % len(_SERIES)]}"/>'
+        yield _text(x + 161 + max(length, 1), top + step / 2 + 4, shown(value, panel.unit))
 
 
 def _series(panel, rows, box):
