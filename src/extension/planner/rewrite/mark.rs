@@ -16,7 +16,9 @@ use super::{
     derived::{is_row_wise, is_simple, left_join, null_test, nullable_column},
     membership::{Kept, Membership, negated, not},
 };
-use crate::planner::nodes::{element_count, elements, list_of, node_as, substitute};
+use crate::planner::nodes::{
+    contains, element_count, elements, list_of, node_as, substitute, tag_of, walk_expression,
+};
 
 /// The grouped subquery's columns are the keys.
 const FIRST_KEY_COLUMN: i16 = 1;
@@ -37,11 +39,43 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
         }
         if is_row_wise(query) {
             (*query).targetList = marks.expression((*query).targetList.cast()).cast();
+        } else if reads_links_by_row(query) {
+            marks.grouped_columns();
         }
         if marks.changed {
             (*(*query).jointree).quals = conjunction(&conditions);
         }
         marks.changed
+    }
+}
+
+/// Whether every subquery of a grouped query's columns is evaluated for each row: in a key or in an aggregate.
+unsafe fn reads_links_by_row(query: *mut pg_sys::Query) -> bool {
+    unsafe {
+        let reads_links =
+            |node: *mut pg_sys::Node| contains(node, &|part| tag_of(part) == NodeTag::T_SubLink);
+        if !(*query).groupingSets.is_null() || reads_links((*query).havingQual) {
+            return false;
+        }
+        elements::<pg_sys::TargetEntry>((*query).targetList).all(|entry| {
+            if is_key(query, entry) {
+                return true;
+            }
+            let mut is_by_row = true;
+            walk_expression((*entry).expr.cast(), &mut |part| {
+                is_by_row = is_by_row && tag_of(part) != NodeTag::T_SubLink;
+                tag_of(part) != NodeTag::T_Aggref
+            });
+            is_by_row
+        })
+    }
+}
+
+unsafe fn is_key(query: *mut pg_sys::Query, entry: *mut pg_sys::TargetEntry) -> bool {
+    unsafe {
+        (*entry).ressortgroupref != 0
+            && elements::<pg_sys::SortGroupClause>((*query).groupClause)
+                .any(|clause| (*clause).tleSortGroupRef == (*entry).ressortgroupref)
     }
 }
 
@@ -77,6 +111,14 @@ impl Marks {
                 let link = node_as::<pg_sys::SubLink>(part, NodeTag::T_SubLink)?;
                 self.link(link, None)
             })
+        }
+    }
+
+    /// The keys and the aggregates of a grouped query, whose other columns have no subqueries.
+    unsafe fn grouped_columns(&mut self) {
+        unsafe {
+            let columns = (*self.query).targetList;
+            (*self.query).targetList = self.expression(columns.cast()).cast();
         }
     }
 

@@ -5,6 +5,7 @@
 //! - `mark.rs`: EXISTS and IN that are no conjuncts become left joins with a grouped subquery
 //! - `set_operation.rs`: UNION, INTERSECT and EXCEPT become groups over UNION ALL
 //! - `grouping_sets.rs`: GROUPING SETS, ROLLUP and CUBE become UNION ALL of groups
+//! - `whole_row.rs`: rows that are named whole become rows of columns
 //! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share
 //! - CTEs that are used more than once are inlined, here
 //!
@@ -22,6 +23,7 @@ mod membership;
 mod never_null;
 mod scalar_aggregate;
 mod set_operation;
+mod whole_row;
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
@@ -45,6 +47,7 @@ pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
             || !(*query).cteList.is_null()
             || !(*query).setOperations.is_null()
             || !(*query).groupingSets.is_null()
+            || whole_row::is_candidate(query)
         {
             return true;
         }
@@ -82,6 +85,7 @@ pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool 
             std::ptr::copy(parsed, query, 1);
         }
         changed |= inline_ctes(query);
+        changed |= whole_row::rewrite(query);
         if (*query).hasSubLinks {
             changed |= membership::rewrite(query);
             changed |= scalar_aggregate::rewrite(query);

@@ -49,7 +49,8 @@ unsafe fn var_is_not_null(query: *mut pg_sys::Query, var: &pg_sys::Var) -> bool 
     }
 }
 
-unsafe fn column_is_not_null(table_oid: pg_sys::Oid, attribute_number: i16) -> bool {
+/// Whether a column is declared NOT NULL.
+pub unsafe fn column_is_not_null(table_oid: pg_sys::Oid, attribute_number: i16) -> bool {
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::ATTNUM as i32;
         let tuple = pg_sys::SearchSysCache2(cache, table_oid.into(), pg_sys::Datum::from(attribute_number));
@@ -64,7 +65,7 @@ unsafe fn column_is_not_null(table_oid: pg_sys::Oid, attribute_number: i16) -> b
 }
 
 /// The relations on the sides of outer joins that may be NULL.
-unsafe fn nullable_relations(query: *mut pg_sys::Query) -> Vec<i32> {
+pub unsafe fn nullable_relations(query: *mut pg_sys::Query) -> Vec<i32> {
     let mut found = Vec::new();
     unsafe {
         walk_expression((*query).jointree.cast(), &mut |node| {
