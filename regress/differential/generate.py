@@ -240,8 +240,10 @@ class Generator:
         if self.chance(0.45):
             same = self.pick(["a", "i", "c", "s", "d"])
             correlation = f" AND {inner}.{same} = {outer}.{same}"
-            if self.chance(0.2):
-                correlation += f" AND {inner}.id <> {outer}.id"
+            if self.chance(0.4):
+                compared = self.pick(["id", "a", "i", "n", "s", "d"])
+                comparison = self.pick(["<>", "<", ">=", "IS DISTINCT FROM"])
+                correlation += f" AND {inner}.{compared} {comparison} {outer}.{compared}"
         where = f"WHERE {self.predicate([inner], 1)}{correlation}"
         table = self.table()
         aggregate_key = self.pick(["a", "i", "n", "m"])

@@ -7,6 +7,8 @@
 //! A hash table has to fit into memory. A plan that must do with what memory there is has joins of sorted inputs
 //! instead, which keep in files what they have no memory for. NOT IN stays a hash join, since a single NULL decides it
 //! for all rows, and so does what has no keys.
+//!
+//! The right side of semi and anti joins is grouped first (`semi.rs`).
 
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ use super::{
     Lowering, PlanForm, Required,
     expressions::{PhysicalInput, common_key_type},
     keep_columns, project, require_columns,
+    semi::Reduced,
 };
 use crate::{column_name, error::from_datafusion, stopping::StoppableCondition};
 
@@ -55,8 +58,8 @@ fn is_null_aware(key_count: usize, has_residual: bool) -> bool {
 /// A join as the plan has it.
 pub(super) struct Join<'a> {
     pub(super) kind: JoinKind,
-    pub(super) left: &'a Relation,
-    pub(super) right: &'a Relation,
+    pub(super) left: &'a Arc<Relation>,
+    pub(super) right: &'a Arc<Relation>,
     pub(super) keys: &'a [JoinKey],
     pub(super) residual: Option<&'a Expression>,
     pub(super) build: JoinSide,
@@ -72,6 +75,25 @@ impl Lowering<'_> {
         if join.kind == JoinKind::NullAwareAnti && !is_null_aware(join.keys.len(), join.residual.is_some()) {
             return self.lower_not_in(join, required, depth);
         }
+        if let Some(plan) = self.lower_nullable_equalities(join, required, depth) {
+            return plan;
+        }
+        match self.reduced(join) {
+            Some(Reduced { right, keys, residual }) => {
+                let join = Join { right: &right, keys: &keys, residual: residual.as_ref(), ..*join };
+                self.lower_pairs(&join, required, depth)
+            }
+            None => self.lower_pairs(join, required, depth),
+        }
+    }
+
+    /// A join that tries all pairs of rows with equal keys.
+    fn lower_pairs(
+        &self,
+        join: &Join<'_>,
+        required: &Required,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut needed = required.clone();
         for key in join.keys {
             require_columns(&key.left, &mut needed);

@@ -7,7 +7,7 @@
 //!
 //! - `expressions.rs`: plan expressions made physical; float keys
 //! - `aggregates.rs`: grouping, DISTINCT, shared subexpressions
-//! - `joins.rs`: joins of every kind
+//! - `joins.rs`: joins of every kind; `semi.rs`: semi and anti joins in linear time
 //! - `rules.rs`: the physical rules
 //!
 //! Invariants: the operators of a relation give every column that its reader requires, by name; they may
@@ -21,8 +21,13 @@ mod aggregates;
 mod expressions;
 mod joins;
 mod rules;
+mod semi;
 
-pub(crate) use self::{aggregates::aggregates_distinct_values, joins::swaps_join};
+pub(crate) use self::{
+    aggregates::aggregates_distinct_values,
+    joins::swaps_join,
+    semi::{RightSide, right_side},
+};
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -13,6 +13,7 @@ mod mutants;
 mod orders;
 mod page_headers;
 mod scarce_scans;
+mod semi;
 mod statistics;
 
 use std::{
