@@ -3,8 +3,10 @@
 //! - An aggregate runs in two phases, before and after rows are exchanged by group.
 //! - Aggregates that are all DISTINCT over one argument become a grouping by that argument below a plain
 //!   aggregate.
-//! - Where memory is short, other DISTINCT aggregates become groupings by their arguments too: every row is given once for
-//!   each argument, and once for the other aggregates (`expand.rs`). An aggregate that keeps its distinct values for itself can't spill.
+//! - Other DISTINCT aggregates become groupings by their arguments too, where groups are many or memory is short: every
+//!   row is given once for each argument, and once for the other aggregates (`expand.rs`). Otherwise each aggregate keeps its
+//!   distinct values in a table for each group, of some 30 kB for texts, or in one table for all groups, for integers. Such
+//!   tables can't spill.
 //! - Subexpressions that several arguments contain are computed once, below. Only those are shared that
 //!   every row evaluates anyway, so that sharing raises no error of its own.
 //! - FILTER guards the argument: a row that it drops does not evaluate the argument.
@@ -67,7 +69,7 @@ impl Lowering<'_> {
         let plan = self.share_subexpressions(plan, &mut grouping)?;
         let plan = match self.single_distinct(&mut grouping) {
             Some(distinct) => self.group(plan, &distinct, f64::INFINITY)?,
-            None if self.form == PlanForm::Spilling && grouping.calls.iter().any(|call| call.distinct) => {
+            None if self.expands(&grouping, estimate) => {
                 return self
                     .group_expanded(plan, &grouping)
                     .and_then(|plan| restore_duplicates(plan, groups, calls, &duplicates));
@@ -195,6 +197,15 @@ impl Lowering<'_> {
         project(plan, columns)
     }
 
+    /// Whether DISTINCT aggregates become groupings by their arguments.
+    fn expands(&self, grouping: &Grouping, estimate: Estimate) -> bool {
+        let mut distinct = grouping.calls.iter().filter(|call| call.distinct);
+        match self.form {
+            PlanForm::Spilling => distinct.next().is_some(),
+            PlanForm::Fast => estimate.rows > TABLE_GROUPS_MAX && !distinct.all(has_one_table),
+        }
+    }
+
     /// The grouping, with DISTINCT aggregates over values that a grouping below has made distinct.
     ///
     /// ```text
@@ -249,7 +260,11 @@ impl Lowering<'_> {
         let plan = self.expand(plan, [groups.as_slice(), &distinct], &form, &below)?;
         let keys = groups.iter().chain(&distinct).chain([&form]);
         let keys = keys.map(|key| NamedExpression { id: key.id, expression: column_of(key) }).collect();
-        let plan = self.group(plan, &Grouping { groups: keys, calls: below }, f64::INFINITY)?;
+        let group_part = match self.form {
+            PlanForm::Fast => 0.0,
+            PlanForm::Spilling => f64::INFINITY,
+        };
+        let plan = self.group(plan, &Grouping { groups: keys, calls: below }, group_part)?;
         let outputs = grouping.groups.iter().zip(&groups);
         let outputs = outputs
             .map(|(group, key)| NamedExpression { id: group.id, expression: column_of(key) })
@@ -361,6 +376,17 @@ impl Grouping {
 pub(crate) fn aggregates_distinct_values(calls: &[AggregateCall]) -> bool {
     let calls: Vec<AggregateCall> = calls.iter().map(guarded).collect();
     distinct_argument(&calls).is_some()
+}
+
+/// Expected groups for each of which a table of distinct values is made: rows are given once then. If there are more groups,
+/// their tables are counted, and the query runs again with operators that spill.
+const TABLE_GROUPS_MAX: f64 = 100.0;
+
+/// Whether DataFusion keeps the call's distinct values in one table for all groups.
+fn has_one_table(call: &AggregateCall) -> bool {
+    let data_type = call.argument.as_ref().map(Expression::data_type);
+    call.function == Aggregate::Count
+        && matches!(data_type, Some(DataType::Int16 | DataType::Int32 | DataType::Int64))
 }
 
 /// The argument that every call aggregates the distinct values of.
@@ -503,11 +529,13 @@ fn rename(plan: Arc<dyn ExecutionPlan>, columns: &[(String, String)]) -> Result<
     project(plan, columns)
 }
 
-/// Counts the calls in an expression that every row evaluates and that are worth sharing.
+/// Counts the calls and CASEs in an expression that every row evaluates and that are worth sharing.
 fn count_subexpressions(expression: &Expression, seen: &mut Vec<(Expression, usize)>) {
-    let Expression::Call { function, arguments, data_type } = expression else { return };
+    if !matches!(expression, Expression::Call { .. } | Expression::Case { .. }) {
+        return;
+    }
     // A condition compiles to a bitmap, which is cheap to compute again and may guard what follows.
-    if *data_type != DataType::Bool && reads_column(expression) {
+    if *expression.data_type() != DataType::Bool && reads_column(expression) {
         match seen.iter_mut().find(|(other, _)| other == expression) {
             Some((_, count)) => {
                 *count += 1;
@@ -516,8 +544,14 @@ fn count_subexpressions(expression: &Expression, seen: &mut Vec<(Expression, usi
             None => seen.push((expression.clone(), 1)),
         }
     }
-    if !is_conditional(function) {
-        arguments.iter().for_each(|argument| count_subexpressions(argument, seen));
+    match expression {
+        Expression::Call { function, arguments, .. } if !is_conditional(function) => {
+            arguments.iter().for_each(|argument| count_subexpressions(argument, seen));
+        }
+        Expression::Case { branches, .. } => {
+            branches.iter().take(1).for_each(|branch| count_subexpressions(&branch.condition, seen));
+        }
+        _ => {}
     }
 }
 

@@ -352,9 +352,9 @@ async fn first_rows_wider_than_expected_spill_in_a_second_run() {
         fixture.write("t", vec![("v", int64s(&keys)), ("w", texts(&words))], 2_000)
     };
     let roomy = Fixture::new();
-    let expected = roomy.run(page(&write(&roomy), 10_000, 10), &[1, 2]).await.unwrap();
+    let expected = roomy.run(page(&write(&roomy), 20_000, 10), &[1, 2]).await.unwrap();
     let fixture = Fixture::with_memory(24 << 20, 0);
-    let answer = fixture.run(page(&write(&fixture), 10_000, 10), &[1, 2]).await.unwrap();
+    let answer = fixture.run(page(&write(&fixture), 20_000, 10), &[1, 2]).await.unwrap();
     assert_eq!(answer.rows, expected.rows);
     assert!(answer.metrics.spilled_bytes > 0);
     wait_for_release(&fixture).await;
@@ -390,7 +390,7 @@ fn mixed_aggregates(path: &Path, groups: Vec<NamedExpression>) -> Arc<Relation> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn distinct_values_beside_other_aggregates_spill() {
-    let roomy = Fixture::new();
+    let roomy = Fixture { in_both_forms: true, ..Fixture::with_memory(8 << 30, 0) };
     let crowded = Fixture::with_memory(24 << 20, 0);
     let odd = Expression::call(Function::Modulo, vec![column(1), int(3)], DataType::Int64);
     for (groups, outputs) in [
