@@ -19,7 +19,7 @@ use crate::datafusion::{error::Result as DataFusionResult, execution::memory_poo
 use arrow::array::{Array, ArrayData, ArrayRef};
 use pystachio_plan::{CacheEntry, MemorySpace};
 
-use pystachio_engine::locking::lock;
+use pystachio_engine::{Tally, locking::lock};
 use pystachio_files::{ColumnVariant, FileIdentity};
 
 /// One column of one row group, as one kind of scan column reads it.
@@ -62,7 +62,7 @@ struct CacheState {
     by_use: BTreeMap<u64, ChunkKey>,
     identities: HashMap<PathBuf, FileIdentity>,
     clock: u64,
-    used_bytes: usize,
+    used_bytes: Tally,
 }
 
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl ColumnCache {
     }
 
     pub(crate) fn used_bytes(&self) -> usize {
-        self.lock().used_bytes
+        self.lock().used_bytes.get()
     }
 
     /// The chunk, if it is held; this counts as a use.
@@ -160,13 +160,14 @@ impl ColumnCache {
         if state.entries.contains_key(&key) || state.identities.get(&*source.path) != Some(&key.identity) {
             return;
         }
-        while state.used_bytes + memory_bytes > self.bytes_max {
+        // The chunk alone fits.
+        while state.used_bytes.get() > self.bytes_max - memory_bytes {
             let Some((_, oldest)) = state.by_use.pop_first() else { break };
             state.remove(&oldest);
         }
         state.clock += 1;
         let last_use = state.clock;
-        state.used_bytes += memory_bytes;
+        state.used_bytes.add(memory_bytes);
         state.by_use.insert(last_use, key.clone());
         state.entries.insert(key, Entry { chunk: chunk.clone(), source, last_use, hits: 0 });
     }
@@ -246,7 +247,7 @@ impl ColumnCache {
 impl CacheState {
     fn remove(&mut self, key: &ChunkKey) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
-        self.used_bytes -= entry.chunk.memory_bytes();
+        self.used_bytes.take(entry.chunk.memory_bytes());
         self.by_use.remove(&entry.last_use);
         Some(entry)
     }

@@ -20,7 +20,7 @@ use crate::datafusion::{
 };
 
 use crate::{cache::ColumnCache, error::REFUSED};
-use pystachio_engine::locking::lock;
+use pystachio_engine::{Tally, locking::lock};
 use pystachio_files::FileMemory;
 
 /// The consumer name of scans.
@@ -29,6 +29,8 @@ pub(crate) const SCAN_CONSUMER: &str = "scan";
 pub(crate) const CHUNK_CONSUMER: &str = "column chunks";
 /// The consumer name of rows on their way to readers.
 pub(crate) const ROWS_CONSUMER: &str = "rows for readers";
+/// The consumer name of the first rows of an order.
+pub(crate) const FIRST_ROWS_CONSUMER: &str = "first rows";
 /// The consumer name of footers.
 const FOOTER_CONSUMER: &str = "footers";
 /// The consumer name of what is encoded for files.
@@ -45,9 +47,9 @@ pub(crate) struct EnginePool {
 
 #[derive(Debug, Default)]
 struct PoolState {
-    spillers: usize,
-    spillable_bytes: usize,
-    fixed_bytes: usize,
+    spillers: Tally,
+    spillable_bytes: Tally,
+    fixed_bytes: Tally,
 }
 
 impl EnginePool {
@@ -63,14 +65,14 @@ impl EnginePool {
     fn available(&self, state: &PoolState, reservation: &MemoryReservation) -> usize {
         let consumer = reservation.consumer();
         if consumer.can_spill() {
-            let others = self.bytes_max / SPILLERS_NEVER_PART + state.fixed_bytes;
-            let share = self.bytes_max.saturating_sub(others) / state.spillers.max(1);
+            let others = self.bytes_max / SPILLERS_NEVER_PART + state.fixed_bytes.get();
+            let share = self.bytes_max.saturating_sub(others) / state.spillers.get().max(1);
             return share.saturating_sub(reservation.size());
         }
         let taken = if [SCAN_CONSUMER, CHUNK_CONSUMER, FOOTER_CONSUMER].contains(&consumer.name()) {
-            state.fixed_bytes
+            state.fixed_bytes.get()
         } else {
-            state.fixed_bytes + state.spillable_bytes
+            state.bytes()
         };
         self.bytes_max.saturating_sub(taken)
     }
@@ -131,7 +133,7 @@ fn purpose(consumer: &str) -> &str {
         SCAN_CONSUMER | CHUNK_CONSUMER => "what a scan reads and decodes",
         "HashJoinInput" => "the table of a hash join",
         "NestedLoopJoinLoad" | "CrossJoinExec" => "a join without keys",
-        "TopK" => "the first rows of an order, as many as LIMIT and OFFSET together",
+        "TopK" | FIRST_ROWS_CONSUMER => "the first rows of an order, as many as LIMIT and OFFSET together",
         "ExternalSorter" | "ExternalSorterMerge" | "SortPreservingMergeExec" => "a sort",
         "RepartitionExec" => "an exchange",
         _ if operator.contains("Aggregate") => "an aggregate",
@@ -140,7 +142,13 @@ fn purpose(consumer: &str) -> &str {
 }
 
 impl PoolState {
-    fn bytes_of(&mut self, reservation: &MemoryReservation) -> &mut usize {
+    fn bytes(&self) -> usize {
+        let mut bytes = self.fixed_bytes;
+        bytes.add(self.spillable_bytes.get());
+        bytes.get()
+    }
+
+    fn bytes_of(&mut self, reservation: &MemoryReservation) -> &mut Tally {
         if reservation.consumer().can_spill() { &mut self.spillable_bytes } else { &mut self.fixed_bytes }
     }
 }
@@ -157,22 +165,19 @@ impl MemoryPool for EnginePool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        self.lock().spillers += usize::from(consumer.can_spill());
+        self.lock().spillers.add(usize::from(consumer.can_spill()));
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        let mut state = self.lock();
-        state.spillers = state.spillers.saturating_sub(usize::from(consumer.can_spill()));
+        self.lock().spillers.take(usize::from(consumer.can_spill()));
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        *self.lock().bytes_of(reservation) += additional;
+        self.lock().bytes_of(reservation).add(additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        let mut state = self.lock();
-        let bytes = state.bytes_of(reservation);
-        *bytes = bytes.saturating_sub(shrink);
+        self.lock().bytes_of(reservation).take(shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
@@ -186,13 +191,12 @@ impl MemoryPool for EnginePool {
                 self.bytes_max
             )));
         }
-        *state.bytes_of(reservation) += additional;
+        state.bytes_of(reservation).add(additional);
         Ok(())
     }
 
     fn reserved(&self) -> usize {
-        let state = self.lock();
-        state.fixed_bytes + state.spillable_bytes
+        self.lock().bytes()
     }
 
     fn memory_limit(&self) -> MemoryLimit {

@@ -7,6 +7,7 @@
 //! Code that all engines share:
 //! - `stop.rs`: the cancel flag of a request; `account.rs`: the progress of a request
 //! - `locking.rs`: locks, and what a panic does to them; `panics.rs`: a caught panic as an error
+//! - `tally.rs`: counts that must not wrap
 //! - `spill.rs`: a query's file on the host's disk; `spool.rs`: result rows in that file
 //! - `character_case.rs` and `host_locale.rs`: uppercase and lowercase as the host's libc defines them
 //! - `variance.rs` and `quotient.rs`: PostgreSQL's values that need integers of any size
@@ -25,12 +26,14 @@ pub mod quotient;
 pub mod spill;
 pub mod spool;
 mod stop;
+mod tally;
 pub mod variance;
 
 pub use account::{Meter, QueryAccount, QueryPlace};
 pub use character_case::{CaseMap, CharacterCase};
 pub use panics::from_panic;
 pub use stop::{StopFlag, TurnWait};
+pub use tally::Tally;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
