@@ -36,7 +36,9 @@ use pystachio_plan::{ActualRows, Expression, Function, JoinKind, Operator, Relat
 
 use crate::{
     compact::CompactExec,
-    lowering::{aggregates_distinct_values, swaps_join},
+    expand::ExpandExec,
+    first_rows::FirstRowsExec,
+    lowering::{RightSide, aggregates_distinct_values, right_side, swaps_join},
     scan::RowGroupScanExec,
     stopping::StoppableExec,
 };
@@ -133,7 +135,7 @@ impl Walk {
                 self.visit(input, place.working, Above { reduced: true, ..above });
             }
             Operator::Sort { input, .. } => {
-                let below = place.below::<SortExec>();
+                let below = place.below::<SortExec>().or_else(|| place.below::<FirstRowsExec>());
                 let has_limit = below.is_some_and(|(sort, _)| sort.fetch().is_some());
                 self.rows[own] = counted(&place, Above { limited: above.limited || has_limit, ..above });
                 match below {
@@ -230,7 +232,14 @@ impl Walk {
         };
         let (left, right) = if swapped { (probe, build) } else { (build, probe) };
         self.visit(sides[0], children[0], left);
-        self.visit(sides[1], children[1], right);
+        match (right_side(relation), WholeAggregate::of(Place::new(children[1]).working)) {
+            (RightSide::Whole, _) => self.visit(sides[1], children[1], right),
+            (RightSide::Grouped, Some(grouped)) => {
+                let limited = grouped.limits_input(right.limited);
+                self.visit(sides[1], grouped.input, Above { limited, ..right });
+            }
+            _ => self.skip(sides[1]),
+        }
     }
 
     fn visit_aggregate(
@@ -258,6 +267,14 @@ impl Walk {
             };
             limited = distinct.limits_input(limited);
             below = distinct.input;
+        } else if let Some(distinct) = WholeAggregate::of(Place::new(below).working)
+            && let expanded = Place::new(distinct.input).working
+            && expanded.is::<ExpandExec>()
+        {
+            // What has no DISTINCT, and each distinct argument.
+            let Some(rows) = expanded.children().first().copied() else { return self.skip(input) };
+            limited = distinct.limits_input(limited);
+            below = rows;
         }
         self.visit(input, below, Above { limited, ..above });
     }
@@ -321,6 +338,7 @@ fn passes_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<CompactExec>()
         || plan.is::<SortPreservingMergeExec>()
         || plan.is::<SortExec>()
+        || plan.is::<FirstRowsExec>()
         || plan.is::<GlobalLimitExec>()
         || plan.is::<LocalLimitExec>()
         || plan.downcast_ref::<FilterExec>().is_some_and(|filter| {

@@ -1,7 +1,7 @@
 //! The CPU engine: plans run by Apache DataFusion.
 //!
 //! - `engine.rs`: [`CpuEngine`], what the host starts
-//! - `lowering`: a plan becomes DataFusion's physical operators, and `expand.rs`, `compact.rs` some of ours; `functions`: its expressions and
+//! - `lowering`: a plan becomes DataFusion's physical operators, and `expand.rs`, `first_rows.rs`, `compact.rs` some of ours; `functions`: its expressions and
 //!   aggregates; `preparation.rs`: what else it needs to run
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries;
 //!   `pool.rs`: the memory of both; `spill.rs`: files for what it has no room for
@@ -24,6 +24,7 @@ mod drive;
 mod engine;
 mod error;
 mod expand;
+mod first_rows;
 mod functions;
 mod lowering;
 mod metrics;

@@ -6,6 +6,7 @@ use crate::datafusion::{
     common::tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     config::ConfigOptions,
     error::Result as DataFusionResult,
+    physical_expr::expressions::Column,
     physical_optimizer::{
         PhysicalOptimizerRule, aggregate_statistics::AggregateStatistics,
         combine_partial_final_agg::CombinePartialFinalAggregate, ensure_coop::EnsureCooperative,
@@ -18,6 +19,7 @@ use crate::datafusion::{
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties,
         coalesce_partitions::CoalescePartitionsExec,
+        coop::CooperativeExec,
         execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions},
         filter::FilterExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
@@ -25,20 +27,27 @@ use crate::datafusion::{
         projection::{ProjectionExec, remove_unnecessary_projections},
         repartition::RepartitionExec,
         sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
+        union::UnionExec,
     },
 };
-use arrow::datatypes::{DataType, Schema};
+use arrow::{
+    compute::SortOptions,
+    datatypes::{DataType, Schema},
+};
 use pystachio_plan::Result;
 
 use super::PlanForm;
-use crate::{compact::CompactExec, error::from_datafusion, functions::could_fail, stopping::StoppableExec};
+use crate::{
+    compact::CompactExec, error::from_datafusion, first_rows::FirstRowsExec, functions::could_fail,
+    scan::RowGroupScanExec, stopping::StoppableExec,
+};
 
 /// Places exchanges, pushes filters and limits, answers from statistics; one partition comes out, in the
 /// order of the plan.
 ///
 /// Absent of DataFusion's list are the rules that choose joins (the planner has), those for windows and
 /// unbounded inputs, and the checks of other rules. The first rows of an order that could take more than
-/// `first_rows_bytes_max` are sorted with all others.
+/// `first_rows_bytes_max` are sorted with all others. Scans below first rows begin with the row groups that may have them.
 pub(super) fn optimize(
     plan: Arc<dyn ExecutionPlan>,
     config: &Arc<ConfigOptions>,
@@ -57,7 +66,7 @@ pub(super) fn optimize(
         Arc::new(TopKAggregation::new()),
         Arc::new(LimitPushdown::new()),
         Arc::new(TopKRepartition::new()),
-        Arc::new(SortsOfManyFirstRows { bytes_max: first_rows_bytes_max }),
+        Arc::new(ManyFirstRows { bytes_max: first_rows_bytes_max }),
         Arc::new(SafeProjections),
         Arc::new(EnsureCooperative::new()),
         Arc::new(FilterPushdown::new_post_optimization()),
@@ -70,7 +79,48 @@ pub(super) fn optimize(
     if form == PlanForm::Spilling {
         plan = with_compact_inputs(plan).map_err(|error| from_datafusion(&error))?;
     }
+    order_row_groups(&plan);
     Ok(merge_partitions(plan))
+}
+
+/// Makes the scans below first rows of an order begin with the row groups that may have them, so that the rest is left out.
+fn order_row_groups(plan: &Arc<dyn ExecutionPlan>) {
+    let ordering = match (plan.downcast_ref::<SortExec>(), plan.downcast_ref::<FirstRowsExec>()) {
+        (Some(sort), _) if sort.fetch().is_some() => Some(sort.expr()),
+        (_, Some(rows)) => Some(rows.ordering()),
+        _ => None,
+    };
+    if let Some(key) = ordering.map(|ordering| ordering.first())
+        && let Some(column) = key.expr.downcast_ref::<Column>()
+    {
+        plan.children().into_iter().for_each(|child| begin_with(child, column.name(), key.options));
+    }
+    plan.children().into_iter().for_each(order_row_groups);
+}
+
+fn begin_with(plan: &Arc<dyn ExecutionPlan>, name: &str, options: SortOptions) {
+    if let Some(scan) = plan.downcast_ref::<RowGroupScanExec>() {
+        return scan.begin_with(name, options);
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let named = projection.expr().iter().find(|named| named.alias == name);
+        if let Some(column) = named.and_then(|named| named.expr.downcast_ref::<Column>()) {
+            begin_with(projection.input(), column.name(), options);
+        }
+        return;
+    }
+    let gives_rows_as_they_are = plan.is::<FilterExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<StoppableExec>()
+        || plan.is::<CompactExec>()
+        || plan.is::<HashJoinExec>()
+        || plan.is::<UnionExec>();
+    if gives_rows_as_they_are {
+        let inputs = plan.children().into_iter().filter(|input| input.schema().index_of(name).is_ok());
+        inputs.for_each(|input| begin_with(input, name, options));
+    }
 }
 
 /// DataFusion's `ProjectionPushdown`, for what can't fail. It moves projections below filters, and parts of a nested
@@ -129,39 +179,97 @@ fn joins_unsafe(node: &Arc<dyn ExecutionPlan>) -> bool {
     join.and_then(NestedLoopJoinExec::filter).is_some_and(|filter| could_fail(filter.expression()))
 }
 
-/// Sorts all rows where the first of them could take much memory. DataFusion keeps these in a heap, which can't spill; a
-/// sort can.
+/// How the first rows of an order are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstRows {
+    /// By DataFusion's heap.
+    Heap,
+    /// By [`FirstRowsExec`].
+    Selected,
+    /// By a sort of all rows, which may spill.
+    AllSorted,
+}
+
+/// Chooses how the first rows of an order are found.
 #[derive(Debug)]
-struct SortsOfManyFirstRows {
+struct ManyFirstRows {
     bytes_max: usize,
 }
 
-impl PhysicalOptimizerRule for SortsOfManyFirstRows {
+impl ManyFirstRows {
+    fn choose(&self, sort: &SortExec) -> DataFusionResult<Option<FirstRows>> {
+        let Some(row_count) = sort.fetch() else { return Ok(None) };
+        let schema = sort.input().schema();
+        let types = sort.expr().iter().map(|key| key.expr.data_type(&schema));
+        let types = types.collect::<DataFusionResult<Vec<_>>>()?;
+        let heap_count = sort.properties().output_partitioning().partition_count();
+        let row_bytes = expected_row_bytes(&sort.schema());
+        let has_long_keys =
+            types.iter().any(|key| key.primitive_width().is_none() && *key != DataType::Boolean);
+        Ok(Some(if row_count <= HEAP_ROWS_MAX && !has_long_keys {
+            let bytes = row_count.saturating_mul(row_bytes + HEAP_ROW_BYTES);
+            match bytes.saturating_mul(heap_count) <= self.bytes_max {
+                true => FirstRows::Heap,
+                false => FirstRows::AllSorted,
+            }
+        } else if row_count.saturating_mul(row_bytes + SELECTED_ROW_BYTES) <= 2 * self.bytes_max {
+            // Twice as many rows are held.
+            FirstRows::Selected
+        } else {
+            FirstRows::AllSorted
+        }))
+    }
+
+    fn selected(&self, sort: &SortExec, fetch: usize) -> FirstRowsExec {
+        FirstRowsExec::new(sort.input().clone(), sort.expr().clone(), 0, fetch, self.bytes_max)
+    }
+
+    fn changed(&self, node: &Arc<dyn ExecutionPlan>) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
+        if let Some(sort) = node.downcast_ref::<SortExec>() {
+            let (choice, Some(fetch)) = (self.choose(sort)?, sort.fetch()) else { return Ok(None) };
+            return Ok(match choice {
+                Some(FirstRows::AllSorted) => {
+                    let all = Arc::new(sort.with_fetch(None));
+                    Some(if sort.preserve_partitioning() {
+                        Arc::new(LocalLimitExec::new(all, fetch)) as _
+                    } else {
+                        Arc::new(GlobalLimitExec::new(all, 0, Some(fetch))) as _
+                    })
+                }
+                // Of several partitions it takes the place of their merge too.
+                Some(FirstRows::Selected) if !sort.preserve_partitioning() => {
+                    Some(Arc::new(self.selected(sort, fetch)))
+                }
+                _ => None,
+            });
+        }
+        if let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() {
+            let sort = merge.input().downcast_ref::<SortExec>();
+            let (Some(sort), Some(fetch)) = (sort, merge.fetch()) else { return Ok(None) };
+            let is_selected = self.choose(sort)? == Some(FirstRows::Selected);
+            return Ok(is_selected.then(|| Arc::new(self.selected(sort, fetch)) as _));
+        }
+        let Some(limit) = node.downcast_ref::<GlobalLimitExec>() else { return Ok(None) };
+        let Some(rows) = limit.input().downcast_ref::<FirstRowsExec>() else { return Ok(None) };
+        Ok(rows.limited(limit.skip(), limit.fetch()).map(|rows| Arc::new(rows) as _))
+    }
+}
+
+impl PhysicalOptimizerRule for ManyFirstRows {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let sorted = plan.transform_up(|node| {
-            let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(Transformed::no(node)) };
-            let Some(row_count) = sort.fetch() else { return Ok(Transformed::no(node)) };
-            let heap_count = sort.properties().output_partitioning().partition_count();
-            let row_bytes = expected_row_bytes(&sort.schema()) + HEAP_ROW_BYTES;
-            if row_count.saturating_mul(row_bytes).saturating_mul(heap_count) <= self.bytes_max {
-                return Ok(Transformed::no(node));
-            }
-            let all = Arc::new(sort.with_fetch(None));
-            Ok(Transformed::yes(if sort.preserve_partitioning() {
-                Arc::new(LocalLimitExec::new(all, row_count)) as _
-            } else {
-                Arc::new(GlobalLimitExec::new(all, 0, Some(row_count))) as _
-            }))
+        let changed = plan.transform_up(|node| match self.changed(&node)? {
+            Some(changed) => Ok(Transformed::yes(changed)),
+            None => Ok(Transformed::no(node)),
         })?;
-        Ok(sorted.data)
+        Ok(changed.data)
     }
 
     fn name(&self) -> &str {
-        "sorts_of_many_first_rows"
+        "many_first_rows"
     }
 
     fn schema_check(&self) -> bool {
@@ -169,6 +277,11 @@ impl PhysicalOptimizerRule for SortsOfManyFirstRows {
     }
 }
 
+/// What selecting keeps of a row beside the row, while it looks rows through.
+const SELECTED_ROW_BYTES: usize = 32;
+/// The heap allocates for each row that enters it, and copies keys whole: more rows, and rows with keys that may be long, are
+/// selected.
+const HEAP_ROWS_MAX: usize = 1024;
 /// What a heap keeps of a row beside the row: its key in a form that compares, and where it is.
 const HEAP_ROW_BYTES: usize = 96;
 /// What text and bytes are expected to take beside their cell. A query that expects too little is refused memory, and runs again.
@@ -203,7 +316,8 @@ impl PhysicalOptimizerRule for StoppableOutputs {
                 || node.is::<NestedLoopJoinExec>()
                 || node.is::<CrossJoinExec>()
                 || node.is::<SortMergeJoinExec>()
-                || node.is::<SortExec>();
+                || node.is::<SortExec>()
+                || node.is::<FirstRowsExec>();
             Ok(if gives_many {
                 Transformed::yes(Arc::new(StoppableExec::new(node)) as _)
             } else {

@@ -185,3 +185,89 @@ async fn filters_prune_row_groups_and_are_exact() {
         assert_eq!((answer.metrics.row_groups_total, answer.metrics.row_groups_pruned), (20, 17));
     }
 }
+
+/// Rows of a table with NULLs, each key many times, and texts as long as `words` makes them.
+fn repeated(fixture: &Fixture, words: impl Fn(i64) -> String) -> (PathBuf, Vec<(Option<i64>, String, i64)>) {
+    let key = |row: i64| (row % 9 != 4).then_some(row * 31 % 11);
+    let rows: Vec<_> = (0..30_000).map(|row| (key(row), words(row * 7919 % 513), row)).collect();
+    let keys: Vec<_> = rows.iter().map(|row| row.0).collect();
+    let texts_of: Vec<_> = rows.iter().map(|row| Some(row.1.as_str())).collect();
+    let numbers: Vec<_> = rows.iter().map(|row| Some(row.2)).collect();
+    let columns = vec![("k", int64s(&keys)), ("w", texts(&texts_of)), ("n", int64s(&numbers))];
+    (fixture.write("t", columns, 4000), rows)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_far_behind_are_those_of_the_whole_order() {
+    let fixture = Fixture::new();
+    let words: [fn(i64) -> String; 2] =
+        [|word| word.to_string(), |word| format!("{word:0>5}{}", "x".repeat(2000))];
+    for words in words {
+        let (path, mut rows) = repeated(&fixture, words);
+        let input =
+            || scan(&path, &[(1, "k", DataType::Int64), (2, "w", DataType::Text), (3, "n", DataType::Int64)]);
+        for (k_descending, nulls_first) in [(false, false), (false, true), (true, true), (true, false)] {
+            let keys = |with_words: bool| {
+                let mut keys = vec![key(1, DataType::Int64, k_descending, nulls_first)];
+                keys.extend(with_words.then(|| key(2, DataType::Text, true, true)));
+                keys.push(key(3, DataType::Int64, false, false));
+                keys
+            };
+            for with_words in [false, true] {
+                rows.sort_by(|one, other| {
+                    let k = match (one.0, other.0) {
+                        (Some(one), Some(other)) if k_descending => other.cmp(&one),
+                        (Some(one), Some(other)) => one.cmp(&other),
+                        (one, other) if nulls_first => one.is_some().cmp(&other.is_some()),
+                        (one, other) => other.is_some().cmp(&one.is_some()),
+                    };
+                    let words = if with_words { other.1.cmp(&one.1) } else { std::cmp::Ordering::Equal };
+                    k.then(words).then(one.2.cmp(&other.2))
+                });
+                for (offset, count) in [(0, 3), (2000, 5), (9_000, 2500), (29_998, 10), (30_000, 1)] {
+                    let plan = limit(sort(input(), keys(with_words)), Some(int(offset)), Some(int(count)));
+                    let answer = fixture.run(plan, &[3]).await.unwrap();
+                    let end = rows.len().min((offset + count) as usize);
+                    let expected: Vec<String> =
+                        rows[offset as usize..end].iter().map(|row| row.2.to_string()).collect();
+                    assert_eq!(answer.lines(), expected, "{offset}, {count}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_rows_of_ascending_row_groups_prune_the_others() {
+    let fixture = Fixture { in_both_forms: false, ..Fixture::new() };
+    let values: Vec<_> = (0..200_000).map(Some).collect();
+    let path = fixture.write("t", vec![("v", int64s(&values))], 10_000);
+    for (descending, first) in [(true, "199999"), (false, "0")] {
+        let sorted = sort(
+            scan(&path, &[(1, "v", DataType::Int64)]),
+            vec![key(1, DataType::Int64, descending, descending)],
+        );
+        // By the heap, and selected.
+        for (offset, count) in [(0, 10), (3000, 10)] {
+            let plan = limit(sorted.clone(), Some(int(offset)), Some(int(count)));
+            let answer = fixture.run(plan, &[1]).await.unwrap();
+            assert_eq!(answer.rows.len(), 10);
+            assert!(offset > 0 || answer.lines()[0] == first);
+            // Each of two partitions reads one before the other's rows prune the rest.
+            let pruned = answer.metrics.row_groups_pruned;
+            assert!(pruned >= 16, "{pruned} of 20 row groups, offset {offset}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_groups_with_nulls_are_read_first_where_nulls_are() {
+    let fixture = Fixture { in_both_forms: false, ..Fixture::new() };
+    let values: Vec<_> = (0..100_000).map(|row| (row != 15_000).then_some(row)).collect();
+    let path = fixture.write("t", vec![("v", int64s(&values))], 10_000);
+    for (nulls_first, expected) in [(true, ["NULL", "99999"]), (false, ["99999", "99998"])] {
+        let input = scan(&path, &[(1, "v", DataType::Int64)]);
+        let plan = limit(sort(input, vec![key(1, DataType::Int64, true, nulls_first)]), None, Some(int(2)));
+        assert_eq!(fixture.run(plan, &[1]).await.unwrap().lines(), expected);
+    }
+}

@@ -23,7 +23,11 @@ use crate::datafusion::{
         stream::RecordBatchStreamAdapter,
     },
 };
-use arrow::datatypes::SchemaRef;
+use arrow::{
+    array::{Array, BooleanArray, UInt64Array, new_null_array},
+    compute::{SortColumn, SortOptions, concat, lexsort_to_indices, take},
+    datatypes::SchemaRef,
+};
 use pystachio_plan::{ColumnId, FileSet, Result, ScanColumn};
 
 use super::{
@@ -77,9 +81,18 @@ pub(crate) struct RowGroupScanExec {
     fetch: Option<usize>,
     estimate_rows: f64,
     with_bounds: bool,
+    /// Which row groups are read first.
+    first: OnceLock<FirstValues>,
     queue: OnceLock<Arc<ScanQueue>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+}
+
+/// The values of a column that are wanted first.
+#[derive(Clone, Copy, Debug)]
+struct FirstValues {
+    column: usize,
+    options: SortOptions,
 }
 
 impl RowGroupScanExec {
@@ -127,6 +140,7 @@ impl RowGroupScanExec {
             fetch: None,
             estimate_rows: request.estimate_rows,
             with_bounds: request.with_bounds,
+            first: OnceLock::new(),
             queue: OnceLock::new(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -168,10 +182,57 @@ impl RowGroupScanExec {
             fetch: self.fetch,
             estimate_rows: self.estimate_rows,
             with_bounds: self.with_bounds,
+            first: self.first.clone(),
             queue: OnceLock::new(),
             properties: self.properties.clone(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The reader wants the first values of a column, and drops others by a dynamic filter: row groups that may have them are
+    /// read first. To be called before the scan runs.
+    pub(crate) fn begin_with(&self, name: &str, options: SortOptions) {
+        let column = self.table.schema.index_of(name);
+        if let (Ok(column), false) = (column, self.dynamic_filters.is_empty()) {
+            self.first.get_or_init(|| FirstValues { column, options });
+        }
+    }
+
+    /// The row groups in the order of their first values. Those whose values are not known come first.
+    fn in_order(&self, units: &[ScanUnit], first: FirstValues) -> Option<Vec<ScanUnit>> {
+        let FirstValues { column, options } = first;
+        let data_type = self.table.schema.field(column).data_type();
+        let (mut bounds, mut with_nulls) = (Vec::new(), Vec::with_capacity(units.len()));
+        for of_file in units.chunk_by(|one, other| one.file == other.file) {
+            let file = self.table.files.get(of_file.first()?.file)?;
+            let Some(known) = file.bounds(column) else {
+                bounds.push(new_null_array(data_type, of_file.len()));
+                with_nulls.extend(of_file.iter().map(|_| true));
+                continue;
+            };
+            let row_groups = of_file.iter().map(|unit| unit.row_group as u64);
+            let values = if options.descending { &known.maximums } else { &known.minimums };
+            bounds.push(take(values, &UInt64Array::from_iter_values(row_groups), None).ok()?);
+            with_nulls.extend(of_file.iter().map(|unit| {
+                known.null_counts.is_null(unit.row_group) || known.null_counts.value(unit.row_group) > 0
+            }));
+        }
+        let bounds: Vec<&dyn Array> = bounds.iter().map(AsRef::as_ref).collect();
+        let nulls = with_nulls.into_iter().map(|with_nulls| Some(with_nulls && options.nulls_first));
+        let unknown_first = SortOptions { nulls_first: true, ..options };
+        let keys = [
+            SortColumn {
+                values: Arc::new(nulls.collect::<BooleanArray>()),
+                options: Some(SortOptions { descending: true, nulls_first: true }),
+            },
+            SortColumn { values: concat(&bounds).ok()?, options: Some(unknown_first) },
+            SortColumn {
+                values: Arc::new(UInt64Array::from_iter_values(0..units.len() as u64)),
+                options: None,
+            },
+        ];
+        let places = lexsort_to_indices(&keys, None).ok()?;
+        places.values().iter().map(|place| units.get(*place as usize).copied()).collect()
     }
 
     /// The row groups that the static filters leave. Made once, by the first partition that runs.
@@ -205,6 +266,9 @@ impl RowGroupScanExec {
         counter("row_groups_total").add(total);
         counter("row_groups_pruned").add(total - units.len());
         counter("files_pruned").add(files_pruned);
+        if let Some(ordered) = self.first.get().and_then(|first| self.in_order(&units, *first)) {
+            units = ordered;
+        }
         ScanQueue::new(units, self.fetch)
     }
 

@@ -3,7 +3,10 @@
 //! Without memory a row group is read batch by batch, where it was to be decoded whole for the cache; and where that is refused
 //! too, it is left to the partitions that read beside this one, which ends. So as many partitions read as there is memory for.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use crate::datafusion::{
     error::{DataFusionError, Result as DataFusionResult},
@@ -39,7 +42,7 @@ pub(super) struct PartitionScan {
     dynamic: Vec<DynamicCondition>,
     /// The dynamic conditions for pruning, and what they say about each file's row groups.
     pruner: Option<RowGroupPruner>,
-    pruned: Option<(usize, Vec<bool>)>,
+    pruned: HashMap<usize, Vec<bool>>,
     queue: Arc<ScanQueue>,
     coalescer: Option<BatchCoalescer>,
     ready: VecDeque<RecordBatch>,
@@ -78,7 +81,7 @@ impl PartitionScan {
             conditions,
             dynamic: exec.dynamic_filters.iter().cloned().map(DynamicCondition::new).collect(),
             pruner: None,
-            pruned: None,
+            pruned: HashMap::new(),
             coalescer,
             ready: VecDeque::new(),
             stop: stopping::flag_of(context),
@@ -200,13 +203,11 @@ impl PartitionScan {
             let snapshots = self.dynamic.iter().map(|condition| condition.snapshot(&self.table.schema));
             let snapshots = snapshots.collect::<DataFusionResult<Vec<_>>>()?;
             self.pruner = RowGroupPruner::try_new(&snapshots, &self.table.schema);
-            self.pruned = None;
+            self.pruned.clear();
         }
         let Some(pruner) = &self.pruner else { return Ok(true) };
-        if self.pruned.as_ref().is_none_or(|(file, _)| *file != unit.file) {
-            self.pruned = Some((unit.file, pruner.may_match(&self.table, &self.table.files[unit.file])));
-        }
-        let kept = self.pruned.as_ref().and_then(|(_, kept)| kept.get(unit.row_group));
+        let of_file = || pruner.may_match(&self.table, &self.table.files[unit.file]);
+        let kept = self.pruned.entry(unit.file).or_insert_with(of_file).get(unit.row_group);
         Ok(kept.copied().unwrap_or(true))
     }
 

@@ -52,7 +52,7 @@ struct QueueState {
 }
 
 impl ScanQueue {
-    /// A queue of row groups for a scan that may give `fetch` rows.
+    /// A queue of row groups, the first to be read first, for a scan that may give `fetch` rows.
     pub(super) fn new(units: Vec<ScanUnit>, fetch: Option<usize>) -> Self {
         let bytes_expected = units.iter().map(|unit| unit.bytes).sum();
         let state = QueueState { units: units.into(), readers: 0, ended: 0 };
