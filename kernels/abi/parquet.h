@@ -80,6 +80,7 @@ enum Conversion {
 #define COLUMN_UNSIGNED 8u
 #define COLUMN_CODES 16u // cells are uint32_t: places in the dictionary from first_code on, null_code for NULL
 #define COLUMN_DICTIONARY 32u // faults are noted and not reported
+#define COLUMN_INFINITIES 64u // the least and the greatest stored number but for the least of all are PostgreSQL's infinities
 
 // Rows 32 * n to 32 * n + 31 of a page.
 typedef struct ValidityWord {

@@ -49,6 +49,8 @@ DEVICE uint32_t value_capacity(const EncodedPage &page, const PageState &state, 
     switch (page.source) {
         case SOURCE_STRINGS: return state.located;
         case SOURCE_BITS: return bytes > 0x1fffffff ? 0xffffffffu : bytes * 8;
+        // Where bytes are left over it is not known how far those of a value are apart.
+        case SOURCE_SPLIT: return width && bytes % width == 0 ? bytes / width : 0;
         default: return width ? bytes / width : 0;
     }
 }
@@ -140,10 +142,23 @@ struct ConvertBits {
     }
 };
 
+// Whether a stored date or timestamp is DuckDB's infinity, which *infinity then is PostgreSQL's for.
+DEVICE bool find_infinity(const PageColumn &column, int64_t value, int64_t *infinity) {
+    if (!(column.flags & COLUMN_INFINITIES)) return false;
+    const int64_t greatest = column.cell_bytes == 4 ? INT32_MAX : INT64_MAX;
+    if (value != greatest && value != -greatest) return false;
+    *infinity = value > 0 ? greatest : -greatest - 1;
+    return true;
+}
+
 struct ConvertInteger {
     DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
         const PageColumn &column = slice.column;
-        int64_t value = load_integer(slice, index);
+        int64_t value = load_integer(slice, index), infinity = 0;
+        if (find_infinity(column, value, &infinity)) {
+            store_integer(column, row, infinity);
+            return;
+        }
         if (value < (int64_t)column.least[0] || value > (int64_t)column.greatest[0]) {
             fail_value(slice, row, ERROR_VALUE_RANGE);
             value = 0;
@@ -241,8 +256,9 @@ struct ConvertInt96 {
         uint64_t address = slice.data + (uint64_t)index * 12;
         int64_t nanoseconds = (int64_t)load_u64(address);
         uint64_t days = (uint64_t)(int64_t)(int32_t)load_u32(address + 8) - julian_day_of_epoch;
+        const int64_t microseconds = nanoseconds / 1000 - (nanoseconds % 1000 < 0);
         // Wraps, as other readers do.
-        int64_t value = (int64_t)(days * day_microseconds + (uint64_t)(nanoseconds / 1000));
+        int64_t value = (int64_t)(days * day_microseconds + (uint64_t)microseconds);
         if (value < (int64_t)slice.column.least[0]) fail_value(slice, row, ERROR_VALUE_RANGE);
         ((int64_t *)slice.column.values)[row] = value;
     }

@@ -213,6 +213,7 @@ struct LongRange {
 
     METHOD explicit LongRange(const PageColumn &column) : least(column.least[0]), span(column.greatest[0] - least) {}
     METHOD bool has(uint64_t value) const { return value - least <= span; }
+    METHOD static int64_t extended(uint64_t value) { return (int64_t)value; }
     // Whether a thread's values, of which this is the first, are so far from both ends that no difference can leave the
     // range. The thread then skips the check of the others.
     METHOD bool has_all(uint64_t value, const ThreadDeltas &own) const {
@@ -233,6 +234,7 @@ struct ShortRange {
         span = (uint32_t)(last > INT32_MAX ? INT32_MAX : last) - least;
     }
     METHOD bool has(uint32_t value) const { return value - least <= span; }
+    METHOD static int64_t extended(uint32_t value) { return (int32_t)value; }
     METHOD bool has_all(uint32_t, const ThreadDeltas &) const { return false; }
 };
 
@@ -265,6 +267,7 @@ DEVICE void decode_plain_segment(const SliceWork &work, const DeltaStream &strea
     const PageSlice &place = work.slice;
     const uint32_t first_row = place.first_row, end_row = first_row + place.row_count;
     int64_t factor = 1;
+    uint32_t infinities = 0; // a bit a value, and one 8 bits above it for those below zero
     if (column.conversion != CONVERT_BITS) {
         const Range range(column);
         factor = (int64_t)column.factor[0];
@@ -273,8 +276,13 @@ DEVICE void decode_plain_segment(const SliceWork &work, const DeltaStream &strea
 #pragma unroll
             for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
                 const uint32_t row = own_place(first) + item;
+                int64_t infinity = 0;
                 if (range.has(values[item])) continue;
-                is_outside = is_outside || (row >= first_row && row < end_row);
+                if (find_infinity(column, Range::extended(values[item]), &infinity)) {
+                    infinities |= (infinity < 0 ? 0x101u : 1u) << item;
+                } else {
+                    is_outside = is_outside || (row >= first_row && row < end_row);
+                }
                 values[item] = 0;
             }
             if (is_outside) report_error(work.status, ERROR_VALUE_RANGE, place.page);
@@ -286,6 +294,13 @@ DEVICE void decode_plain_segment(const SliceWork &work, const DeltaStream &strea
     if (factor != 1) {
 #pragma unroll
         for (uint32_t item = 0; item < THREAD_DELTAS; item++) cells[item] *= (Cell)factor;
+    }
+    if (infinities) {
+        const Cell least = (Cell)1 << (8 * sizeof(Cell) - 1);
+#pragma unroll
+        for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+            if (infinities >> item & 1) cells[item] = infinities >> (item + 8) & 1 ? least : least - 1;
+        }
     }
     const uint32_t from = first_row > first ? first_row - first : 0;
     const uint32_t until = end_row - first < DELTA_SEGMENT_VALUES ? end_row - first : DELTA_SEGMENT_VALUES;

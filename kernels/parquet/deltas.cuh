@@ -30,8 +30,10 @@ struct DeltaBlock {
 // Widths that are read at once.
 #define WIDTHS_HELD 8
 
-// Bits of a difference, at most.
-DEVICE uint32_t delta_width_max(const EncodedPage &page) { return page.delta_form == DELTA_INT64 ? 64 : 32; }
+// Bits of a difference, at most. Between numbers of 32 bits it may have 33, as some writers store it.
+DEVICE uint32_t delta_width_max(const EncodedPage &page) {
+    return page.delta_form == DELTA_INT64 || page.delta_form == DELTA_INT32 ? 64 : 32;
+}
 
 // Reads a stream's header at *at, which moves to the first block. Says false if it can't be read, or has more than
 // `values_max` values.

@@ -3,9 +3,9 @@
 // One thread walks the headers and lists the runs of a tile in a table; all threads expand.
 //
 // Source: Parquet's Encodings.md, "Run Length Encoding / Bit-Packing Hybrid". As other readers do, a header of 0 is
-// padding that ends the runs, and the last packed run may be shorter than it says. A packed run without values means
-// nothing; no writer has two in a row, which end the runs too, so that walking over runs takes as long as there are values,
-// and not as there are bytes.
+// padding that ends the runs of indexes and flags, and an empty run of levels; and the last packed run may be shorter than it
+// says. A run without values means nothing; no writer has two in a row, which end the runs too, so that walking over runs
+// takes as long as there are values, and not as there are bytes.
 #pragma once
 
 #include "../common/bits.cuh"
@@ -25,6 +25,7 @@ struct RunCursor {
     uint32_t value; // of a repeated run; the offset of a packed one's first byte
     uint64_t passed;
     uint64_t left;
+    uint32_t padded; // 1 if a header of 0 ends the runs
 };
 
 // The runs of a tile. `first` is twice the tile's value that a run starts at, plus 1 if it is packed; it is negative
@@ -37,7 +38,7 @@ struct RunTable {
 };
 
 DEVICE RunCursor open_runs(uint64_t data, uint32_t at, uint32_t end, uint32_t width) {
-    return RunCursor{data, at, end, width, 0, 0, 0, 0};
+    return RunCursor{data, at, end, width, 0, 0, 0, 0, 0};
 }
 
 // Where the runs of indexes or of flags lie, `data` on. Says false if they do not fit the page.
@@ -46,11 +47,13 @@ DEVICE bool open_indexes(const EncodedPage &page, uint64_t data, uint32_t bytes,
         if (bytes < 4) return false;
         uint32_t length = load_u32(data);
         *cursor = open_runs(data, 4, length > bytes - 4 ? bytes : 4 + length, 1);
+        cursor->padded = 1;
         return length <= bytes - 4;
     }
     if (bytes < 1) return false;
     uint32_t width = load_u8(data);
     *cursor = open_runs(data, 1, bytes, width);
+    cursor->padded = 1;
     return width <= 32;
 }
 
@@ -69,7 +72,7 @@ DEVICE bool next_run(RunCursor &cursor) {
             uint32_t limit = cursor.end - cursor.at > RUN_HEADER_BYTES_MAX ? cursor.at + RUN_HEADER_BYTES_MAX : cursor.end;
             if (!read_varint(cursor.data, limit, &cursor.at, &header)) return false;
         }
-        if (header == 0) return false;
+        if (header == 0 && cursor.padded) return false;
         uint64_t bytes_left = cursor.end - cursor.at;
         cursor.packed = (uint32_t)(header & 1);
         cursor.passed = 0;

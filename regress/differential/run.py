@@ -8,7 +8,7 @@ read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate 
 Suites: cases (the case files of src/cases, on PostgreSQL alone), data (the tables load alike), generated, edges, literals,
 letters (upper and lower case), arrays, statements (kept while files change), tpch, spec (TPC-H with char(n)), optimized,
 spill (a device with little memory), ranks (several that share each query), rewrites, estimates, writers (files that other libraries wrote),
-everyday (what people and their tools send).
+everyday (what people and their tools send), readers (files that readers get wrong, each on the CPU engine and on the emulated device).
 --share: of the long suites only such a share of their queries runs, which the seed chooses; 1 by default.
 --self-check needs no pystachio: heap is compared with heap, which must agree, and with changed data, which must not.
 """
@@ -27,7 +27,7 @@ import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from differential import cases, edges, generate, letters, statements, views, writers  # noqa: E402
+from differential import cases, edges, generate, letters, readers, statements, views, writers  # noqa: E402
 from everyday import workload  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, differences, write_counts  # noqa: E402
@@ -35,7 +35,7 @@ from harness.explain import plan_operators, plan_shape, ran_on, ranks_of, runs_o
 from harness.libpq import QueryError, Result, Session  # noqa: E402
 
 SUITES = ["cases", "data", "generated", "views", "edges", "literals", "letters", "arrays", "statements", "set_operations", "tpch", "spec", "optimized",
-          "spill", "ranks", "rewrites", "estimates", "writers", "everyday"]
+          "spill", "ranks", "rewrites", "estimates", "writers", "everyday", "readers"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 73, "views": 75, "set_operations": 20, "edges": 95, "arrays": 96,
                       "everyday": 79}
@@ -728,6 +728,62 @@ def run_everyday(conninfo, options):
     pair.close()
     finish_pushdown(claims, pushdown, options)
     return claims
+
+
+def run_readers(conninfo, options):
+    """Files that readers get wrong or refuse give their values, or the same error, on the CPU engine and on the emulated device."""
+    claims = Claims("readers")
+    folder, lake = f"{options.data}-readers", f"{options.data}-lake"
+    found = readers.write(folder)
+    engines = ("cpu", "emulated")
+    with Session(conninfo, [STATEMENT_TIMEOUT, "SET client_min_messages = warning"]) as session:
+        for device in engines:
+            session.run(f"DROP SERVER IF EXISTS readers_{device} CASCADE; DROP SCHEMA IF EXISTS readers_{device} CASCADE")
+            session.run(f"CREATE SERVER readers_{device} FOREIGN DATA WRAPPER pystachio OPTIONS (device '{device}', memory '512MB')")
+            session.run(f"CREATE SCHEMA readers_{device}")
+            session.run(tables.import_statement(folder, f"readers_{device}", f"readers_{device}"))
+            for table, case in found.items():
+                if case.columns:
+                    session.run(f"DROP FOREIGN TABLE readers_{device}.{table}; CREATE FOREIGN TABLE readers_{device}.{table} ({case.columns}) "
+                                f"SERVER readers_{device} OPTIONS (path '{folder}/{table}.parquet')")
+        check_other_formats(session, claims, lake)
+    choice = ["SET TimeZone = 'UTC'", "SET pystachio.engine_choice = gpu"]
+    pair = Pair(conninfo, "public", "public", choice, choice)
+    print(f"readers: {len(found)} files")
+    for table, case in found.items():
+        if options.only and options.only not in case.name:
+            continue
+        for sql, expected in case.queries:
+            actual = [outcome(pair.expected, sql.replace("{t}", f"readers_{device}.{table}")) for device in engines]
+            failure = readers.failure(expected, dict(zip(engines, actual)))
+            claims.record(f"{case.name}: {sql}", failure and f"{table}: {failure}")
+            if any(isinstance(side, QueryError) and side.sqlstate == "08006" for side in actual):
+                pair.reopen()
+    pair.close()
+    return claims
+
+
+def check_other_formats(session, claims, folder):
+    """Folders that are tables of other formats are refused by scans and by IMPORT, which a file of them alone is not."""
+    made = readers.folders(folder)
+    session.run("DROP SCHEMA IF EXISTS lake CASCADE; CREATE SCHEMA lake")
+
+    def refused(name, sql, words):
+        error = outcome(session, sql)
+        is_refused = isinstance(error, QueryError) and error.sqlstate == "0A000" and words in error.message
+        claims.check(name, is_refused, f"{sql}\n{error if isinstance(error, QueryError) else error.rows}")
+
+    for table, words in made.items():
+        words = f'"{folder}/{table}" is a table of {words}'
+        for number, path in enumerate((table, f"{table}/part=1", f"{table}/*.parquet", f"{table}/*/*.parquet")):
+            session.run(f"CREATE FOREIGN TABLE lake.{table}{number} (a integer) SERVER readers_cpu OPTIONS (path '{folder}/{path}')")
+            refused(f"a scan of {path}", f"SELECT a FROM lake.{table}{number}", words)
+        refused(f"an import of {table}", tables.import_statement(f"{folder}/{table}", "lake", "readers_cpu"), words)
+        refused(f"an import of {table} among others", tables.import_statement(folder, "lake", "readers_cpu", f"LIMIT TO ({table}, plain)"), words)
+        session.run(f"CREATE FOREIGN TABLE lake.{table}_file (a integer) SERVER readers_cpu OPTIONS (path '{folder}/{table}/a.parquet')")
+        claims.check(f"a file of {table} is read", outcome(session, f"SELECT count(*) FROM lake.{table}_file").rows == [("2",)])
+    session.run(tables.import_statement(folder, "lake", "readers_cpu", f"EXCEPT ({', '.join(made)})"))
+    claims.check("an import leaves the others out", outcome(session, "SELECT sum(a) FROM lake.plain").rows == [("3",)])
 
 
 def prepare_tpch(conninfo, folder, schemas):

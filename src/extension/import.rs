@@ -14,6 +14,7 @@ use std::{
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
     ColumnDescription, Error, ErrorKind, FileSet, RANK_PLACEHOLDER, Result, TableDescription,
+    check_not_of_other_format,
 };
 
 use crate::{client, error::OrRaise, options, pg::list};
@@ -131,6 +132,8 @@ fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
             _ => unreadable,
         }
     })?;
+    // Its files would each be a table.
+    check_not_of_other_format(&listed)?;
     let mut tables: BTreeMap<String, FileSet> = BTreeMap::new();
     for entry in entries {
         let entry = entry.map_err(|error| unreadable(&listed, &error))?;

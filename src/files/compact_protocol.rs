@@ -1,8 +1,10 @@
 //! Structures of Thrift's compact protocol, walked over without reserving what they announce: footers, page indexes and
-//! page headers.
+//! page headers. Encoding them again is for footers that are mended before they are decoded.
 //!
 //! Invariants: no input makes a walk panic, recurse deeper than [`STRUCT_DEPTH_MAX`] or read beyond its bytes. What is
 //! wrong is said in words.
+
+use std::borrow::Cow;
 
 /// Structures within structures; Parquet's own are not half as deep.
 const STRUCT_DEPTH_MAX: usize = 32;
@@ -37,6 +39,65 @@ impl Kind {
             _ => return Err("a structure has a field of unknown type"),
         })
     }
+}
+
+/// A field of a structure as it is encoded, without its number and type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RawField<'a> {
+    pub(crate) number: i64,
+    pub(crate) code: u8,
+    pub(crate) bytes: Cow<'a, [u8]>,
+}
+
+/// The code of a field of 32 bits, of bytes, of a list and of a structure.
+pub(crate) const INTEGER_CODE: u8 = 5;
+pub(crate) const BINARY_CODE: u8 = 8;
+pub(crate) const LIST_CODE: u8 = 9;
+pub(crate) const STRUCT_CODE: u8 = 12;
+
+/// A structure of fields in ascending order.
+pub(crate) fn encode_structure(fields: &[RawField<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut previous = 0;
+    for field in fields {
+        match u8::try_from(field.number - previous) {
+            Ok(delta @ 1..=15) => bytes.push(delta << 4 | field.code),
+            _ => {
+                bytes.push(field.code);
+                bytes.extend(encode_signed(field.number));
+            }
+        }
+        bytes.extend(&*field.bytes);
+        previous = field.number;
+    }
+    bytes.push(0);
+    bytes
+}
+
+/// A list of structures.
+pub(crate) fn encode_structures<T: AsRef<[u8]>>(structures: &[T]) -> Vec<u8> {
+    let mut bytes = match structures.len() {
+        count @ 0..=14 => vec![(count as u8) << 4 | STRUCT_CODE],
+        count => [vec![0xf0 | STRUCT_CODE], encode_unsigned(count as u64)].concat(),
+    };
+    structures.iter().for_each(|structure| bytes.extend(structure.as_ref()));
+    bytes
+}
+
+/// A number in groups of seven bits.
+pub(crate) fn encode_unsigned(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// An integer of any width.
+pub(crate) fn encode_signed(value: i64) -> Vec<u8> {
+    encode_unsigned((value << 1 ^ value >> 63).cast_unsigned())
 }
 
 /// A place in an encoded structure.
@@ -97,15 +158,45 @@ impl<'a> CompactWalk<'a> {
             return Err("a structure is nested too deeply");
         }
         let mut field = 0_i64;
-        loop {
-            let header = self.byte()?;
-            if header == 0 {
-                return Ok(());
-            }
-            let delta = i64::from(header >> 4);
-            field = if delta == 0 { self.signed()? } else { field.saturating_add(delta) };
-            visit(self, field, Kind::of(header)?)?;
+        while let Some((number, code)) = self.field_header(field)? {
+            field = number;
+            visit(self, field, Kind::of(code)?)?;
         }
+        Ok(())
+    }
+
+    /// The number and the type's code of the field that follows one of a structure; `None` at the structure's end.
+    fn field_header(&mut self, previous: i64) -> Result<Option<(i64, u8)>, &'static str> {
+        let header = self.byte()?;
+        if header == 0 {
+            return Ok(None);
+        }
+        let delta = i64::from(header >> 4);
+        let field = if delta == 0 { self.signed()? } else { previous.saturating_add(delta) };
+        Ok(Some((field, header & 0x0f)))
+    }
+
+    /// The fields of a structure, each as it is encoded.
+    pub(crate) fn raw_fields(&mut self, depth: usize) -> Result<Vec<RawField<'a>>, &'static str> {
+        let mut fields: Vec<RawField<'a>> = Vec::new();
+        let mut previous = 0;
+        while let Some((number, code)) = self.field_header(previous)? {
+            previous = number;
+            let start = self.rest;
+            self.skip(Kind::of(code)?, depth)?;
+            let bytes = &start[..start.len() - self.rest.len()];
+            fields.push(RawField { number, code, bytes: bytes.into() });
+        }
+        Ok(fields)
+    }
+
+    /// The structures of a list, each as it is encoded.
+    pub(crate) fn raw_structures(&mut self, depth: usize) -> Result<Vec<&'a [u8]>, &'static str> {
+        self.list(Kind::Struct, |walk| {
+            let start = walk.rest;
+            walk.skip_element(Kind::Struct, depth)?;
+            Ok(&start[..start.len() - walk.rest.len()])
+        })
     }
 
     /// The type and the count of a list's elements, which follow. There are not more than bytes.
@@ -186,5 +277,31 @@ impl<'a> CompactWalk<'a> {
             self.skip_element(key, depth + 1)?;
             self.skip_element(value, depth + 1)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_are_encoded_as_they_were_read() {
+        let field = |number, code, bytes: &[u8]| RawField { number, code, bytes: bytes.to_vec().into() };
+        let fields = [
+            field(1, INTEGER_CODE, &encode_signed(-300)),
+            field(3, 1, &[]),
+            field(30, BINARY_CODE, b"\x03abc"),
+            field(31, LIST_CODE, &encode_structures(&[[0]; 20])),
+        ];
+        let encoded = encode_structure(&fields);
+        let mut walk = CompactWalk { rest: &encoded };
+        assert_eq!(walk.raw_fields(0).unwrap(), fields);
+        assert!(walk.rest.is_empty());
+        let mut list = CompactWalk { rest: &fields[3].bytes };
+        assert_eq!(list.raw_structures(0).unwrap(), [[0]; 20]);
+        assert_eq!(CompactWalk { rest: &fields[0].bytes }.signed(), Ok(-300));
+        for end in 0..encoded.len() {
+            assert!(CompactWalk { rest: &encoded[..end] }.raw_fields(0).is_err(), "{end}");
+        }
     }
 }

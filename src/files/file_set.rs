@@ -6,11 +6,12 @@
 //! ```
 
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
 };
 
-use pystachio_plan::{Error, ErrorKind, FileSet, RANK_PLACEHOLDER, Result};
+use pystachio_plan::{Error, ErrorKind, FileSet, RANK_PLACEHOLDER, Result, check_not_of_other_format};
 
 use crate::error::from_io;
 
@@ -28,11 +29,12 @@ pub struct FoundFile {
 
 /// The files of a set on a host of so many ranks, in the order in which they are read: as listed, rank after rank, and sorted
 /// within a folder or pattern. A folder stands for every `*.parquet` below it; names that start with `.` or `_` are skipped.
-/// Blocks.
+/// A file that is named by itself may be one of another format's table. Blocks.
 ///
 /// # Errors
 ///
-/// `FileNotFound` for a path that matches nothing, of any rank, `FilePermission`, `InvalidArgument`.
+/// `FileNotFound` for a path that matches nothing, of any rank, `FilePermission`, `InvalidArgument`; `NotSupported` for a
+/// folder or a pattern of files in a table of another format.
 pub fn expand(files: &FileSet, rank_count: u16) -> Result<Vec<FoundFile>> {
     let mut found = Vec::new();
     for path in &files.paths {
@@ -64,7 +66,10 @@ fn of_rank(error: Error, path: &str, rank_count: u16) -> Error {
 fn expand_path(path: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => expand_folder(Path::new(path), 0, &mut found)?,
+        Ok(metadata) if metadata.is_dir() => {
+            check_not_of_other_format(Path::new(path))?;
+            expand_folder(Path::new(path), 0, &mut found)?;
+        }
         Ok(_) => found.push(PathBuf::from(path)),
         Err(_) if path.contains(['*', '?', '[']) => expand_pattern(path, &mut found)?,
         Err(error) => return Err(from_io(Path::new(path), "read", &error)),
@@ -94,6 +99,7 @@ fn expand_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Resul
     for path in paths {
         let metadata = fs::metadata(&path).map_err(|error| from_io(&path, "read", &error))?;
         if metadata.is_dir() {
+            check_not_of_other_format(&path)?;
             expand_folder(&path, depth + 1, found)?;
         } else if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet")) {
             found.push(path);
@@ -106,9 +112,17 @@ fn expand_pattern(pattern: &str, found: &mut Vec<PathBuf>) -> Result<()> {
     let paths = glob::glob(pattern).map_err(|error| {
         Error::new(ErrorKind::InvalidArgument, format!("path pattern \"{pattern}\" is not valid: {error}"))
     })?;
+    let mut checked = HashSet::new();
     for path in paths {
         let path = path.map_err(|error| from_io(error.path(), "read", error.error()))?;
-        if path.is_dir() {
+        let is_folder = path.is_dir();
+        let folder = if is_folder { Some(path.as_path()) } else { path.parent() };
+        if let Some(folder) = folder
+            && checked.insert(folder.to_owned())
+        {
+            check_not_of_other_format(folder)?;
+        }
+        if is_folder {
             expand_folder(&path, 0, found)?;
         } else {
             found.push(path);
@@ -131,6 +145,28 @@ mod tests {
         let files = expand(&FileSet { paths }, rank_count)?.into_iter();
         let shown = |file: FoundFile| (file.path.display().to_string().replace(&root, ""), file.rank);
         Ok(files.map(shown).collect())
+    }
+
+    #[test]
+    fn tables_of_other_formats_are_read_by_their_files_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in
+            ["lake/t/a.parquet", "lake/t/day=1/b.parquet", "lake/t/_delta_log/0.json", "lake/u.parquet"]
+        {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        for path in
+            ["/lake", "/lake/t", "/lake/t/day=1", "/lake/t/*.parquet", "/lake/*/*/*.parquet", "/lake/t*"]
+        {
+            let error = found(&folder, &[path], 1).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::NotSupported, "{path}");
+            assert!(error.message.contains("lake/t\" is a table of Delta Lake"), "{path}: {error}");
+        }
+        for path in ["/lake/t/a.parquet", "/lake/t/day=1/b.parquet", "/lake/u.parquet", "/lake/*.parquet"] {
+            assert_eq!(found(&folder, &[path], 1).unwrap().len(), 1, "{path}");
+        }
     }
 
     #[test]

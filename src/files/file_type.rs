@@ -4,11 +4,15 @@
 //!
 //! Deliberately absent: values. `statistics.rs` reads those of footers, `scan` those of pages.
 
+use std::ops::RangeInclusive;
+
 use parquet::{
     basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as PhysicalType},
     schema::types::{BasicTypeInfo, Type},
 };
 use pystachio_plan::DataType;
+
+use crate::value_range::annotated_range;
 
 /// The most digits of a decimal that PostgreSQL and the engine agree on.
 const DECIMAL_DIGITS_MAX: i32 = 38;
@@ -26,6 +30,8 @@ pub struct FileType {
     pub words: String,
     /// How single values are stored; `None` for lists, groups and what has no type.
     pub storage: Option<Storage>,
+    /// The stored numbers that the annotation allows, of a list's items too; `None` where it allows all.
+    pub allowed: Option<RangeInclusive<i128>>,
 }
 
 /// How a value is stored, as far as reading one from a footer needs it.
@@ -70,11 +76,12 @@ fn list_of(item: FileType) -> FileType {
     let words = format!("list of {}", item.words);
     match item {
         // PostgreSQL has no arrays of arrays of different lengths.
-        FileType { data_type: Some(data_type), sql_type, storage: Some(_), .. } => FileType {
+        FileType { data_type: Some(data_type), sql_type, storage: Some(_), allowed, .. } => FileType {
             data_type: Some(DataType::List(Box::new(data_type))),
             sql_type: format!("{sql_type}[]"),
             words,
             storage: None,
+            allowed,
         },
         _ => without_type(words),
     }
@@ -104,11 +111,12 @@ fn single_type(field: &Type) -> FileType {
     match field {
         Type::GroupType { basic_info, .. } => without_type(group_words(basic_info).to_owned()),
         Type::PrimitiveType { basic_info, physical_type, type_length, scale, precision } => {
-            primitive_type(&Primitive {
+            let primitive = Primitive {
                 physical: *physical_type,
                 logical: annotation(basic_info, *precision, *scale),
                 length: *type_length,
-            })
+            };
+            primitive_type(&primitive, annotated_range(field))
         }
     }
 }
@@ -129,7 +137,7 @@ struct Primitive {
 }
 
 /// The annotation in its newer form.
-fn annotation(info: &BasicTypeInfo, precision: i32, scale: i32) -> Option<LogicalType> {
+pub(super) fn annotation(info: &BasicTypeInfo, precision: i32, scale: i32) -> Option<LogicalType> {
     if let Some(logical) = info.logical_type_ref() {
         return Some(logical.clone());
     }
@@ -158,7 +166,7 @@ fn annotation(info: &BasicTypeInfo, precision: i32, scale: i32) -> Option<Logica
     })
 }
 
-fn primitive_type(primitive: &Primitive) -> FileType {
+fn primitive_type(primitive: &Primitive, allowed: Option<RangeInclusive<i128>>) -> FileType {
     let words = primitive_words(primitive);
     match stored_as(primitive) {
         Some((data_type, storage)) => {
@@ -166,7 +174,7 @@ fn primitive_type(primitive: &Primitive) -> FileType {
                 Some(LogicalType::Json) => "json".to_owned(),
                 _ => data_type.to_string(),
             };
-            FileType { data_type: Some(data_type), sql_type, words, storage: Some(storage) }
+            FileType { data_type: Some(data_type), sql_type, words, storage: Some(storage), allowed }
         }
         None => without_type(words),
     }
@@ -284,5 +292,5 @@ fn logical_words(logical: &LogicalType) -> Option<String> {
 }
 
 fn without_type(words: String) -> FileType {
-    FileType { data_type: None, sql_type: String::new(), words, storage: None }
+    FileType { data_type: None, sql_type: String::new(), words, storage: None, allowed: None }
 }

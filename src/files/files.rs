@@ -14,7 +14,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
     hash::{DefaultHasher, Hasher},
-    ops::Range,
+    ops::{Range, RangeInclusive},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
@@ -23,13 +23,13 @@ use std::{
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use parquet::{
-    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    arrow::{
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+        parquet_to_arrow_schema,
+    },
     basic::Type as PhysicalType,
     errors::ParquetError,
-    file::metadata::{
-        ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
-        RowGroupMetaData,
-    },
+    file::metadata::{ParquetMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy, RowGroupMetaData},
     schema::types::SchemaDescriptor,
 };
 use pystachio_engine::locking::lock;
@@ -44,11 +44,13 @@ use crate::{
     file_set::{FoundFile, expand},
     file_type::{FileType, file_type},
     footer_check::{check_decoded, check_encoded},
+    footer_decode::{decode_footer, decode_with, reason},
     footer_memory::{decoded_bytes, footer_refused},
     leafless::{with_leafless, without_leafless},
     page_index::PageIndexes,
     sampled_values::SampledValues,
     statistics::ChunkStatistics,
+    stored_schema::as_stored,
     writer::Writer,
 };
 
@@ -80,7 +82,8 @@ pub struct FileFooter {
     /// The file that this is the footer of.
     pub identity: FileIdentity,
     /// What the Arrow reader is given: the footer with the file's own Arrow types, text and bytes as views, the embedded
-    /// Arrow schema ignored. It has the file's leaves, and not its groups without any.
+    /// Arrow schema ignored. It has the file's leaves, and not its groups without any; some columns are as they are stored
+    /// (`stored_schema.rs`).
     pub reader: ArrowReaderMetadata,
     metadata: Arc<ParquetMetaData>,
     schema: SchemaRef,
@@ -98,8 +101,10 @@ pub struct FileFooter {
 /// A footer as it was read.
 struct ReadFooter {
     metadata: Arc<ParquetMetaData>,
-    /// The same without groups that have no leaf, for the Arrow reader.
+    /// The same for the Arrow reader: without groups that have no leaf, and columns as they are stored.
     for_reader: Arc<ParquetMetaData>,
+    /// The schema with the columns' annotations, where the reader's has not all of them.
+    annotated: Option<SchemaRef>,
     exact_bounds: ExactBounds,
     digest: u64,
     share: MemoryShare,
@@ -223,14 +228,14 @@ impl FileCatalog {
         if let Some(footer) = self.lock().get(path, identity) {
             return Ok(footer);
         }
-        let ReadFooter { metadata, for_reader, exact_bounds, digest, mut share } =
+        let ReadFooter { metadata, for_reader, annotated, exact_bounds, digest, mut share } =
             self.read_footer(path, handle, identity.file_bytes)?;
         share.shrink_to(memory_bytes(&metadata, &for_reader));
         let reader = decode_guarded(|| reader_metadata(for_reader));
         let reader = reader.ok_or_else(|| corrupt_footer(path, NOT_DECODABLE))?;
         let reader = reader.map_err(|error| from_parquet(path, &error))?;
         let root = metadata.file_metadata().schema_descr().root_schema();
-        let schema = with_leafless(root, reader.schema()).ok_or_else(|| {
+        let schema = with_leafless(root, annotated.as_ref().unwrap_or(reader.schema())).ok_or_else(|| {
             let message = format!("the columns of Parquet file \"{}\" can't be told apart", path.display());
             Error::new(ErrorKind::NotSupported, message)
         })?;
@@ -275,10 +280,11 @@ impl FileCatalog {
         let metadata = decode_footer(&footer).map_err(|reason| invalid(&reason))?;
         check_decoded(&metadata, place.start).map_err(invalid)?;
         let metadata = Arc::new(metadata);
-        let for_reader = metadata_for_reader(&metadata, &footer).map_err(|reason| invalid(&reason))?;
+        let (for_reader, annotated) =
+            metadata_for_reader(&metadata, &footer).map_err(|reason| invalid(&reason))?;
         let mut hasher = DefaultHasher::new();
         hasher.write(&footer);
-        Ok(ReadFooter { metadata, for_reader, exact_bounds, digest: hasher.finish(), share })
+        Ok(ReadFooter { metadata, for_reader, annotated, exact_bounds, digest: hasher.finish(), share })
     }
 
     fn lock(&self) -> MutexGuard<'_, KeptFooters> {
@@ -339,8 +345,8 @@ impl FileFooter {
         &self.metadata
     }
 
-    /// The file's columns, in the file's order, with the Arrow types that the reader gives them. One without a leaf,
-    /// which the reader does not give, is an empty group.
+    /// The file's columns, in the file's order, with the Arrow types of their annotations. One without a leaf, which the
+    /// reader does not give, is an empty group.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -396,6 +402,12 @@ impl FileFooter {
     pub fn column_type(&self, column: usize) -> String {
         let root = self.metadata().file_metadata().schema_descr().root_schema();
         root.get_fields().get(column).map_or_else(|| "unknown".to_owned(), |field| file_type(field).words)
+    }
+
+    /// The stored numbers that a top-level column's annotation allows; `None` where it allows all.
+    pub fn allowed(&self, column: usize) -> Option<RangeInclusive<i128>> {
+        let root = self.metadata().file_metadata().schema_descr().root_schema();
+        root.get_fields().get(column).and_then(|field| file_type(field).allowed)
     }
 
     /// The error of a file that is no longer what its footer says.
@@ -546,47 +558,30 @@ fn footer_place(path: &Path, handle: &File, file_bytes: u64) -> Result<Range<u64
     Ok(footer_start..footer_start + footer_bytes)
 }
 
-/// Decodes a footer. Leaves out its statistics if only they can't be decoded: no scan needs them.
-fn decode_footer(footer: &[u8]) -> std::result::Result<ParquetMetaData, String> {
-    let whole = decode_with(footer, ParquetMetaDataOptions::new());
-    whole.or_else(|reason| {
-        let options =
-            ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        decode_with(footer, options).map_err(|_| reason)
-    })
-}
-
-fn decode_with(
-    footer: &[u8],
-    options: ParquetMetaDataOptions,
-) -> std::result::Result<ParquetMetaData, String> {
-    let decode = || ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options));
-    decode_guarded(decode).ok_or_else(|| NOT_DECODABLE.to_owned())?.map_err(|error| reason(&error))
-}
-
-/// The footer as the Arrow reader is given it: without groups that have no leaf.
+/// The footer as the Arrow reader is given it, without groups that have no leaf and without annotations by which it changes
+/// values; and the schema of the columns with their annotations, where that is another.
 fn metadata_for_reader(
     metadata: &Arc<ParquetMetaData>,
     footer: &[u8],
-) -> std::result::Result<Arc<ParquetMetaData>, String> {
+) -> std::result::Result<(Arc<ParquetMetaData>, Option<SchemaRef>), String> {
     let root = metadata.file_metadata().schema_descr().root_schema();
-    let pruned = decode_guarded(|| without_leafless(root)).ok_or_else(|| NOT_DECODABLE.to_owned())?;
-    let Some(pruned) = pruned.map_err(|error| reason(&error))? else {
-        return Ok(metadata.clone());
+    let given = || {
+        let with_leaves = without_leafless(root)?;
+        let stored = as_stored(with_leaves.as_ref().unwrap_or(root))?;
+        let annotated = match (&stored, &with_leaves) {
+            (None, _) => None,
+            (Some(_), Some(pruned)) => Some(arrow_schema(&SchemaDescriptor::new(Arc::new(pruned.clone())))?),
+            (Some(_), None) => Some(arrow_schema(metadata.file_metadata().schema_descr())?),
+        };
+        Ok((stored.or(with_leaves), annotated))
     };
-    let schema = Arc::new(SchemaDescriptor::new(Arc::new(pruned)));
+    let given = decode_guarded(given).ok_or_else(|| NOT_DECODABLE.to_owned())?;
+    let (schema, annotated) = given.map_err(|error: ParquetError| reason(&error))?;
+    let Some(schema) = schema else { return Ok((metadata.clone(), None)) };
     let options = ParquetMetaDataOptions::new()
-        .with_schema(schema)
+        .with_schema(Arc::new(SchemaDescriptor::new(Arc::new(schema))))
         .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
-    decode_with(footer, options).map(Arc::new)
-}
-
-/// What the reader says, without its own headings.
-fn reason(error: &ParquetError) -> String {
-    match error {
-        ParquetError::General(message) | ParquetError::EOF(message) => message.clone(),
-        other => other.to_string(),
-    }
+    Ok((decode_with(footer, &options).map(Arc::new)?, annotated))
 }
 
 /// The footer with the types in which columns are decoded: those of the Parquet schema, whatever the
@@ -594,20 +589,19 @@ fn reason(error: &ParquetError) -> String {
 fn reader_metadata(metadata: Arc<ParquetMetaData>) -> std::result::Result<ArrowReaderMetadata, ParquetError> {
     let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let plain = ArrowReaderMetadata::try_new(metadata.clone(), options())?;
-    let leaves = metadata.file_metadata().schema_descr();
-    let starts = leaf_starts(leaves);
-    let fields: Vec<FieldRef> = plain
-        .schema()
-        .fields()
-        .iter()
-        .zip(starts.windows(2))
-        .map(|(field, ends)| {
-            let mut types = (ends[0]..ends[1]).map(|leaf| leaves.column(leaf).physical_type());
-            with_decoded_type(field, types.any(|physical| physical == PhysicalType::INT96))
-        })
-        .collect();
-    let schema = Arc::new(Schema::new(fields));
+    let schema = arrow_schema(metadata.file_metadata().schema_descr())?;
     ArrowReaderMetadata::try_new(metadata, options().with_schema(schema)).or(Ok(plain))
+}
+
+/// The types in which columns of a schema are decoded.
+fn arrow_schema(leaves: &SchemaDescriptor) -> std::result::Result<SchemaRef, ParquetError> {
+    let starts = leaf_starts(leaves);
+    let plain = parquet_to_arrow_schema(leaves, None)?;
+    let fields = plain.fields().iter().zip(starts.windows(2)).map(|(field, ends)| {
+        let mut types = (ends[0]..ends[1]).map(|leaf| leaves.column(leaf).physical_type());
+        with_decoded_type(field, types.any(|physical| physical == PhysicalType::INT96))
+    });
+    Ok(Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>())))
 }
 
 fn with_decoded_type(field: &FieldRef, is_int96: bool) -> FieldRef {

@@ -2,24 +2,25 @@
 //! engines use them.
 //!
 //! - `file_set.rs`: which files a table has, and which rank's they are
-//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`,
+//! - `files.rs`, `footer_check.rs`, `footer_decode.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`,
 //!   `file_memory.rs`); `query_files.rs`: the files of one query
 //! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files, part by part (`part_source.rs`); `direct_reads.rs`: past the page cache
 //! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
-//! - `page_header.rs`, `page_list.rs`: the pages of a column chunk; `page_check.rs`: checks of them before the parquet
-//!   crate decodes them
+//! - `page_header.rs`, `page_list.rs`: the pages of a column chunk; `page_check.rs`, `levels.rs`, `deltas.rs`: checks of them
+//!   before the parquet crate decodes them
 //! - `scan_size.rs`: how much is left to read; `sampled_values.rs`: which values many rows of a column have; both that and descriptions are
 //!   kept (`bounded_map.rs`)
 //! - `describe`, `file_type.rs`: tables for the planner; `column_variant.rs`: what a declared column adds to the file's
 //! - `statistics.rs`: which statistics may be used, by what the file says of them (`exact_bounds.rs`) and its writer
 //!   (`writer.rs`)
-//! - `leafless.rs`: groups without columns, which the Arrow reader numbers columns without
+//! - `leafless.rs`: groups without columns, which the Arrow reader numbers columns without; `stored_schema.rs`: columns that
+//!   it is given without their annotation
 //! - `compact_protocol.rs`: the form of Parquet's own structures; `decoding_panics.rs`: which panics of others' decoders damage
 //!   causes
 //! - `writing`: TPC-H data, and files rewritten for reading on a GPU
-//! - `error.rs`: errors of the file system and of Parquet as plan errors; `value_fault.rs`: what values that a column can't have
-//!   are called
+//! - `error.rs`: errors of the file system and of Parquet as plan errors
+//! - `value_range.rs`: which values a column may have; `value_fault.rs`: the words for those that it may not
 //!
 //! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written; remote files.
 
@@ -27,6 +28,7 @@ mod bounded_map;
 mod column_variant;
 mod compact_protocol;
 pub mod decoding_panics;
+mod deltas;
 mod describe;
 mod direct_reads;
 mod error;
@@ -36,8 +38,10 @@ mod file_set;
 mod file_type;
 mod files;
 mod footer_check;
+mod footer_decode;
 mod footer_memory;
 mod leafless;
+mod levels;
 mod page_cache;
 mod page_check;
 mod page_header;
@@ -50,7 +54,9 @@ mod read_path;
 mod sampled_values;
 mod scan_size;
 mod statistics;
+mod stored_schema;
 mod value_fault;
+mod value_range;
 mod writer;
 pub mod writing;
 
@@ -73,3 +79,6 @@ pub use sampled_values::sampled_values;
 pub use scan_size::{ScanSize, scan_ranges, scan_size};
 pub use statistics::ChunkStatistics;
 pub use value_fault::{ValueFault, ValuePlace};
+pub use value_range::{
+    DATE_DAYS, DATE_INFINITIES, DAY_US, TIMESTAMP_INFINITIES, TIMESTAMP_US_MIN, annotated_range,
+};

@@ -7,22 +7,23 @@
 //! ```
 //!
 //! Invariants: rows are ruled out only if none of them can make the conditions true. An index that is absent, or can't
-//! be one of its chunk, rules out nothing.
+//! be one of its chunk, rules out nothing. Where pages are and which rows they have is compared with every page's header,
+//! once for a file.
 //!
 //! Source: Parquet's PageIndex.md; parquet.thrift, ColumnIndex and OffsetIndex.
 
 use std::{
     collections::HashMap,
+    fs::File,
     ops::Range,
     sync::{Arc, Mutex},
 };
 
-use parquet::file::metadata::ColumnChunkMetaData;
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{ColumnId, Expression, Literal, ScanColumn};
 
 use crate::{
-    TableFile,
+    PageHeader, TableFile,
     compact_protocol::{CompactWalk, Kind, TOO_LONG},
     pruning::{Bounds, refutes_within, with_statistics},
     statistics::ChunkStatistics,
@@ -31,6 +32,9 @@ use crate::{
 /// Indexes of a file that are kept; a file has one for every column of every row group.
 const INDEXES_MAX: usize = 4096;
 const INTEGER_DEPTH: usize = 1;
+/// Bytes that are read for a page's header: more than one usually has, and more than one has that is not corrupt.
+const HEADER_BYTES: usize = 512;
+const HEADER_BYTES_MAX: usize = 1 << 20;
 
 /// Where a data page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +58,14 @@ struct PageBounds {
 /// By row group and leaf.
 type KnownIndexes = HashMap<(usize, usize), Option<Arc<PageBounds>>>;
 
+/// By row group and leaf.
+type KnownLocations = HashMap<(usize, usize), Option<Arc<[PageLocation]>>>;
+
 /// Bounds of pages of one file, as far as someone wanted them. An index that can't be used is kept as such.
 #[derive(Debug, Default)]
 pub(super) struct PageIndexes {
     known: Mutex<KnownIndexes>,
+    locations: Mutex<KnownLocations>,
 }
 
 /// A row group of a file, and what a scan reads of it.
@@ -73,10 +81,52 @@ pub struct IndexedRowGroup<'a> {
     pub leaves: &'a [usize],
 }
 
-/// The offset index of a column chunk: where its data pages are. `None` if there is none that can be read.
-pub fn page_locations(file: &TableFile, chunk: &ColumnChunkMetaData) -> Option<Vec<PageLocation>> {
+/// The offset index of a chunk of a column that is not nested: where its data pages are. `None` if there is none that can be
+/// read, or that the pages' headers contradict. Blocks, once for a file.
+pub fn page_locations(file: &TableFile, row_group: usize, leaf: usize) -> Option<Arc<[PageLocation]>> {
+    let lock = || lock_whole(&file.footer.page_indexes.locations);
+    if let Some(known) = lock().get(&(row_group, leaf)) {
+        return known.clone();
+    }
+    let locations = read_locations(file, row_group, leaf).map(Arc::from);
+    let mut known = lock();
+    if known.len() >= INDEXES_MAX {
+        known.clear();
+    }
+    known.insert((row_group, leaf), locations.clone());
+    locations
+}
+
+fn read_locations(file: &TableFile, row_group: usize, leaf: usize) -> Option<Vec<PageLocation>> {
+    let metadata = file.footer.metadata().row_groups().get(row_group)?;
+    let chunk = metadata.columns().get(leaf)?;
+    if chunk.column_descr().max_rep_level() > 0 {
+        return None;
+    }
     let bytes = index_bytes(file, chunk.offset_index_offset()?, chunk.offset_index_length()?)?;
-    decode_locations(&bytes).ok()
+    let locations = decode_locations(&bytes).ok()?;
+    let ends = locations.iter().skip(1).map(|location| location.first_row);
+    let mut ends = ends.chain([u64::try_from(metadata.num_rows()).ok()?]);
+    let handle = file.handle().ok()?;
+    for location in &locations {
+        let rows = ends.next()?.checked_sub(location.first_row)?;
+        let (header, header_bytes) = page_header(file, &handle, location)?;
+        let page_bytes = header_bytes as u64 + u64::from(header.compressed_bytes);
+        if header.value_count().map(u64::from) != Some(rows) || page_bytes != location.page_bytes {
+            return None;
+        }
+    }
+    Some(locations)
+}
+
+/// The header of a page, and how long it is.
+fn page_header(file: &TableFile, handle: &File, location: &PageLocation) -> Option<(PageHeader, usize)> {
+    let page_bytes = usize::try_from(location.page_bytes).ok()?;
+    let parse = |bytes: usize| {
+        let bytes = file.read_range(handle, location.offset, bytes.min(page_bytes)).ok()?;
+        PageHeader::parse(&bytes).ok()
+    };
+    parse(HEADER_BYTES).or_else(|| if page_bytes > HEADER_BYTES { parse(HEADER_BYTES_MAX) } else { None })
 }
 
 fn index_bytes(file: &TableFile, offset: i64, length: i32) -> Option<bytes::Bytes> {
@@ -142,11 +192,11 @@ fn decode_column_index(bytes: &[u8]) -> Result<ColumnIndex<'_>, &'static str> {
 
 impl PageBounds {
     /// The bounds of a chunk's pages; `None` if its indexes can't be of it.
-    fn read(file: &TableFile, part: &ChunkStatistics<'_>) -> Option<Self> {
+    fn read(file: &TableFile, (row_group, leaf): (usize, usize), part: &ChunkStatistics<'_>) -> Option<Self> {
         let chunk = part.chunk;
         let bytes = index_bytes(file, chunk.column_index_offset()?, chunk.column_index_length()?)?;
         let index = decode_column_index(&bytes).ok()?;
-        Self::of(&index, &page_locations(file, chunk)?, part)
+        Self::of(&index, &page_locations(file, row_group, leaf)?, part)
     }
 
     fn of(index: &ColumnIndex<'_>, locations: &[PageLocation], part: &ChunkStatistics<'_>) -> Option<Self> {
@@ -207,7 +257,7 @@ impl PageIndexes {
             if let Some(known) = lock().get(&(row_group, leaf)) {
                 return known.clone();
             }
-            let bounds = PageBounds::read(file, part).map(Arc::new);
+            let bounds = PageBounds::read(file, (row_group, leaf), part).map(Arc::new);
             let mut known = lock();
             if known.len() >= INDEXES_MAX {
                 known.clear();

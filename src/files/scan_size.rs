@@ -73,12 +73,15 @@ pub fn scan_ranges(
                 continue;
             }
             size.row_group_count += 1;
-            size.row_count += u64::try_from(row_group.num_rows()).unwrap_or(0);
+            let row_count = u64::try_from(row_group.num_rows()).unwrap_or(0);
+            size.row_count = size.row_count.saturating_add(row_count);
             let mut bytes = 0;
             for leaf in &leaves {
                 let chunk = row_group.column(*leaf);
                 bytes += u64::try_from(chunk.compressed_size()).unwrap_or(0);
-                size.uncompressed_bytes += u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
+                // Nothing bounds it: a footer may state any number.
+                let uncompressed_bytes = u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
+                size.uncompressed_bytes = size.uncompressed_bytes.saturating_add(uncompressed_bytes);
             }
             size.compressed_bytes += bytes;
             if row_group.num_rows() > 0 {

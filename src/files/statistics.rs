@@ -15,20 +15,19 @@
 
 use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 use parquet::{
-    basic::{ColumnOrder, SortOrder, Type as PhysicalType},
+    basic::{ColumnOrder, SortOrder, TimeUnit, Type as PhysicalType},
     file::{metadata::ColumnChunkMetaData, statistics::Statistics},
 };
 use pystachio_plan::{DataType, Value};
 
 use crate::{
     file_type::{FileType, Storage},
+    value_range::{date_value, time_value, timestamp_value},
     writer::{ValueOrder, Writer},
 };
 
 /// Longer text and bytes are cut in a least value and left out as a greatest one.
 const BOUND_BYTES_MAX: usize = 256;
-const MICROSECONDS_A_MILLISECOND: i64 = 1_000;
-const NANOSECONDS_A_MICROSECOND: i64 = 1_000;
 
 /// What the row groups seen so far say about one column.
 #[derive(Clone, Debug)]
@@ -235,6 +234,10 @@ impl ChunkStatistics<'_> {
     }
 
     fn values_of(&self, least: Option<&[u8]>, greatest: Option<&[u8]>) -> ValueBounds {
+        // A bound that no value can be is none.
+        if ![least, greatest].into_iter().flatten().all(|bytes| self.is_possible(bytes)) {
+            return (None, None);
+        }
         let minimum = least.and_then(|bytes| bound_value(bytes, self, Side::Minimum));
         let maximum = greatest.and_then(|bytes| bound_value(bytes, self, Side::Maximum));
         let crossed = match (self.file_type.storage, least, greatest) {
@@ -246,6 +249,29 @@ impl ChunkStatistics<'_> {
     }
 }
 
+impl ChunkStatistics<'_> {
+    /// Whether the column may have a value that is stored so.
+    fn is_possible(&self, bytes: &[u8]) -> bool {
+        let physical = self.chunk.column_type();
+        let length = usize::try_from(self.chunk.column_descr().type_length());
+        let is_fixed_number = physical == PhysicalType::FIXED_LEN_BYTE_ARRAY
+            && matches!(self.file_type.storage, Some(Storage::Decimal | Storage::Float));
+        if is_fixed_number && length.is_ok_and(|length| length != bytes.len()) {
+            return false;
+        }
+        if let Some(allowed) = &self.file_type.allowed {
+            let number = if is_integer(physical) { signed(bytes).map(i128::from) } else { big_endian(bytes) };
+            return number.is_some_and(|number| allowed.contains(&number));
+        }
+        match self.file_type.data_type {
+            Some(DataType::Date | DataType::Time | DataType::Timestamp | DataType::TimestampTz) => {
+                bound_value(bytes, self, Side::Minimum).is_some()
+            }
+            _ => true,
+        }
+    }
+}
+
 /// Whether integers tell a decimal's digits.
 fn is_integer(physical: PhysicalType) -> bool {
     matches!(physical, PhysicalType::INT32 | PhysicalType::INT64)
@@ -254,17 +280,24 @@ fn is_integer(physical: PhysicalType) -> bool {
 fn bound_value(bytes: &[u8], part: &ChunkStatistics<'_>, side: Side) -> Option<Value> {
     let file_type = part.file_type;
     let storage = file_type.storage?;
+    if let Some(unit) = unit_of(storage) {
+        let moment = match file_type.data_type.as_ref()? {
+            DataType::Date => Some(date_value(signed(bytes)?)),
+            DataType::Time => Some(time_value(signed(bytes)?, &unit)),
+            DataType::Timestamp | DataType::TimestampTz => Some(timestamp_value(signed(bytes)?, &unit)),
+            _ => None,
+        };
+        if let Some(moment) = moment {
+            return moment.map(Value::Int);
+        }
+    }
     match storage {
         Storage::Bool => bytes.first().map(|byte| Value::Bool(*byte != 0)),
-        Storage::Signed => signed(bytes).map(Value::Int),
+        Storage::Signed | Storage::Milliseconds | Storage::Nanoseconds => signed(bytes).map(Value::Int),
         Storage::Unsigned => unsigned_value(bytes, file_type.data_type.as_ref()?),
-        Storage::Milliseconds => signed(bytes)?.checked_mul(MICROSECONDS_A_MILLISECOND).map(Value::Int),
-        Storage::Nanoseconds => Some(Value::Int(signed(bytes)?.div_euclid(NANOSECONDS_A_MICROSECOND))),
         Storage::Decimal if is_integer(part.chunk.column_type()) => {
             Some(Value::Decimal(signed(bytes)?.into()))
         }
-        // A bound that was cut to some length is another number.
-        Storage::Decimal if is_cut(bytes, part) => None,
         Storage::Decimal => big_endian(bytes).map(Value::Decimal),
         // NaN is PostgreSQL's greatest value, and writers leave it out of statistics.
         Storage::Float if side == Side::Maximum => None,
@@ -275,11 +308,14 @@ fn bound_value(bytes: &[u8], part: &ChunkStatistics<'_>, side: Side) -> Option<V
     }
 }
 
-/// Whether bytes are fewer than the values of a column of one length have.
-fn is_cut(bytes: &[u8], part: &ChunkStatistics<'_>) -> bool {
-    let is_fixed = part.chunk.column_type() == PhysicalType::FIXED_LEN_BYTE_ARRAY;
-    is_fixed
-        && usize::try_from(part.chunk.column_descr().type_length()).is_ok_and(|length| bytes.len() < length)
+/// What a stored date, time or timestamp counts.
+fn unit_of(storage: Storage) -> Option<TimeUnit> {
+    match storage {
+        Storage::Signed => Some(TimeUnit::MICROS),
+        Storage::Milliseconds => Some(TimeUnit::MILLIS),
+        Storage::Nanoseconds => Some(TimeUnit::NANOS),
+        _ => None,
+    }
 }
 
 fn signed(bytes: &[u8]) -> Option<i64> {

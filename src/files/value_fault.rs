@@ -29,7 +29,7 @@ pub enum ValueFault<'a> {
     },
     /// Bytes that are no text.
     NotUtf8,
-    /// More digits than the decimal type has, or a moment that its type does not have.
+    /// A number or a moment that the declared type does not have, or that the file's own annotation of the column does not.
     OutOfRange(&'a DataType),
 }
 
@@ -52,10 +52,15 @@ impl ValueFault<'_> {
                 "invalid byte sequence for UTF-8: a value of".to_owned(),
                 "is not UTF-8".to_owned(),
             ),
+            Self::OutOfRange(data_type) if is_integer(data_type) => (
+                ErrorKind::NumericOutOfRange,
+                format!("{data_type} out of range: a value of"),
+                "is out of the range that its file states".to_owned(),
+            ),
             Self::OutOfRange(data_type) if is_decimal(data_type) => (
                 ErrorKind::NumericOutOfRange,
                 "numeric field overflow: a value of".to_owned(),
-                format!("has more digits than {data_type} allows"),
+                format!("has more digits than {data_type} or its file allows"),
             ),
             Self::OutOfRange(data_type) => (
                 ErrorKind::DatetimeOutOfRange,
@@ -69,6 +74,14 @@ impl ValueFault<'_> {
             kind,
             format!("{before} column \"{column}\" of foreign table \"{table}\" {after}, in file \"{file}\""),
         )
+    }
+}
+
+/// Whether values of a type, or the items of its arrays, are integers.
+fn is_integer(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item) => is_integer(item),
+        other => other.is_integer(),
     }
 }
 
@@ -107,8 +120,14 @@ mod tests {
             (
                 ValueFault::OutOfRange(&DataType::List(Box::new(decimal))),
                 ErrorKind::NumericOutOfRange,
-                "numeric field overflow: a value of column \"c\" of foreign table \"t\" has more digits than numeric(5,2)[] \
-                 allows, in file \"f.parquet\"",
+                "numeric field overflow: a value of column \"c\" of foreign table \"t\" has more digits than numeric(5,2)[] or \
+                 its file allows, in file \"f.parquet\"",
+            ),
+            (
+                ValueFault::OutOfRange(&DataType::Int16),
+                ErrorKind::NumericOutOfRange,
+                "smallint out of range: a value of column \"c\" of foreign table \"t\" is out of the range that its file states, \
+                 in file \"f.parquet\"",
             ),
             (
                 ValueFault::OutOfRange(&DataType::Timestamp),

@@ -15,7 +15,7 @@
 //! Deliberately absent: what a file says of its own statistics (whether they are there, of which order, exact).
 //!
 //! Source: parquet-java's CorruptStatistics; the defects PARQUET-251, PARQUET-297, PARQUET-1655, PARQUET-2003 and
-//! ARROW-12513, and those that the projects arrow-rs, parquet-go, parquet-dotnet, arrow2 and hyparquet tell of.
+//! ARROW-12513, polars 29321 and 29140, and those that the projects arrow-rs, parquet-go, parquet-dotnet, arrow2 and hyparquet tell of.
 
 /// How the values of a column compare, as far as writers differ in getting it right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,8 @@ impl Writer {
             // Arrays with dictionaries, which are written as such if they are of byte arrays, had no NULL by its count.
             "parquet-cpp" => !is_byte_array,
             "parquet-cpp-arrow" => !is_byte_array || self.is_from([6, 0, 0]),
+            // Releases that do not say which they are counted each NULL of an Enum once a page.
+            "polars" => false,
             _ => true,
         }
     }
@@ -234,5 +236,7 @@ mod tests {
         assert_eq!(counts("parquet-cpp-arrow version 6.0.0"), [true, true]);
         assert_eq!(counts("Parquet.Net version 6.0.3"), [false, false]);
         assert_eq!(counts("parquet-mr version 1.7.0"), [true, true]);
+        assert_eq!(counts("Polars"), [false, false]);
+        assert_eq!(counts("Polars (python) version 2.1.0 (build 7f902bd3)"), [true, true]);
     }
 }

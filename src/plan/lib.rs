@@ -18,6 +18,7 @@
 //! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
 //! - `message.rs`, `frame.rs`: what travels over the socket
+//! - `table_format.rs`: folders that are tables of another format, which neither side reads
 //! - `memory.rs`: amounts of memory, and where memory is
 //! - `error.rs`: the one error that crosses it
 //!
@@ -25,7 +26,7 @@
 //! needs no qualifier. Every expression knows its type. A value means what PostgreSQL means by it: where
 //! a function's result could differ from PostgreSQL's, the function does not exist here.
 //!
-//! Deliberately absent: PostgreSQL, CUDA, DataFusion, files. This crate must stay cheap to build and to
+//! Deliberately absent: PostgreSQL, CUDA, DataFusion, what is in files. This crate must stay cheap to build and to
 //! load into a backend.
 
 mod affinity;
@@ -47,6 +48,7 @@ mod moment;
 mod partial;
 mod prune;
 mod relation;
+mod table_format;
 mod types;
 mod value;
 
@@ -91,5 +93,6 @@ pub use relation::{
     AggregateCall, ColumnId, CommonValue, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator,
     Plan, Relation, ScanColumn, ScanExtent, SortKey,
 };
+pub use table_format::check_not_of_other_format;
 pub use types::DataType;
 pub use value::{Interval, Literal, Value};

@@ -1,13 +1,14 @@
 //! From a file's column to the column as it is declared.
 //!
 //! [`Conversion::plan`] decides by types alone, before anything is read; [`Conversion::apply`] runs on
-//! decoded arrays and checks what only values tell: NULLs, lengths, digits, ranges.
+//! decoded arrays and checks what only values tell: NULLs, lengths, digits, ranges. The reader gives integers of few bits
+//! and decimals in byte arrays as they are stored, since it would cut them off.
 //!
 //! Invariants: a conversion keeps every value or is an error. It never decreases when its input
 //! increases, except where [`Conversion::keeps_order`] says otherwise, so bounds of a column convert to
 //! bounds of the result.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use arrow::{
     array::{
@@ -17,26 +18,26 @@ use arrow::{
     buffer::{OffsetBuffer, ScalarBuffer},
     compute::{CastOptions, cast_with_options, max, min},
     datatypes::{
-        DataType as ArrowType, Date32Type, Decimal128Type, Decimal256Type, Field, Time32MillisecondType,
-        Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-        TimestampMillisecondType, TimestampNanosecondType, i256,
+        DataType as ArrowType, Date32Type, Decimal128Type, Decimal256Type, Field, FieldRef, Int32Type,
+        Time32MillisecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, i256,
     },
 };
-use pystachio_files::{ValueFault, ValuePlace};
+use pystachio_files::{
+    DATE_DAYS, DATE_INFINITIES, DAY_US, TIMESTAMP_INFINITIES, TIMESTAMP_US_MIN, ValueFault, ValuePlace,
+    corrupt_file,
+};
 use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
 
 use crate::error::from_arrow;
 
-/// Days from 1970-01-01 to PostgreSQL's first and last date.
-const DATE_DAYS: std::ops::RangeInclusive<i32> = -2_440_588..=2_145_042_905;
-/// Microseconds from 1970-01-01 to PostgreSQL's first timestamp; its last lies beyond 64 bits.
-const TIMESTAMP_US_MIN: i64 = -210_866_803_200_000_000;
-/// Microseconds of a day; PostgreSQL's `time` reaches 24:00.
-const DAY_US: i64 = 86_400_000_000;
-
 /// How one file's column becomes the declared one.
 #[derive(Clone, Debug)]
 pub(crate) struct Conversion {
+    /// The column's type by its annotation. Where the reader gives the physical values instead, they are checked first.
+    file_type: ArrowType,
+    /// The stored numbers that the annotation allows; absent where it allows all.
+    allowed: Option<RangeInclusive<i128>>,
     step: Step,
     data_type: DataType,
     not_null: bool,
@@ -63,10 +64,16 @@ enum Step {
 }
 
 impl Conversion {
-    /// The conversion from a file's field, as the reader decodes it, to a declared column; `None` if the
+    /// The conversion from a file's field, and the stored numbers that it allows, to a declared column; `None` if the
     /// file's type can't be read as the declared one.
-    pub(crate) fn plan(field: &Field, column: &ScanColumn) -> Option<Self> {
+    pub(crate) fn plan(
+        field: &Field,
+        allowed: Option<RangeInclusive<i128>>,
+        column: &ScanColumn,
+    ) -> Option<Self> {
         Some(Self {
+            file_type: field.data_type().clone(),
+            allowed,
             step: Step::plan(field.data_type(), &column.data_type)?,
             data_type: column.data_type.clone(),
             not_null: column.not_null && field.is_nullable(),
@@ -98,9 +105,8 @@ impl Conversion {
         if self.not_null && array.null_count() > 0 {
             return Err(ValueFault::Null.at(place));
         }
-        let mut converted = self
-            .step
-            .apply(array, &self.data_type)
+        let mut converted = annotated(array, &self.file_type, self.allowed.as_ref())
+            .and_then(|array| self.step.apply(&array, &self.data_type))
             .map_err(|failure| failure.into_error(place, &self.data_type))?;
         if self.trim_blanks && converted.data_type() == &ArrowType::Utf8View {
             converted = trim_blanks(&converted);
@@ -108,7 +114,6 @@ impl Conversion {
         if let Some(length_max) = self.length_max {
             check_length(&converted, length_max, self.trim_blanks, place)?;
         }
-        check_range(&converted, &self.data_type, place)?;
         Ok(converted)
     }
 }
@@ -117,6 +122,8 @@ impl Conversion {
 enum Failure {
     Range,
     Utf8,
+    /// A decimal without bytes.
+    NoBytes,
     Other(Error),
 }
 
@@ -125,6 +132,9 @@ impl Failure {
         match self {
             Self::Range => ValueFault::OutOfRange(data_type).at(place),
             Self::Utf8 => ValueFault::NotUtf8.at(place),
+            Self::NoBytes => {
+                corrupt_file(place.file, &format!("column \"{}\": a decimal has no bytes", place.column))
+            }
             Self::Other(error) => error,
         }
     }
@@ -196,6 +206,11 @@ impl Step {
     }
 
     fn apply(&self, array: &ArrayRef, declared: &DataType) -> std::result::Result<ArrayRef, Failure> {
+        let converted = self.convert(array, declared)?;
+        Ok(in_range(&converted, declared)?.unwrap_or(converted))
+    }
+
+    fn convert(&self, array: &ArrayRef, declared: &DataType) -> std::result::Result<ArrayRef, Failure> {
         match self {
             Self::Same => Ok(array.clone()),
             Self::Cast => cast(array, &declared.to_arrow()),
@@ -232,6 +247,74 @@ impl Step {
     }
 }
 
+/// Stored values as the file's annotation means them, of which none may be beyond what it allows.
+fn annotated(
+    array: &ArrayRef,
+    file_type: &ArrowType,
+    allowed: Option<&RangeInclusive<i128>>,
+) -> std::result::Result<ArrayRef, Failure> {
+    use ArrowType as A;
+    let Some(allowed) = allowed else { return Ok(array.clone()) };
+    match (array.data_type(), file_type) {
+        (A::List(_), A::List(item)) => annotated_items(array.as_list::<i32>(), item, allowed),
+        (A::LargeList(_), A::LargeList(item)) => annotated_items(array.as_list::<i64>(), item, allowed),
+        (A::Int32, _) => {
+            let bounds = [*allowed.start(), *allowed.end()].map(i32::try_from);
+            let [Ok(least), Ok(greatest)] = bounds else { return cast(array, file_type) };
+            match is_within(array.as_primitive::<Int32Type>(), least, greatest) {
+                true => cast(array, file_type),
+                false => Err(Failure::Range),
+            }
+        }
+        (A::BinaryView, A::Decimal128(..)) => {
+            let values = array.as_binary_view().iter();
+            let values = values.map(|bytes| bytes.map(decimal_of).transpose());
+            let values: Decimal128Array = values.collect::<std::result::Result<_, Failure>>()?;
+            annotated(
+                &(Arc::new(values.with_data_type(file_type.clone())) as ArrayRef),
+                file_type,
+                Some(allowed),
+            )
+        }
+        (A::Decimal128(..), _) => {
+            match is_within(array.as_primitive::<Decimal128Type>(), *allowed.start(), *allowed.end()) {
+                true => Ok(array.clone()),
+                false => Err(Failure::Range),
+            }
+        }
+        (A::Decimal256(..), _) => {
+            let (least, greatest) = (i256::from(*allowed.start()), i256::from(*allowed.end()));
+            match is_within(array.as_primitive::<Decimal256Type>(), least, greatest) {
+                true => Ok(array.clone()),
+                false => Err(Failure::Range),
+            }
+        }
+        _ => Ok(array.clone()),
+    }
+}
+
+fn annotated_items<O: OffsetSizeTrait>(
+    list: &GenericListArray<O>,
+    item: &FieldRef,
+    allowed: &RangeInclusive<i128>,
+) -> std::result::Result<ArrayRef, Failure> {
+    let values = annotated(list.values(), item.data_type(), Some(allowed))?;
+    GenericListArray::try_new(item.clone(), list.offsets().clone(), values, list.nulls().cloned())
+        .map(|list| Arc::new(list) as ArrayRef)
+        .map_err(|error| Failure::Other(from_arrow(&error)))
+}
+
+/// A big-endian number in two's complement, of any length.
+fn decimal_of(bytes: &[u8]) -> std::result::Result<i128, Failure> {
+    let fill = if *bytes.first().ok_or(Failure::NoBytes)? >= 0x80 { 0xff } else { 0 };
+    let (head, tail) = bytes.split_at(bytes.len().saturating_sub(size_of::<i128>()));
+    let mut number = [fill; size_of::<i128>()];
+    number[size_of::<i128>() - tail.len()..].copy_from_slice(tail);
+    let value = i128::from_be_bytes(number);
+    let fits = head.iter().all(|byte| *byte == fill) && (value < 0) == (fill != 0);
+    if fits { Ok(value) } else { Err(Failure::Range) }
+}
+
 fn cast(array: &ArrayRef, target: &ArrowType) -> std::result::Result<ArrayRef, Failure> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(array, target, &options).map_err(|error| Failure::Other(from_arrow(&error)))
@@ -241,10 +324,12 @@ fn milliseconds_to_microseconds(
     array: &ArrayRef,
     declared: &DataType,
 ) -> std::result::Result<ArrayRef, Failure> {
-    let scaled =
-        array.as_primitive::<TimestampMillisecondType>().try_unary::<_, TimestampMicrosecondType, Failure>(
-            |value| value.checked_mul(1000).ok_or(Failure::Range),
-        )?;
+    let scaled = array
+        .as_primitive::<TimestampMillisecondType>()
+        .try_unary::<_, TimestampMicrosecondType, Failure>(|value| {
+            let infinity = TIMESTAMP_INFINITIES.iter().find(|(stored, _)| *stored == value);
+            infinity.map(|(stored, _)| *stored).or(value.checked_mul(1000)).ok_or(Failure::Range)
+        })?;
     Ok(Arc::new(scaled.with_data_type(declared.to_arrow())))
 }
 
@@ -358,19 +443,37 @@ fn check_length(array: &ArrayRef, length_max: u32, trim_blanks: bool, place: Val
     Ok(())
 }
 
-fn check_range(array: &ArrayRef, data_type: &DataType, place: ValuePlace<'_>) -> Result<()> {
-    let inside = match data_type {
-        DataType::Date => is_within(array.as_primitive::<Date32Type>(), *DATE_DAYS.start(), *DATE_DAYS.end()),
-        DataType::Time => is_within(array.as_primitive::<Time64MicrosecondType>(), 0, DAY_US),
-        DataType::Timestamp | DataType::TimestampTz => {
-            is_within(array.as_primitive::<TimestampMicrosecondType>(), TIMESTAMP_US_MIN, i64::MAX)
-        }
-        _ => true,
-    };
-    if inside {
-        return Ok(());
+/// The values that PostgreSQL has for dates, times and timestamps, where they are not those of the array.
+fn in_range(array: &ArrayRef, data_type: &DataType) -> std::result::Result<Option<ArrayRef>, Failure> {
+    match data_type {
+        DataType::Date => own_values(array.as_primitive::<Date32Type>(), &DATE_DAYS, DATE_INFINITIES),
+        DataType::Time => own_values(array.as_primitive::<Time64MicrosecondType>(), &(0..=DAY_US), []),
+        DataType::Timestamp | DataType::TimestampTz => own_values(
+            array.as_primitive::<TimestampMicrosecondType>(),
+            &(TIMESTAMP_US_MIN..=i64::MAX),
+            TIMESTAMP_INFINITIES,
+        ),
+        _ => Ok(None),
     }
-    Err(ValueFault::OutOfRange(data_type).at(place))
+}
+
+/// The array with PostgreSQL's infinities in place of stored ones, if it has any.
+fn own_values<T: ArrowPrimitiveType, const N: usize>(
+    array: &PrimitiveArray<T>,
+    range: &RangeInclusive<T::Native>,
+    infinities: [(T::Native, T::Native); N],
+) -> std::result::Result<Option<ArrayRef>, Failure>
+where
+    T::Native: PartialOrd,
+{
+    if is_within(array, *range.start(), *range.end()) {
+        return Ok(None);
+    }
+    let own = array.try_unary::<_, T, Failure>(|value| {
+        let infinity = infinities.iter().find(|(stored, _)| *stored == value).map(|(_, own)| *own);
+        infinity.or(range.contains(&value).then_some(value)).ok_or(Failure::Range)
+    })?;
+    Ok(Some(Arc::new(own.with_data_type(array.data_type().clone()))))
 }
 
 fn is_within<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, least: T::Native, greatest: T::Native) -> bool

@@ -18,7 +18,6 @@ use parquet::{
     file::{
         metadata::{ParquetMetaData, RowGroupMetaData},
         reader::{ChunkReader, Length},
-        serialized_reader::SerializedPageReader,
     },
 };
 use pystachio_engine::locking::lock_whole;
@@ -229,9 +228,9 @@ impl RowGroups for RowGroupPages {
         let found = self.chunks.iter().find(|chunk| chunk.leaf == leaf);
         let chunk = found.ok_or_else(|| ParquetError::General("a column was not read".to_owned()))?.clone();
         let metadata = self.row_group().column(leaf);
-        let sizes = chunk.pages.clone().into_iter();
-        let pages = SerializedPageReader::new(Arc::new(chunk), metadata, self.num_rows(), None)?;
-        let pages = CheckedPages::new(pages, metadata.column_descr_ptr());
+        let sizes = chunk.pages.clone();
+        let pages = CheckedPages::new(Arc::new(chunk), metadata, self.num_rows(), Some(&sizes))?;
+        let sizes = sizes.into_iter();
         let pages: Box<dyn PageReader> = Box::new(CountedPages {
             pages,
             sizes,

@@ -100,7 +100,7 @@ impl ScanTable {
 
     /// All rows of all files.
     pub(crate) fn row_count(&self) -> usize {
-        self.files.iter().map(|file| file.footer().row_count()).sum()
+        self.files.iter().map(|file| file.footer().row_count()).fold(0, usize::saturating_add)
     }
 
     /// All row groups of all files.
@@ -189,8 +189,8 @@ impl FileColumn {
             .or_else(|| fields.iter().position(|field| same_name(field.name(), &column.name)))
             .ok_or_else(|| missing_column(table, path, column))?;
         let field = &fields[index];
-        let conversion =
-            Conversion::plan(field, column).ok_or_else(|| type_mismatch(table, footer, index, column))?;
+        let conversion = Conversion::plan(field, footer.allowed(index), column)
+            .ok_or_else(|| type_mismatch(table, footer, index, column))?;
         let source = ChunkSource { path: path.clone(), column: field.name().as_str().into() };
         Ok(Self { index, conversion, source, bounds: OnceLock::new() })
     }

@@ -25,7 +25,8 @@ pub unsafe extern "C-unwind" fn analyze_foreign_table(
     unsafe {
         let table = options::table_options((*relation).rd_id);
         let description = describe(table.server_oid, &table.files);
-        let bytes: u64 = description.columns.iter().map(|column| column.uncompressed_bytes).sum();
+        let bytes =
+            description.columns.iter().map(|column| column.uncompressed_bytes).fold(0, u64::saturating_add);
         *page_count = u32::try_from(bytes.div_ceil(u64::from(pg_sys::BLCKSZ))).unwrap_or(u32::MAX - 1).max(1);
         *function = Some(acquire_sample_rows);
     }

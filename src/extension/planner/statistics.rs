@@ -174,6 +174,9 @@ unsafe fn datum_of(type_oid: pg_sys::Oid, data_type: &DataType, value: &Value) -
         pg_sys::INT4OID => i32::try_from(whole).ok()?.into_datum(),
         pg_sys::INT8OID => whole.into_datum(),
         pg_sys::NUMERICOID => numeric_datum(i128::from(whole), 0),
+        // No part of what is infinite can be estimated.
+        pg_sys::DATEOID if whole == i64::from(i32::MAX) => None,
+        pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID if whole == i64::MAX => None,
         pg_sys::DATEOID if *data_type == DataType::Date => {
             i32::try_from(whole - i64::from(EPOCH_DAYS)).ok()?.into_datum()
         }

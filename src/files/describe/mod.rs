@@ -118,7 +118,7 @@ fn describe_files(files: &[TableFile], identity: u64) -> Result<TableDescription
         columns.push(column.description(field.name()));
     }
     let files: Vec<FileDescription> = files.iter().map(|file| describe_file(&file.footer)).collect();
-    let row_count = files.iter().map(|file| file.row_count).sum();
+    let row_count = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.row_count));
     Ok(TableDescription { files, columns, row_count, identity })
 }
 
@@ -159,8 +159,10 @@ impl ColumnParts {
         for group in metadata.row_groups() {
             for leaf_index in footer.leaves(column_index) {
                 let chunk = group.column(leaf_index);
-                self.compressed_bytes += count(chunk.compressed_size());
-                self.uncompressed_bytes += count(chunk.uncompressed_size());
+                // A footer may state any number of bytes.
+                let add = |sum: u64, bytes: i64| sum.saturating_add(count(bytes));
+                self.compressed_bytes = add(self.compressed_bytes, chunk.compressed_size());
+                self.uncompressed_bytes = add(self.uncompressed_bytes, chunk.uncompressed_size());
                 if file_type.storage.is_some() {
                     match footer.statistics_of(group, leaf_index, &file_type) {
                         Some(statistics) => self.summary.add(&statistics),

@@ -12,7 +12,10 @@ use parquet::{
 use pystachio_plan::{DataType, FileSet, Function, Value};
 
 use super::*;
-use crate::FileCatalog;
+use crate::{
+    FileCatalog,
+    compact_protocol::{encode_signed, encode_structure, encode_structures},
+};
 
 const ROWS: i64 = 1000;
 
@@ -163,7 +166,7 @@ fn files_without_indexes_are_read_whole() {
         assert_eq!(left(&file, &[integer(Function::Equal, 0, 5000)]), None);
     }
     let (_folder, file) = table_file(WriterProperties::builder().set_offset_index_disabled(true));
-    let locations = page_locations(&file, file.footer.metadata().row_group(0).column(0));
+    let locations = page_locations(&file, 0, 0);
     assert!(locations.is_none_or(|locations| locations.len() > 1));
 }
 
@@ -208,6 +211,40 @@ fn indexes_that_can_not_be_of_the_chunk_are_ignored() {
     assert_eq!(of(&|_, index| index.least.truncate(2)), None);
     assert_eq!(of(&|_, index| index.null_counts = Some(vec![0])), None);
     assert_eq!(of(&|_, index| index.null_counts = None), Some(vec![400, 700, 1000]));
+}
+
+#[test]
+fn indexes_that_the_pages_contradict_are_ignored() {
+    let condition = [integer(Function::Less, 0, 150)];
+    // Of column `a`: the first rows, as they are, moved, and moved with the page behind.
+    for (moved, is_used) in [(vec![], true), (vec![(1, 110)], false), (vec![(1, 133), (2, 233)], false)] {
+        let (_folder, file) = table_file(WriterProperties::builder());
+        let chunk = file.footer.metadata().row_group(0).column(0);
+        let (offset, length) = (chunk.offset_index_offset().unwrap(), chunk.offset_index_length().unwrap());
+        let bytes = index_bytes(&file, offset, length).unwrap();
+        let mut fields = CompactWalk { rest: &bytes }.raw_fields(0).unwrap();
+        let list = fields[0].bytes.to_vec();
+        let mut pages: Vec<Vec<u8>> =
+            CompactWalk { rest: &list }.raw_structures(0).unwrap().into_iter().map(<[u8]>::to_vec).collect();
+        for (page, first_row) in moved {
+            let own = pages[page].clone();
+            let mut own = CompactWalk { rest: &own }.raw_fields(0).unwrap();
+            own[2].bytes = encode_signed(first_row).into();
+            pages[page] = encode_structure(&own);
+        }
+        fields[0].bytes = encode_structures(&pages).into();
+        let written = encode_structure(&fields);
+        // As long as before: rows from 64 on have two bytes.
+        assert_eq!(written.len(), bytes.len());
+        let target = std::fs::File::options().write(true).open(&file.footer.path).unwrap();
+        target.write_all_at(&written, offset as u64).unwrap();
+        let files = FileSet { paths: vec![file.footer.path.display().to_string()] };
+        let file = FileCatalog::default().open_all(&files).unwrap().remove(0);
+        assert_eq!(page_locations(&file, 0, 0).is_some(), is_used);
+        let found = left(&file, &condition);
+        assert!((0..150).all(|row| contains(&found, row)), "{found:?}");
+        assert_eq!(found.is_some(), is_used);
+    }
 }
 
 #[test]

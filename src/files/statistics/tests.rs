@@ -207,10 +207,27 @@ fn statistics_that_contradict_each_other_are_not_used() {
     assert_eq!(Case { value_count: 9, ..case(3) }.used(), (None, NONE));
     let nulls = Statistics::int64(None, None, None, Some(ROWS), false);
     assert_eq!(Case { statistics: nulls, ..case(3) }.used(), (Some(ROWS), NONE));
-    // A decimal that was cut like text.
+}
+
+#[test]
+fn bounds_that_no_value_can_be_are_not_used() {
+    // A decimal that was cut like text, and one that is longer than its column's values.
     let [least, greatest] = [5_i64.to_be_bytes(), 9_i64.to_be_bytes()];
     assert_eq!(Case::fixed_decimal(&least, &greatest).bounds(), decimals(5, 9));
-    assert_eq!(Case::fixed_decimal(&least[..4], &greatest).bounds(), (None, Some(Value::Decimal(9))));
+    assert_eq!(Case::fixed_decimal(&least[..4], &greatest).bounds(), NONE);
+    assert_eq!(Case::fixed_decimal(&least, &[&greatest[..], &[0]].concat()).bounds(), NONE);
+    // More digits than the decimal has, more bits than the integer.
+    assert_eq!(Case::fixed_decimal(&least, &10_i64.pow(18).to_be_bytes()).bounds(), NONE);
+    let short = |least, greatest, logical| {
+        let statistics = Statistics::int32(Some(least), Some(greatest), None, Some(3), false);
+        Case::new(PhysicalType::INT32, Some(logical), statistics).bounds()
+    };
+    assert_eq!(short(-128, 127, LogicalType::integer(8, true)), ints(-128, 127));
+    assert_eq!(short(-128, 300, LogicalType::integer(8, true)), NONE);
+    // DuckDB's infinities are PostgreSQL's; other dates must be ones that PostgreSQL has.
+    let date = LogicalType::Date;
+    assert_eq!(short(-i32::MAX, i32::MAX, date.clone()), ints(i32::MIN.into(), i32::MAX.into()));
+    assert_eq!(short(0, i32::MAX - 1, date), NONE);
 }
 
 #[test]

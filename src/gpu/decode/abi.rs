@@ -86,6 +86,7 @@ pub(super) mod column_flags {
     pub(in crate::decode) const UNSIGNED: u32 = 8;
     pub(in crate::decode) const CODES: u32 = 16;
     pub(in crate::decode) const DICTIONARY: u32 = 32;
+    pub(in crate::decode) const INFINITIES: u32 = 64;
 }
 
 /// `ErrorCode`, as far as the kernels in kernels/parquet report it.

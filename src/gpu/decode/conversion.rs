@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use arrow::datatypes::i256;
 use parquet::{basic::Type as PhysicalType, schema::types::ColumnDescriptor};
+use pystachio_files::{self as files, annotated_range};
 use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
 
 use super::{
@@ -15,12 +16,9 @@ use super::{
 };
 use crate::device::CellType;
 
-/// Days from 1970-01-01 to PostgreSQL's first and last date.
-const DATE_DAYS: RangeInclusive<i128> = -2_440_588..=2_145_042_905;
-/// Microseconds from 1970-01-01 to PostgreSQL's first timestamp; its last lies beyond 64 bits.
-const TIMESTAMP_US_MIN: i128 = -210_866_803_200_000_000;
-/// Microseconds of a day; PostgreSQL's `time` reaches 24:00.
-const DAY_US: i128 = 86_400_000_000;
+const DATE_DAYS: RangeInclusive<i128> = *files::DATE_DAYS.start() as i128..=*files::DATE_DAYS.end() as i128;
+const TIMESTAMP_US_MIN: i128 = files::TIMESTAMP_US_MIN as i128;
+const DAY_US: i128 = files::DAY_US as i128;
 const UUID_BYTES: u32 = 16;
 const INT96_BYTES: u32 = 12;
 
@@ -59,6 +57,14 @@ impl Step {
         Self { code, range: widen(&range), factor: i256::ONE }
     }
 
+    /// With the range that the file's annotation allows too.
+    fn allowing(self, allowed: Option<&RangeInclusive<i128>>) -> Self {
+        let Some(allowed) = allowed.map(widen) else { return self };
+        let least = *self.range.start().max(allowed.start());
+        let greatest = *self.range.end().min(allowed.end());
+        Self { range: least..=greatest, ..self }
+    }
+
     fn integer(range: RangeInclusive<i128>, factor: i64) -> Self {
         Self { factor: factor.into(), ..Self::checked(ConversionCode::Integer, range) }
     }
@@ -90,12 +96,15 @@ impl ColumnConversion {
         let cell_type = CellType::of(&column.data_type)?;
         let physical = descriptor.physical_type();
         let source_bytes = source_bytes(descriptor);
+        let allowed = annotated_range(descriptor.self_type());
         let step = plan_step(file, &column.data_type, physical).ok_or_else(refused)?;
+        let step = step.allowing(allowed.as_ref());
         if cell_type == CellType::Bytes16 && source_bytes != UUID_BYTES {
             return Err(refused());
         }
         let (integer_bits, is_signed) = match file {
-            StoredType::Integer { bits, is_signed } => (bits, is_signed),
+            // What is stored beyond the annotation's bits is out of its range, and not cut off.
+            StoredType::Integer { bits, is_signed } if bits >= 32 => (bits, is_signed),
             _ if physical == PhysicalType::INT32 => (32, true),
             _ => (64, true),
         };
@@ -116,6 +125,9 @@ impl ColumnConversion {
         flags |= flag_of(is_text, column_flags::UTF8);
         flags |= flag_of(is_text && column.trim_blanks, column_flags::TRIM_BLANKS);
         flags |= flag_of(!is_signed, column_flags::UNSIGNED);
+        let is_moment =
+            matches!(column.data_type, DataType::Date | DataType::Timestamp | DataType::TimestampTz);
+        flags |= flag_of(is_moment && code == ConversionCode::Integer, column_flags::INFINITIES);
         Ok(Self {
             cell_type,
             code,

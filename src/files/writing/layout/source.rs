@@ -16,7 +16,6 @@ use parquet::{
     file::{
         metadata::ParquetMetaData,
         reader::{ChunkReader, Length},
-        serialized_reader::SerializedPageReader,
     },
     schema::types::ColumnDescPtr,
 };
@@ -57,9 +56,8 @@ impl<R: ChunkReader + 'static> ParquetSource<R> {
     /// Bytes that a row of a column takes in pages that are not compressed, rounded up.
     pub(crate) fn row_bytes(&self, column: usize) -> u64 {
         let groups = self.metadata.row_groups().iter();
-        let bytes: u64 =
-            groups.map(|group| u64::try_from(group.column(column).uncompressed_size()).unwrap_or(0)).sum();
-        bytes.div_ceil(self.row_count().max(1))
+        let bytes = groups.map(|group| u64::try_from(group.column(column).uncompressed_size()).unwrap_or(0));
+        bytes.fold(0, u64::saturating_add).div_ceil(self.row_count().max(1))
     }
 
     /// Reads a column of a row group from its first row.
@@ -69,14 +67,8 @@ impl<R: ChunkReader + 'static> ParquetSource<R> {
         column: usize,
     ) -> ParquetResult<ColumnReaderImpl<T>> {
         let group = self.metadata.row_group(row_group);
-        let mut chunk = group.column(column).clone();
-        if chunk.dictionary_page_offset().is_some_and(|offset| offset <= 0) {
-            // Some writers say so where there is none.
-            chunk = chunk.into_builder().set_dictionary_page_offset(None).build()?;
-        }
         let row_count = usize::try_from(group.num_rows()).unwrap_or(0);
-        let pages = SerializedPageReader::new(self.bytes.clone(), &chunk, row_count, None)?;
-        let pages = CheckedPages::new(pages, self.column(column));
+        let pages = CheckedPages::new(self.bytes.clone(), group.column(column), row_count, None)?;
         Ok(ColumnReaderImpl::new(self.column(column), Box::new(pages)))
     }
 

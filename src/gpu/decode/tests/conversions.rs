@@ -123,7 +123,7 @@ fn decimals_with_too_many_digits_are_errors() {
         assert_eq!(error.kind, ErrorKind::NumericOutOfRange);
         let expected = format!(
             "numeric field overflow: a value of column \"v\" of foreign table \"t\" has more digits than {data_type} \
-             allows, in file \"f.parquet\""
+             or its file allows, in file \"f.parquet\""
         );
         assert_eq!(error.message, expected);
     }
@@ -133,7 +133,7 @@ fn decimals_with_too_many_digits_are_errors() {
 fn dates_and_times_out_of_range_are_errors() {
     for (array, data_type) in [
         (Arc::new(Date32Array::from(vec![0, i32::MIN])) as ArrayRef, DataType::Date),
-        (Arc::new(Date32Array::from(vec![i32::MAX])), DataType::Date),
+        (Arc::new(Date32Array::from(vec![i32::MAX - 1])), DataType::Date),
         (Arc::new(Time64MicrosecondArray::from(vec![86_400_000_001])), DataType::Time),
         (Arc::new(Time64MicrosecondArray::from(vec![-1])), DataType::Time),
         (Arc::new(TimestampMicrosecondArray::from(vec![i64::MIN])), DataType::Timestamp),
@@ -147,6 +147,24 @@ fn dates_and_times_out_of_range_are_errors() {
         Arc::new(TimestampMicrosecondArray::from(vec![-210_866_803_200_000_000, i64::MAX])),
         &[DataType::Timestamp],
     );
+}
+
+#[test]
+fn infinities_of_duckdb_are_those_of_postgresql() {
+    for dictionary in PLAIN_AND_DICTIONARY {
+        let read = |array: ArrayRef, data_type| {
+            decode_column(&file_of(array, dictionary), 0, &column("v", data_type))
+        };
+        let numbers = |values: [i128; 3]| values.map(|value| Some(Value::Number(value))).to_vec();
+        let dates = Arc::new(Date32Array::from(vec![-i32::MAX, 0, i32::MAX]));
+        assert_eq!(read(dates, DataType::Date), Ok(numbers([i32::MIN.into(), 0, i32::MAX.into()])));
+        let expected = numbers([i64::MIN.into(), 0, i64::MAX.into()]);
+        let moments = vec![-i64::MAX, 0, i64::MAX];
+        let microseconds = Arc::new(TimestampMicrosecondArray::from(moments.clone()));
+        assert_eq!(read(microseconds, DataType::Timestamp), Ok(expected.clone()));
+        let milliseconds = Arc::new(TimestampMillisecondArray::from(moments));
+        assert_eq!(read(milliseconds, DataType::Timestamp), Ok(expected));
+    }
 }
 
 #[test]

@@ -431,7 +431,7 @@ pub(super) fn indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Arc<Pag
     }
     let metadata = scanned.file.footer.metadata().row_group(row_group.index).column(leaf);
     let (start, bytes) = chunk_range(metadata)?;
-    let pages = page_locations(&scanned.file, metadata)?;
+    let pages = page_locations(&scanned.file, row_group.index, leaf)?;
     let places =
         pages.iter().map(|page| Some((page.offset.checked_sub(start)?, page.page_bytes, page.first_row)));
     let map = PageMap::of_places(places.collect::<Option<Vec<_>>>()?, bytes, row_group.row_count)?;
