@@ -339,10 +339,10 @@ WRITTEN = {
 import polars
 frame = polars.DataFrame({'e': [None if row % 5 == 0 else 'c%02d' % (row % 16) for row in range(1000)]}, schema={'e': polars.Enum(['c%02d' % n for n in range(16)])})
 frame.write_parquet(path, data_page_size=400, statistics={'min': False, 'max': False, 'distinct_count': False, 'null_count': True})
-""", [("SELECT count(e) FROM {t}", rows(800)), ("SELECT count(*) FROM {t} WHERE e = 'c01'", rows(50)), ("SELECT count(*) FROM {t} WHERE e IS NULL", rows(200))]),
+""", [("SELECT count(e) FROM {t}", rows(800)), ("SELECT count(*) FROM {t} WHERE e = 'c01'", rows(51)), ("SELECT count(*) FROM {t} WHERE e IS NULL", rows(200))]),
     "duckdb": ("""
 import duckdb
-duckdb.sql(f"COPY (SELECT '-infinity'::timestamp us, 'infinity'::date d UNION ALL SELECT '2000-01-01', '-infinity' ORDER BY us) TO '{path}' (FORMAT parquet)")
+duckdb.sql(f"COPY (SELECT '-infinity'::timestamp us, 'infinity'::date d UNION ALL SELECT '2000-01-01'::timestamp, '-infinity'::date ORDER BY us) TO '{path}' (FORMAT parquet)")
 """, [("SELECT us, d FROM {t}", [("-infinity", "infinity"), ("2000-01-01 00:00:00", "-infinity")]), ("SELECT max(d), min(us) FROM {t}", [("infinity", "-infinity")]),
       ("SELECT count(*) FROM {t} WHERE d = 'infinity'", rows(1))]),
 }
