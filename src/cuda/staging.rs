@@ -3,7 +3,8 @@
 //! A copy of memory that is not page-locked waits for the whole device, even for four bytes. Small copies have small
 //! slots of their own, so they never wait for a slot that a file read holds.
 //!
-//! Invariants: a slot has one user at a time. It is lent again only after the copy from it has finished.
+//! Invariants: a slot has one user at a time. It is lent again only after the copy from it has finished: the slot's event says so. If
+//! no event could be recorded, the stream must be idle instead. A slot for which neither is known is not lent any more.
 #![expect(unsafe_code, reason = "page-locked memory and events are the driver's")]
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 };
 
 use cudarc::driver::{
-    result::{event, free_host, malloc_host},
+    result::{event, free_host, malloc_host, stream::synchronize},
     sys::{CUevent, CUevent_flags, CUresult, CUstream},
 };
 use pystachio_engine::{
@@ -66,6 +67,7 @@ unsafe impl Send for SlotMemory {}
 // SAFETY: a slot has one user at a time.
 unsafe impl Sync for SlotMemory {}
 
+#[derive(Debug, PartialEq, Eq)]
 struct IdleSlot {
     number: usize,
     /// Whether a copy may still read it, until its event.
@@ -170,7 +172,14 @@ impl Slots {
     fn give_back_after(&self, slot: Slot, stream: CUstream) -> Result<()> {
         // SAFETY: the stream lives as long as the platform.
         let recorded = unsafe { event::record(self.slots[slot.number].event, stream) };
-        self.put(IdleSlot { number: slot.number, is_copied: recorded.is_ok() });
+        let idle = idle_after_copy(slot.number, recorded.is_ok(), || {
+            let _call = self.calls.enter();
+            // SAFETY: as above.
+            unsafe { synchronize(stream) }.is_ok()
+        });
+        if let Some(idle) = idle {
+            self.put(idle);
+        }
         recorded.map_err(|error| from_driver("record an event", error))
     }
 
@@ -201,6 +210,15 @@ impl Slots {
     }
 }
 
+/// A slot that a copy may still read. Without an event that tells of the copy its stream is waited for; `None` where that fails too, as on a
+/// device that is lost.
+fn idle_after_copy(number: usize, is_recorded: bool, wait_stream: impl FnOnce() -> bool) -> Option<IdleSlot> {
+    match is_recorded {
+        true => Some(IdleSlot { number, is_copied: true }),
+        false => wait_stream().then_some(IdleSlot { number, is_copied: false }),
+    }
+}
+
 impl Drop for SlotMemory {
     fn drop(&mut self) {
         // SAFETY: made by `new`, and no copy is under way when the platform goes.
@@ -208,5 +226,19 @@ impl Drop for SlotMemory {
             let _ = free_host(self.address.cast());
             let _ = event::destroy(self.event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_whose_copy_has_no_event_is_idle_only_when_its_stream_is() {
+        let waits = |is_idle: bool| move || is_idle;
+        let never = || panic!("a stream is waited for although there is an event");
+        assert_eq!(idle_after_copy(3, true, never), Some(IdleSlot { number: 3, is_copied: true }));
+        assert_eq!(idle_after_copy(3, false, waits(true)), Some(IdleSlot { number: 3, is_copied: false }));
+        assert_eq!(idle_after_copy(3, false, waits(false)), None);
     }
 }
