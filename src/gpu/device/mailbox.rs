@@ -6,15 +6,19 @@
 //!
 //! What is enqueued after a readback goes on while the host waits for it: the device never rests because of a count.
 //!
-//! Invariants: a slot is lent to one readback at a time, and is free again only after its copy has happened. Slots are
-//! page-locked once and kept; there are never more than were on their way at once.
+//! Invariants: a slot is lent to one readback at a time, and is free again only after its copy has happened. A readback that is
+//! dropped early leaves its slot and its event behind, and whoever wants a slot looks for those whose copy has happened: no
+//! drop waits for the device. Slots are page-locked once and kept; there are never more than were on their way at once.
 //!
 //! Source: PystachIO (arXiv 2512.02862), section 3.3 (deferred synchronisation).
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytemuck::Pod;
@@ -28,6 +32,8 @@ pub(super) const READBACK_BYTES_MAX: usize = 64;
 /// Slots that are page-locked together.
 const SLOTS_PER_PAGE: usize = 64;
 const PAGE_BYTES: usize = SLOTS_PER_PAGE * READBACK_BYTES_MAX;
+/// How many slots of readbacks that were dropped early are looked at for one whose copy has happened.
+const LOOKED_AT_MAX: usize = 8;
 
 /// Page-locked slots for readbacks.
 pub(super) struct Mailbox {
@@ -39,6 +45,8 @@ pub(super) struct Mailbox {
 struct Slots {
     pages: Vec<u64>,
     idle: Vec<u64>,
+    /// Slots that nobody wants any more, before their copies are known to have happened. The oldest ones first.
+    unsettled: VecDeque<(u64, Event)>,
 }
 
 /// Values on their way from the device, or here already.
@@ -102,6 +110,14 @@ impl Mailbox {
         if let Some(slot) = slots.idle.pop() {
             return Ok(slot);
         }
+        for place in 0..slots.unsettled.len().min(LOOKED_AT_MAX) {
+            if self.platform.has_reached(slots.unsettled[place].1)?
+                && let Some((slot, event)) = slots.unsettled.remove(place)
+            {
+                self.platform.release_event(event);
+                return Ok(slot);
+            }
+        }
         let page = self.platform.allocate_host(PAGE_BYTES)?;
         slots.pages.push(page);
         slots.idle.extend((1..SLOTS_PER_PAGE).map(|place| page + (place * READBACK_BYTES_MAX) as u64));
@@ -114,8 +130,20 @@ impl Mailbox {
 }
 
 impl Drop for Mailbox {
+    /// Waits for copies that nobody wanted any more: their slots go with the mailbox.
     fn drop(&mut self) {
-        for page in self.lock().pages.drain(..) {
+        let mut slots = self.lock();
+        let Slots { pages, unsettled, .. } = &mut *slots;
+        for (_, event) in unsettled.drain(..) {
+            let happened = self.platform.wait_event(event);
+            self.platform.release_event(event);
+            if let Err(error) = happened {
+                // The device is lost, and may still write.
+                tracing::error!("{error}");
+                return;
+            }
+        }
+        for page in pages.drain(..) {
             self.platform.release_host(page, PAGE_BYTES);
         }
     }
@@ -160,11 +188,12 @@ impl Readback {
 
 impl Drop for Coming {
     fn drop(&mut self) {
-        let happened = self.wait();
-        self.mailbox.platform.release_event(self.event);
-        // Where the device is lost, nobody knows whether the copy has happened.
-        if happened.is_ok() {
-            self.mailbox.lock().idle.push(self.slot);
+        let mut slots = self.mailbox.lock();
+        if self.is_here.load(Ordering::Relaxed) {
+            slots.idle.push(self.slot);
+            self.mailbox.platform.release_event(self.event);
+        } else {
+            slots.unsettled.push_back((self.slot, self.event));
         }
     }
 }
@@ -198,6 +227,25 @@ mod tests {
         }
         assert_eq!(mailbox.lock().pages.len(), 2);
         assert_eq!(mailbox.lock().idle.len(), 128);
+        platform.note_returned(source, 16, &[Stream(0)]);
+    }
+
+    #[test]
+    fn a_readback_that_is_dropped_early_leaves_its_slot_until_the_copy_has_happened() {
+        let platform = Arc::new(EmulatedPlatform::with_seed(3));
+        let mailbox = Arc::new(Mailbox::new(platform.clone()));
+        let source = platform.reserve(platform.commit_bytes()).unwrap();
+        platform.commit(source, platform.commit_bytes()).unwrap();
+        platform.note_lent(source, 16, Stream(0)).unwrap();
+        platform.upload(&[7; 16], source, Stream(0), &StopFlag::default()).unwrap();
+        drop(mailbox.send(source, 16, Stream(0)).unwrap());
+        let unsettled = || mailbox.lock().unsettled.len();
+        assert_eq!((unsettled(), mailbox.lock().idle.len()), (1, SLOTS_PER_PAGE - 1));
+        platform.wait(Stream(0)).unwrap();
+        mailbox.lock().idle.clear();
+        let readback = mailbox.send(source, 16, Stream(0)).unwrap();
+        assert_eq!((unsettled(), mailbox.lock().pages.len()), (0, 1), "the slot was used again");
+        assert_eq!(readback.wait::<u8>(16).unwrap(), [7; 16]);
         platform.note_returned(source, 16, &[Stream(0)]);
     }
 }

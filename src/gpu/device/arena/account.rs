@@ -97,7 +97,8 @@ impl Account {
         (own.reserved_bytes() - own.used_bytes) + self.arena.bytes_max.saturating_sub(state.reserved_bytes)
     }
 
-    /// Changes what claims have beyond their guarantees; says whether that was granted.
+    /// Changes what claims have beyond their guarantees; says whether that was granted. Caches give way to one that grows. One that
+    /// shrinks, maybe because it is dropped, waits for nothing.
     fn change_excess(&self, before: u64, after: u64) -> bool {
         let bytes_max = self.arena.bytes_max;
         let mut state = self.arena.lock();
@@ -115,7 +116,7 @@ impl Account {
         }
         state.put(self.number, changed);
         state.tell_next();
-        let surplus = state.cache_surplus(bytes_max);
+        let surplus = if after > before { state.cache_surplus(bytes_max) } else { 0 };
         drop(state);
         if surplus > 0 {
             self.arena.reclaim(surplus);

@@ -209,3 +209,30 @@ fn many_queries_are_admitted_in_their_order() {
     assert_eq!(admitted.into_inner().unwrap(), (0..100).collect::<Vec<_>>());
     assert_eq!(arena.lock().reserved_bytes, 0);
 }
+
+/// Who is asked for memory, and how often.
+#[derive(Default)]
+struct Asked(AtomicU64);
+
+impl Reclaim for Asked {
+    fn reclaim(&self, _bytes: u64) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_claim_that_is_dropped_asks_no_cache_for_memory() {
+    let arena = Arc::new(Arena::new(BYTES));
+    let asked = Arc::new(Asked::default());
+    let reclaim: Arc<dyn Reclaim> = asked.clone();
+    arena.add_reclaimer(Arc::downgrade(&reclaim));
+    let query = account(&arena, 200);
+    arena.take(None, 900).unwrap();
+    let mut claim = Claim::new(query.clone(), 0);
+    assert!(claim.try_resize(400));
+    // The cache keeps more than it may have, as one whose chunks are all in use.
+    assert_eq!(asked.0.load(Ordering::SeqCst), 1);
+    assert!(claim.try_resize(300));
+    drop(claim);
+    assert_eq!(asked.0.load(Ordering::SeqCst), 1);
+}
