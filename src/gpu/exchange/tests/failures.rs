@@ -44,6 +44,12 @@ fn impatient() -> NetworkOptions {
     NetworkOptions { silence_max: Duration::from_secs(10), ..options() }
 }
 
+/// Whether an error names rank 1: alone, or among ranks that were all late when it was found.
+fn names_rank_1(error: &Error) -> bool {
+    let late = error.message.split_once("ranks ").and_then(|(_, late)| late.split_once(" did not"));
+    error.message.contains("rank 1 ") || late.is_some_and(|(late, _)| late.split(", ").any(|rank| rank == "1"))
+}
+
 /// What one rank's fault comes to on the others.
 fn errors_of_fault(seed: u64, point: FaultPoint, after: u64, fault: Fault) -> Vec<Error> {
     let ranks = ranks_with(3, seed, impatient(), &[(Rank(1), point, after, fault)]);
@@ -54,7 +60,7 @@ fn errors_of_fault(seed: u64, point: FaultPoint, after: u64, fault: Fault) -> Ve
     for rank in [0, 2] {
         let error = &errors[rank];
         assert_eq!(error.kind, ErrorKind::Peer, "{name}, rank {rank}: {error}");
-        assert!(error.message.contains("rank 1 "), "{name}, rank {rank}: {error}");
+        assert!(names_rank_1(error), "{name}, rank {rank}: {error}");
         // The network is over, and says why to those who come later.
         let later = ranks[rank].open(2, &[0]).err().unwrap();
         assert_eq!(later, *error, "{name}");
@@ -178,7 +184,9 @@ fn a_query_that_a_rank_never_opens_ends_by_its_name() {
     });
     for rank in [0, 2] {
         let error = done[rank].clone().err().unwrap();
-        assert!(error.message.contains("rank 1 did not begin query 1 within 3s"), "{error}");
+        // One of the two that open it may be as late to the other, and is named then.
+        let late = [0, 1, 2].map(|late| format!("rank {late} did not begin query 1 within 3s"));
+        assert!(late.iter().any(|late| error.message.contains(late)), "{error}");
     }
 }
 
@@ -221,12 +229,9 @@ fn leave_and_go_on(seed: u64) {
     for result in done {
         let error = result.err().unwrap();
         assert_eq!(error.kind, ErrorKind::Peer);
-        // It leaves, or says before that it has given up.
-        let words = [
-            "rank 1 takes part in no more exchanges",
-            "rank 1 has given up: this rank takes part in no more exchanges",
-        ];
-        assert!(words.contains(&error.message.as_str()), "{error}");
+        // A rank finds it in the last round, or before that round has come by what the leaving rank, or the other one, leaves behind.
+        let names_it = error.message.contains("rank 1 ");
+        assert!(names_it && error.message.ends_with("takes part in no more exchanges"), "{error}");
     }
     let mut wire = Wire::new(2, seed);
     let options = NetworkOptions { generation: 1, ..options() };
