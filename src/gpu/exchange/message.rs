@@ -1,4 +1,4 @@
-//! What the ranks tell each other at the beginning of a round: one control block a rank, of one size.
+//! What the ranks tell each other at the beginning of a round: one control block a rank, as long as it has something to tell.
 //!
 //! ```text
 //! head     magic u32 │ version u16 │ rank u16 │ ranks u16 │ flags u16 │ exchanges u16 │ aborts u16
@@ -6,7 +6,6 @@
 //! exchange query u64 │ exchange u32 │ flags u16 │ first sender u16 │ room u64 │ announced u64
 //!          for each rank: count of blocks for it u8, then the bytes of each u64
 //! abort    query u64 │ kind u16 │ reason's bytes u16 │ reason
-//! the rest zeros
 //! ```
 //!
 //! Numbers are little end first. What a rank tells is looked at as any bytes from outside are: whatever does not fit is an error
@@ -19,8 +18,11 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{BLOCK_ALIGNMENT, ExchangeId, ExchangeKey, QueryId, Rank};
 
-/// Exchanges that are open at once, in all queries: a plan of TPC-H has up to about ten, and a device runs some queries at once.
-pub const EXCHANGES_MAX: usize = 64;
+/// Exchanges of one query: a plan of 36 joins has about a hundred, those of keys among them.
+pub const EXCHANGES_OF_QUERY_MAX: usize = 256;
+/// Exchanges that are open at once, in all queries: as many as four queries may have. A device has memory for four at once; others that
+/// are open are about to end.
+pub const EXCHANGES_MAX: usize = 4 * EXCHANGES_OF_QUERY_MAX;
 /// Blocks that one rank sends to another in one round and exchange. Producers make blocks as large as rounds should be, so more than a
 /// few are only there where they are small.
 pub(super) const BLOCKS_A_DESTINATION_MAX: usize = 8;
@@ -30,11 +32,11 @@ pub(super) const BLOCKS_A_ROUND_MAX: usize = 1024;
 pub(super) const ABORTS_A_ROUND_MAX: usize = 8;
 /// Bytes of a reason; longer ones are cut.
 const REASON_BYTES_MAX: usize = 512;
-/// Ranks that a block has room for: counts of them are of 16 bits, and tables of all blocks grow with their square.
-pub const RANKS_MAX: usize = 1024;
+/// Ranks at most, as of a server's options: tables of all blocks grow with the square of their number.
+pub const RANKS_MAX: usize = 64;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PXR\n");
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const HEAD_BYTES: usize = 16 + 24;
 const EXCHANGE_BYTES: usize = 32;
 const ABORT_BYTES: usize = 12;
@@ -109,8 +111,8 @@ impl ControlBlock {
 }
 
 impl ControlShape {
-    /// The bytes of every control block.
-    pub(super) fn bytes(&self) -> usize {
+    /// The bytes that a control block has at most.
+    pub(super) const fn bytes_max(&self) -> usize {
         HEAD_BYTES
             + EXCHANGES_MAX * (EXCHANGE_BYTES + self.rank_count)
             + BLOCKS_A_ROUND_MAX * 8
@@ -128,7 +130,7 @@ impl ControlShape {
             exchanges.len() <= EXCHANGES_MAX && aborts.len() <= ABORTS_A_ROUND_MAX,
             "entries of a control block"
         );
-        let mut bytes = Vec::with_capacity(self.bytes());
+        let mut bytes = Vec::new();
         bytes.extend(MAGIC.to_le_bytes());
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(from.0.to_le_bytes());
@@ -163,8 +165,7 @@ impl ControlShape {
             bytes.extend((reason.len() as u16).to_le_bytes());
             bytes.extend(reason.as_bytes());
         }
-        assert!(bytes.len() <= self.bytes(), "bytes of a control block");
-        bytes.resize(self.bytes(), 0);
+        assert!(bytes.len() <= self.bytes_max(), "bytes of a control block");
         bytes
     }
 
@@ -180,7 +181,7 @@ impl ControlShape {
     }
 
     fn read(&self, from: Rank, round: u64, bytes: &[u8]) -> Read<ControlBlock> {
-        expect("bytes", bytes.len() as u64, self.bytes() as u64)?;
+        within("bytes", bytes.len(), self.bytes_max())?;
         let mut reader = Reader { bytes };
         expect("magic", u64::from(reader.u32()?), u64::from(MAGIC))?;
         expect("version", u64::from(reader.u16()?), u64::from(VERSION))?;
@@ -201,7 +202,7 @@ impl ControlShape {
             exchanges.push(entry);
         }
         let aborts = (0..abort_count).map(|_| read_abort(&mut reader)).collect::<Read<_>>()?;
-        if reader.bytes.iter().any(|byte| *byte != 0) {
+        if !reader.bytes.is_empty() {
             return Err(format!("there is more behind its entries: bytes={}", reader.bytes.len()));
         }
         Ok(ControlBlock { is_leaving, exchanges, aborts })
@@ -384,12 +385,11 @@ mod tests {
         let seed = 0x5eed;
         let mut numbers = Numbers::new(seed);
         let whole = SHAPE.encode(Rank(1), 17, &block());
-        let used = whole.iter().rposition(|byte| *byte != 0).unwrap();
         let (mut refused, mut taken) = (0, 0);
         for attempt in 0..20_000 {
             let mut bytes = whole.clone();
             for _ in 0..1 + numbers.below(3) {
-                let place = numbers.below(used as u64 + 2) as usize;
+                let place = numbers.below(whole.len() as u64) as usize;
                 bytes[place] = numbers.below(256) as u8;
             }
             match SHAPE.decode(Rank(1), 17, &bytes) {

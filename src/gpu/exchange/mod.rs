@@ -72,7 +72,7 @@ pub use self::{
     inbox::{InboxConsumer, ReceivedBlock},
     link_meter::LinkMeter,
     local::{Fault, FaultPoint, LocalCommunicator, LocalHub},
-    message::{EXCHANGES_MAX, RANKS_MAX},
+    message::{EXCHANGES_MAX, EXCHANGES_OF_QUERY_MAX, RANKS_MAX},
     network::{ExchangeNetwork, NetworkOptions},
     outbox::{Destination, OutboxProducer, OutgoingBlock},
     pack::Routing,

@@ -9,12 +9,15 @@ mod thread;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_engine::{
+    StopFlag,
+    locking::{lock_whole, whole},
+};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use self::thread::NetworkThread;
@@ -24,7 +27,7 @@ use super::{
     announcement::Announcement,
     inbox::{Inbox, InboxConsumer},
     link_meter::LinkMeter,
-    message::EXCHANGES_MAX,
+    message::{EXCHANGES_MAX, EXCHANGES_OF_QUERY_MAX},
     outbox::{GatherLimits, Outbox, OutboxProducer},
     patience::Patience,
     query::{Counters, Ends, Exchange, QueryHealth},
@@ -35,6 +38,9 @@ use super::{
 /// Queries that were given up, and are remembered for ranks that open them later. Not more than that are on their way to a rank: a
 /// coordinator lets far fewer run at once.
 const REMEMBERED_MAX: usize = 256;
+
+/// How often a query that waits for others to end their exchanges looks whether it is still wanted.
+const ADMIT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How a network goes about its rounds. The same on all ranks, or queries fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +111,8 @@ pub struct ExchangeNetwork {
 #[derive(Default)]
 struct NetworkShared {
     state: Mutex<NetworkState>,
+    /// Fewer exchanges are open, or there are no more rounds.
+    freed: Condvar,
     link: Arc<LinkMeter>,
 }
 
@@ -137,6 +145,12 @@ struct OpenQuery {
 impl NetworkShared {
     fn lock(&self) -> MutexGuard<'_, NetworkState> {
         lock_whole(&self.state)
+    }
+
+    /// Counts a query no longer.
+    fn forget(&self, query: QueryId) {
+        self.lock().exchange_counts.remove(&query);
+        self.freed.notify_all();
     }
 }
 
@@ -233,7 +247,7 @@ impl ExchangeNetwork {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if there is no room for a block of each of its boxes, or too many are open; what the network failed with, or the query on
+    /// `OutOfMemory` if there is no room for a block of each of its boxes, or it has too many exchanges; what the network failed with, or the query on
     /// another rank. Whoever gets one of the first two tells the other ranks by [`ExchangeNetwork::refuse_query`].
     pub fn open_query(
         &self,
@@ -241,10 +255,10 @@ impl ExchangeNetwork {
         specs: &[ExchangeSpec],
         stop: StopFlag,
     ) -> Result<QueryExchanges> {
-        self.admit(query, specs.len())?;
+        self.admit(query, specs.len(), &stop)?;
         let opened = self.open(query, specs, stop);
         if opened.is_err() {
-            self.shared.lock().exchange_counts.remove(&query);
+            self.shared.forget(query);
         }
         opened
     }
@@ -263,7 +277,7 @@ impl ExchangeNetwork {
             // No rank has anything to wait for.
             true => {
                 health.end();
-                self.shared.lock().exchange_counts.remove(&query);
+                self.shared.forget(query);
             }
             false => self.hand_over(health.clone(), exchanges)?,
         }
@@ -276,30 +290,38 @@ impl ExchangeNetwork {
     ///
     /// As of [`ExchangeNetwork::open_query`].
     pub fn refuse_query(&self, query: QueryId, error: &Error) -> Result<()> {
-        self.admit(query, 0)?;
+        self.admit(query, 0, &StopFlag::default())?;
         let health = Arc::new(QueryHealth::new(query, StopFlag::default(), self.waker.clone()));
         health.fail(error.clone(), true);
         self.hand_over(health, Vec::new())
     }
 
-    /// Counts a query, if it may begin.
-    fn admit(&self, query: QueryId, exchange_count: usize) -> Result<()> {
-        let mut state = self.shared.lock();
-        if let Some(error) = state.reason_against(query) {
-            return Err(error);
-        }
-        if state.exchange_counts.contains_key(&query) {
-            return Err(Error::internal(format!("query {} is open already", query.0)));
-        }
-        let open_count: usize = state.exchange_counts.values().sum();
-        if open_count + exchange_count > EXCHANGES_MAX {
+    /// Counts a query, if it may begin. While too many exchanges are open beside its own it waits for other queries to end, which they
+    /// do without it.
+    fn admit(&self, query: QueryId, exchange_count: usize, stop: &StopFlag) -> Result<()> {
+        if exchange_count > EXCHANGES_OF_QUERY_MAX {
             let message = format!(
-                "too many exchanges are open: requested={exchange_count}, open={open_count}, limit={EXCHANGES_MAX}"
+                "the query has too many exchanges: requested={exchange_count}, limit={EXCHANGES_OF_QUERY_MAX}"
             );
-            return Err(Error::new(ErrorKind::OutOfMemory, message).with_hint("Run fewer queries at once."));
+            let hint = "Join fewer tables in one query.";
+            return Err(Error::new(ErrorKind::OutOfMemory, message).with_hint(hint));
         }
-        state.exchange_counts.insert(query, exchange_count);
-        Ok(())
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(error) = state.reason_against(query) {
+                return Err(error);
+            }
+            if state.exchange_counts.contains_key(&query) {
+                return Err(Error::internal(format!("query {} is open already", query.0)));
+            }
+            let open_count: usize = state.exchange_counts.values().sum();
+            if open_count + exchange_count <= EXCHANGES_MAX {
+                state.exchange_counts.insert(query, exchange_count);
+                return Ok(());
+            }
+            stop.check()?;
+            state = whole(self.shared.freed.wait_timeout(state, ADMIT_INTERVAL)).0;
+        }
     }
 
     fn open_exchange(&self, health: &Arc<QueryHealth>, spec: &ExchangeSpec) -> Result<Arc<Exchange>> {

@@ -179,6 +179,7 @@ impl NetworkThread {
             state.over = Some(error.clone());
             std::mem::take(&mut state.opened)
         };
+        self.shared.freed.notify_all();
         let queries = std::mem::take(&mut self.queries).into_values();
         for query in queries.chain(opened) {
             query.health.fail(error.clone(), false);
@@ -489,6 +490,7 @@ impl NetworkThread {
             let opened: Vec<OpenQuery> = opened;
             opened
         };
+        self.shared.freed.notify_all();
         for query in self.queries.remove(&abort.query).into_iter().chain(opened) {
             query.health.fail(error.clone(), false);
             for exchange in &query.exchanges {
@@ -508,7 +510,7 @@ impl NetworkThread {
         if has_more {
             return;
         }
-        self.shared.lock().exchange_counts.remove(&key.query);
+        self.shared.forget(key.query);
         if let Some(query) = self.queries.remove(&key.query) {
             // In the round that ends it nothing of it begins to move.
             self.ending.push((self.groups_over + self.groups.len() as u64, query.health));

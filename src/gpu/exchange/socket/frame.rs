@@ -8,6 +8,8 @@
 //!
 //! Numbers are little end first.
 
+use crate::exchange::{RANKS_MAX, message::ControlShape};
+
 /// What one rank tells another, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ControlFrame {
@@ -32,6 +34,8 @@ pub(super) enum ControlFrame {
 
 /// What is told is not longer: some times what a round of as many ranks as there may be tells (`message.rs`).
 pub(super) const CONTROL_BYTES_MAX: usize = 1 << 20;
+const LARGEST: ControlShape = ControlShape { generation: 0, rank_count: RANKS_MAX, block_bytes_max: 0 };
+const _: () = assert!(LARGEST.bytes_max() <= CONTROL_BYTES_MAX);
 /// Bytes before what is told.
 pub(super) const CONTROL_HEAD_BYTES: usize = 24;
 /// Bytes before a part.

@@ -383,11 +383,11 @@ fn exchanges_that_want_more_than_the_region_move_with_less() {
 #[test]
 fn what_there_is_no_room_for_is_refused_and_no_more() {
     let ranks = ranks(1, 0);
-    let ids: Vec<u32> = (0..=EXCHANGES_MAX as u32).collect();
+    let ids: Vec<u32> = (0..=EXCHANGES_OF_QUERY_MAX as u32).collect();
     let refused = |exchanges: &[u32]| ranks[0].open(1, exchanges).err().unwrap();
     let error = refused(&ids);
     assert_eq!(error.kind, ErrorKind::OutOfMemory);
-    assert!(error.message.contains("too many exchanges"), "{error}");
+    assert!(error.message.contains("too many exchanges: requested=257, limit=256"), "{error}");
     // There is memory for one more block, and an exchange has two boxes.
     let blocks = REGION_BYTES / BLOCK_BYTES_MAX;
     let extent = |_| ranks[0].network.region().allocate_extent(ONE_BLOCK).unwrap();
@@ -405,6 +405,30 @@ fn what_there_is_no_room_for_is_refused_and_no_more() {
     assert!(open.take_outbox(ExchangeId(0)).is_err() && open.take_inbox(ExchangeId(1)).is_err());
     producer.finish();
     open.finish().unwrap();
+}
+
+#[test]
+fn a_query_waits_for_exchanges_that_others_are_about_to_end() {
+    let ranks = ranks(1, 0);
+    let spec = |id| ExchangeSpec {
+        block_bytes_max: Some(BLOCK_ALIGNMENT),
+        ..ExchangeSpec::new(ExchangeId(id), BLOCK_ALIGNMENT)
+    };
+    let specs: Vec<ExchangeSpec> = (0..EXCHANGES_OF_QUERY_MAX as u32).map(spec).collect();
+    let open = |query: u64, stop| ranks[0].network.open_query(QueryId(query), &specs, stop);
+    let count = EXCHANGES_MAX / EXCHANGES_OF_QUERY_MAX;
+    let mut queries: Vec<_> =
+        (0..count as u64).map(|query| open(query, StopFlag::default()).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let stop = StopFlag::default();
+        let cancelled = scope.spawn(|| open(100, stop.clone()).err().unwrap());
+        stop.stop();
+        assert_eq!(cancelled.join().unwrap().kind, ErrorKind::Cancelled);
+        let waiting = scope.spawn(|| open(101, StopFlag::default()).unwrap().finish());
+        queries.remove(0).finish().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    queries.iter_mut().for_each(|query| query.finish().unwrap());
 }
 
 #[test]
