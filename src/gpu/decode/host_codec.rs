@@ -1,7 +1,7 @@
 //! Pages that the host decompresses: Brotli, Zstandard and gzip where there is no library, and what the device refuses.
 //!
-//! Each page is given to the `parquet` crate's own reader on its own, so what decompresses there does here,
-//! with the same result, on as many threads as there are.
+//! The `parquet` crate's own reader decompresses each page on its own, so what decompresses there does here, with the same
+//! result. A reader works beside as many of the device's [`HostThreads`] as are idle.
 //!
 //! Invariants: what pages are decompressed to is counted for the host's budget before it is allocated, and given back when
 //! it has been copied to the device. A query that waits for the budget has no share of it.
@@ -31,12 +31,10 @@ use pystachio_files::decoding_panics::{NOT_DECODABLE, decode_guarded};
 use pystachio_plan::Result;
 
 use super::fault::ColumnNames;
-use crate::operation::Queue;
+use crate::{device::HostThreads, operation::Queue};
 
 /// What is decompressed at once, unless one page alone is more.
 const BATCH_BYTES: u64 = 64 << 20;
-/// Threads that decompress the pages of one row group.
-const THREADS_MAX: usize = 16;
 
 /// What the host must know of a chunk to decompress its pages.
 #[derive(Clone, Debug)]
@@ -82,6 +80,7 @@ pub(super) fn decompress_to_device(queue: &Queue, jobs: &[HostJob<'_>]) -> Resul
     let batch_bytes = BATCH_BYTES.min(budget.bytes_max());
     let mut rest = jobs;
     while !rest.is_empty() {
+        queue.check_wanted()?;
         let mut bytes = 0;
         let within = |job: &&HostJob<'_>| {
             bytes += job.bytes;
@@ -94,7 +93,7 @@ pub(super) fn decompress_to_device(queue: &Queue, jobs: &[HostJob<'_>]) -> Resul
         let _share = share
             .ok_or_else(|| batch[0].names.page_beyond_memory(batch[0].number, bytes, budget.bytes_max()))?;
         let pages: Vec<HostPage<'_>> = batch.iter().map(|job| job.page).collect();
-        for (job, result) in batch.iter().zip(decompress_pages(&pages)) {
+        for (job, result) in batch.iter().zip(decompress_pages(queue.memory().host_threads(), &pages)) {
             let page = result.map_err(|reason| job.names.corrupt_page(job.number, &reason))?;
             let wanted = page.len().checked_sub(job.target_bytes).and_then(|start| page.get(start..));
             let wanted = wanted.ok_or_else(|| {
@@ -108,25 +107,26 @@ pub(super) fn decompress_to_device(queue: &Queue, jobs: &[HostJob<'_>]) -> Resul
 }
 
 /// Decompresses pages; each result is the page's bytes without its header, or what is wrong with it.
-pub(super) fn decompress_pages(pages: &[HostPage<'_>]) -> Vec<std::result::Result<Bytes, String>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(THREADS_MAX).min(pages.len());
-    if threads <= 1 {
-        return pages.iter().map(|page| decompress_page(*page)).collect();
-    }
+pub(super) fn decompress_pages(
+    threads: &HostThreads,
+    pages: &[HostPage<'_>],
+) -> Vec<std::result::Result<Bytes, String>> {
+    let threads = threads.lend(pages.len().saturating_sub(1));
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(pages.len()));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(page) = pages.get(number) else { break };
-                    let result = decompress_page(*page);
-                    lock_whole(&results).push((number, result));
-                }
-            });
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(page) = pages.get(number) else { break };
+            let result = decompress_page(*page);
+            lock_whole(&results).push((number, result));
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.count() {
+            scope.spawn(work);
+        }
+        work();
     });
     let mut results = whole(results.into_inner());
     results.sort_unstable_by_key(|(number, _)| *number);

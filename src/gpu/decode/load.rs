@@ -155,6 +155,11 @@ impl ResidentChunk {
         self.buffer_bytes() + self.dictionary_bytes() + self.joined_bytes() + self.descriptor_bytes()
     }
 
+    /// What the host keeps to describe its pages.
+    pub fn host_bytes(&self) -> u64 {
+        description_bytes(&self.pages, &self.layouts)
+    }
+
     /// Bytes of [`ResidentChunk::buffers`].
     pub(super) fn buffer_bytes(&self) -> u64 {
         self.buffers().map(Buffer::bytes).sum()
@@ -246,6 +251,11 @@ impl ResidentChunk {
     }
 }
 
+/// What pages and their layouts take of the host's memory.
+pub(super) fn description_bytes(pages: &PageList, layouts: &Vec<PageLayout>) -> u64 {
+    (pages.data.capacity() * size_of::<ListedPage>() + layouts.capacity() * size_of::<PageLayout>()) as u64
+}
+
 fn listed(pages: &PageList) -> impl Iterator<Item = &ListedPage> {
     pages.dictionary.iter().chain(&pages.data)
 }
@@ -320,7 +330,9 @@ impl<'a> Load<'a> {
             return Ok(None);
         }
         let bytes = page.header.whole_bytes().into();
-        let Some(_share) = memory.host_budget().take(bytes, || Ok(()))? else { return Ok(None) };
+        let Some(_share) = memory.host_budget().take(bytes, || memory.stop().check())? else {
+            return Ok(None);
+        };
         let range = page.start..page.body.end;
         let bytes = match &self.bytes {
             EncodedBytes::Host(bytes, _) => bytes.get(range).unwrap_or_default().to_vec(),
@@ -330,7 +342,7 @@ impl<'a> Load<'a> {
         };
         let format = PageFormat::of(self.source.metadata);
         let page = HostPage { format: &format, bytes: &bytes };
-        Ok(decompress_pages(&[page]).into_iter().find_map(std::result::Result::err))
+        Ok(decompress_pages(memory.host_threads(), &[page]).into_iter().find_map(std::result::Result::err))
     }
 
     /// The chunk's bytes, if the host decompresses its pages.
@@ -534,9 +546,16 @@ fn decompress_on_host(
 impl ResidentChunk {
     /// A chunk without pages that takes so many bytes.
     pub(crate) fn for_tests(memory: &DeviceMemory, bytes: u64) -> Self {
+        Self::described_for_tests(memory, bytes, 0)
+    }
+
+    /// The same, with as many layouts as take at least so many bytes of the host's memory.
+    pub(crate) fn described_for_tests(memory: &DeviceMemory, bytes: u64, host_bytes: usize) -> Self {
+        let values = Section { memory: PageMemory::Encoded, offset: 0, bytes: 0 };
+        let layout = PageLayout { levels: None, values, compressed: None, index: None };
         Self {
             pages: PageList::default(),
-            layouts: Vec::new(),
+            layouts: vec![layout; host_bytes.div_ceil(size_of::<PageLayout>())],
             encoded: memory.allocate(bytes, Stream(0)).ok(),
             decompressed: None,
             index: None,

@@ -6,7 +6,7 @@ use pystachio_files::PageList;
 use pystachio_plan::Result;
 
 use super::{
-    load::{KeptWithChunk, KnownGood, ResidentChunk},
+    load::{KeptWithChunk, KnownGood, ResidentChunk, description_bytes},
     page_layout::PageLayout,
 };
 use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Lifetime, Stream};
@@ -56,6 +56,11 @@ impl PinnedChunk {
             decompressed_bytes: chunk.decompressed.as_ref().map(Buffer::bytes),
             index_bytes: chunk.index.as_ref().map(Buffer::bytes),
         }))
+    }
+
+    /// What the host keeps to describe its pages.
+    pub fn host_bytes(&self) -> u64 {
+        description_bytes(&self.pages, &self.layouts)
     }
 
     /// What is page-locked for it.

@@ -29,7 +29,7 @@ pub use self::{
     pool::{Lifetime, PoolUse},
 };
 use super::{
-    ActivityLog, HostBudget, Platform, Stream, StreamPriority,
+    ActivityLog, HostBudget, HostThreads, Platform, Stream, StreamPriority,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
     mailbox::{Mailbox, READBACK_BYTES_MAX, Readback},
@@ -48,6 +48,7 @@ pub struct DeviceMemory {
     /// Says when the query is not wanted any more.
     stop: StopFlag,
     host_budget: HostBudget,
+    host_threads: HostThreads,
 }
 
 /// How memory is come by and copied. All of it, unless a query is to do without.
@@ -128,6 +129,7 @@ impl DeviceMemory {
             techniques: MemoryTechniques::default(),
             stop: StopFlag::default(),
             host_budget: HostBudget::new(u64::MAX),
+            host_threads: HostThreads::of_host(),
         }
     }
 
@@ -139,6 +141,11 @@ impl DeviceMemory {
     /// What work for the device takes of the host's memory that is not page-locked.
     pub fn host_budget(&self) -> &HostBudget {
         &self.host_budget
+    }
+
+    /// Threads of the host that help readers.
+    pub fn host_threads(&self) -> &HostThreads {
+        &self.host_threads
     }
 
     /// The same memory; what is done through this handle is done so.

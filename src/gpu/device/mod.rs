@@ -6,7 +6,7 @@
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
 //! - `upload.rs`: bytes on their way from files to the device
 //! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache; `staging.rs`: one piece of it, for what passes through
-//! - `host_budget.rs`: other memory of the host, which is counted
+//! - `host_budget.rs`: other memory of the host, which is counted; `host_threads.rs`: threads that help readers
 //! - `decompressor.rs`: libraries that decompress what no kernel does
 //! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
@@ -26,6 +26,7 @@ mod decompressor;
 mod emulated;
 mod host;
 mod host_budget;
+mod host_threads;
 mod hostile;
 mod kernel;
 mod mailbox;
@@ -45,6 +46,7 @@ pub use decompressor::{BatchSize, Decompressor, FrameBatch, FrameFormat};
 pub use emulated::{EmulatedPlatform, Refusal};
 pub use host::{HostBytes, HostMemory};
 pub use host_budget::{HostBudget, HostShare};
+pub use host_threads::{HostThreads, LentThreads};
 pub use hostile::NullCells;
 pub use kernel::{KERNELS, Kernel};
 pub use mailbox::Readback;

@@ -17,6 +17,10 @@ use pystachio_plan::{ActivityKind, Error, Result};
 
 use super::{DeviceMemory, Stream};
 
+/// Bytes that a device reads of a file between two looks at whether they are still wanted: many of the pieces in which libraries
+/// read.
+const FILE_PIECE_BYTES: usize = 64 << 20;
+
 /// Which way a device reads files by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFileMode {
@@ -92,7 +96,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// Those of the source and of `see`, `Device`; the target's content has no meaning then.
+    /// Those of the source and of `see`, `Device`, `Cancelled`; the target's content has no meaning then.
     pub fn upload_parts(
         &self,
         (bytes, address): (u64, u64),
@@ -103,6 +107,7 @@ impl DeviceMemory {
         let mut in_flight = InFlight { memory: self, source, parts: VecDeque::new() };
         let (mut begun, mut done) = (0, 0);
         while done < bytes {
+            self.stop().check()?;
             begun = in_flight.begin(begun, bytes)?;
             let (mut slot, range, since) = in_flight.finish()?;
             self.note_done(ActivityKind::Read, "read", range.len() as u64, since);
@@ -156,7 +161,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceFile::read`].
+    /// Those of [`DeviceFile::read`]; `Cancelled`.
     pub fn read_file(
         &self,
         file: &dyn DeviceFile,
@@ -167,7 +172,11 @@ impl DeviceMemory {
         // The memory may be what work before on this stream still uses.
         self.platform().wait(stream)?;
         let begun = Instant::now();
-        file.read(offset, bytes, address)?;
+        for first in (0..bytes).step_by(FILE_PIECE_BYTES) {
+            self.stop().check()?;
+            let piece = (FILE_PIECE_BYTES as u64).min(bytes - first);
+            file.read(offset + first, piece, address + first)?;
+        }
         self.note_done(ActivityKind::Read, "read to device", bytes, begun);
         Ok(())
     }

@@ -64,7 +64,7 @@ pub(super) fn project(driver: &Driver, rows: &Rows, program: &RowProgram) -> Res
 
 /// Some rows of the input's order.
 pub(super) struct LimitSource {
-    /// Absent once no more of its rows are wanted: what reads ahead for them is stopped.
+    /// Absent once no more of its rows are wanted. Its scans stop their readers when it is dropped.
     pub(super) input: Option<Operator>,
     /// Rows still to skip.
     pub(super) skip: usize,
@@ -84,6 +84,9 @@ impl Source for LimitSource {
         let rest = rows.row_count - first;
         let kept = self.count.map_or(rest, |count| count.min(rest));
         self.count = self.count.map(|count| count - kept);
+        if self.count == Some(0) {
+            self.input = None;
+        }
         driver.queue.slice_rows(&rows, first, kept).map(Some)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, bytes_of};
-use pystachio_engine::locking::lock_whole;
+use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_plan::{ActivityKind, Result};
 
 use super::{
@@ -99,6 +99,11 @@ impl Queue {
     pub fn with_deferred_faults(&self) -> Self {
         let defers_faults = self.memory().techniques().is_deferred;
         Self::on(self.memory().clone(), self.shared.lease.clone(), defers_faults)
+    }
+
+    /// The same queue, for work that is wanted until `stop` says otherwise.
+    pub fn until(&self, stop: StopFlag) -> Self {
+        Self::on(self.memory().until(stop), self.shared.lease.clone(), self.shared.defers_faults)
     }
 
     fn on(memory: DeviceMemory, lease: Arc<StreamLease>, defers_faults: bool) -> Self {

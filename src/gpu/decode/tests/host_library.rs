@@ -17,7 +17,7 @@ use super::{
     },
     handmade::{compressed_chunk_metadata, integer},
 };
-use crate::device::{BatchSize, Decompressor, FrameBatch, FrameFormat, Stream};
+use crate::device::{BatchSize, Decompressor, FrameBatch, FrameFormat, HostThreads, Stream};
 
 /// How a library goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn decompress(format: FrameFormat, source: &[u8], target_bytes: usize) -> Option
     let metadata = compressed_chunk_metadata(PhysicalType::INT32, false, page.len(), codec);
     let format = PageFormat::of(&metadata);
     let page = HostPage { format: &format, bytes: &page };
-    decompress_pages(&[page]).remove(0).ok().map(|bytes| bytes.to_vec())
+    decompress_pages(&HostThreads::of_host(), &[page]).remove(0).ok().map(|bytes| bytes.to_vec())
 }
 
 impl Decompressor for HostLibrary {

@@ -47,7 +47,8 @@ fn impatient() -> NetworkOptions {
 /// Whether an error names rank 1: alone, or among ranks that were all late when it was found.
 fn names_rank_1(error: &Error) -> bool {
     let late = error.message.split_once("ranks ").and_then(|(_, late)| late.split_once(" did not"));
-    error.message.contains("rank 1 ") || late.is_some_and(|(late, _)| late.split(", ").any(|rank| rank == "1"))
+    error.message.contains("rank 1 ")
+        || late.is_some_and(|(late, _)| late.split(", ").any(|rank| rank == "1"))
 }
 
 /// What one rank's fault comes to on the others.

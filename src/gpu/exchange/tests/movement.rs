@@ -419,8 +419,8 @@ fn a_query_waits_for_exchanges_that_others_are_about_to_end() {
     let count = EXCHANGES_MAX / EXCHANGES_OF_QUERY_MAX;
     let mut queries: Vec<_> =
         (0..count as u64).map(|query| open(query, StopFlag::default()).unwrap()).collect();
+    let stop = StopFlag::default();
     std::thread::scope(|scope| {
-        let stop = StopFlag::default();
         let cancelled = scope.spawn(|| open(100, stop.clone()).err().unwrap());
         stop.stop();
         assert_eq!(cancelled.join().unwrap().kind, ErrorKind::Cancelled);

@@ -43,10 +43,9 @@ pub(super) fn rank_place(query: &Query) -> Result<RankPlace> {
 }
 
 /// No rows, in place of a relation that was compiled and that nobody reads on this rank.
-pub(super) fn unread(below: Operator, (place, first): (usize, &FirstPlaces), query: &mut Query) -> Operator {
-    let end = FirstPlaces::of(query);
-    query.readers.finish_all(&first.scans_until(&end, query));
+pub(super) fn unread(below: Operator, place: usize) -> Operator {
     let columns = below.columns.clone();
+    // Its scans are not read.
     drop(below);
     operator(columns, UnionSource { inputs: Vec::new(), current: 0 }, place)
 }
@@ -92,7 +91,7 @@ impl Exchange<'_> {
             ExchangeKind::Broadcast => Target::All,
             ExchangeKind::Gather | ExchangeKind::Merge { .. } => Target::First,
             ExchangeKind::Own { keys } if keys.is_empty() && rank.rank != Rank(0) => {
-                return Ok(unread(below, (place, &first), query));
+                return Ok(unread(below, place));
             }
             ExchangeKind::Own { keys } => {
                 let columns = below.columns.clone();
@@ -104,9 +103,8 @@ impl Exchange<'_> {
         let end = FirstPlaces::of(query);
         let columns = below.columns.clone();
         let received = ReceivedRows::new(below.types());
-        let scans = first.scans_until(&end, query);
         let filters = query.reduced.passing(place);
-        let mut sending = SendingFragment { input: below, target, reach: *reach, scans, filters };
+        let mut sending = SendingFragment { input: below, target, reach: *reach, filters };
         let settings = query.settings.exchange;
         if settings.gathering {
             sending.input.expect_whole();

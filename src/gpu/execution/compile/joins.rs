@@ -192,7 +192,7 @@ impl FirstPlaces {
 
     /// The scans of the relation that was compiled then, and has just ended, by their numbers among the query's. Those below an exchange
     /// are the exchange's.
-    pub(super) fn scans_until(&self, end: &Self, query: &Query) -> Vec<usize> {
+    fn scans_until(&self, end: &Self, query: &Query) -> Vec<usize> {
         let below = query.exchanges.scans_between(self.exchange, end.exchange);
         (self.scan..end.scan).filter(|scan| !below.iter().any(|scans| scans.contains(scan))).collect()
     }
@@ -208,7 +208,7 @@ impl FirstPlaces {
         let scans = self.scans_until(end, query);
         let rank = query.readers.last_rank(&scans)?;
         let filters = query.reduced.passing(self.operator);
-        query.settings.concurrent_builds.then_some(FragmentPlace { join, rank, scans, filters })
+        query.settings.concurrent_builds.then_some(FragmentPlace { join, rank, filters })
     }
 }
 

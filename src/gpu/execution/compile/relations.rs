@@ -10,7 +10,7 @@ use pystachio_plan::{
 
 use super::{
     exchanges::{Exchange, rank_place, unread},
-    joins::{FirstPlaces, Join},
+    joins::Join,
 };
 use crate::{
     execution::{
@@ -37,11 +37,10 @@ const DEPTH_MAX: usize = 500;
 pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<Operator> {
     query.scan_ranks = scan_ranks(&plan.root);
     query.columns_above_scans = columns_above_scans(plan);
-    let first = FirstPlaces::of(query);
     let mut root = relation(&plan.root, FilterRoute::none(), query, 0)?;
     if !query.exchanges.gives_rows() {
         // Other ranks want what is below exchanges, and that alone.
-        root = unread(root, (NO_OPERATOR, &first), query);
+        root = unread(root, NO_OPERATOR);
     }
     let outputs = plan
         .outputs

@@ -39,6 +39,9 @@ use crate::{
     spill::{SpillOptions, SpillStore},
 };
 
+/// The part of the host's memory beside page-locked memory that describes the pages of chunks that stay.
+const DESCRIPTION_PART: u64 = 8;
+
 /// What a server's options come to.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
@@ -49,7 +52,7 @@ pub struct DeviceOptions {
     /// Page-locked memory of the host for column chunks that have left the device.
     pub pinned_cache_bytes: u64,
     /// Page-locked memory of the host for what does not fit there; and as much again, which is not page-locked, for pages
-    /// that the host decompresses.
+    /// that the host decompresses, and to describe the pages of chunks that stay.
     pub host_bytes: u64,
     /// Where files go for what does not fit there either.
     pub spill_directory: PathBuf,
@@ -77,9 +80,10 @@ impl DeviceEngine {
         let host = HostMemory::new(platform.clone(), options.host_bytes);
         let pinned = HostMemory::new(platform.clone(), options.pinned_cache_bytes);
         let file_systems = Arc::new(FileSystems::new(platform.clone(), options.affinity.clone()));
+        let description_bytes = options.host_bytes / DESCRIPTION_PART;
         let memory = DeviceMemory::new(platform, options.memory_bytes)
-            .with_host_budget(HostBudget::new(options.host_bytes));
-        let cache = ChunkCache::new(&memory, pinned, options.cache_bytes);
+            .with_host_budget(HostBudget::new(options.host_bytes - description_bytes));
+        let cache = ChunkCache::new(&memory, pinned, options.cache_bytes, description_bytes);
         Self {
             memory,
             catalog: Arc::default(),

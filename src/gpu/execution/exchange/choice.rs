@@ -5,17 +5,17 @@
 //! probe side: waits ───────────────────────────────────────────────────────────────────────────┘           └─ more: both go to their owners
 //! ```
 //!
-//! Invariants: all ranks decide alike, by numbers that all of them hear. Nobody who says a number waits for a probe side: filters go
-//! from build sides to probe sides, and so does this.
+//! Invariants: all ranks decide alike, by numbers that all of them hear. A number is of the rows alone: of pages that their text lies in,
+//! it counts the text. No rank that says a number waits for a probe side: filters go from build sides to probe sides, and so does this.
 //!
 //! Deliberately absent: where a choice may be (`pystachio_plan`'s `distribute`).
 
-use pystachio_plan::Result;
+use pystachio_plan::{Error, Result};
 
 use crate::{
-    device::{Chunk, Claim, Column},
+    device::{Chunk, Claim},
     exchange::{Announcements, NOT_ANNOUNCED, OutboxProducer},
-    execution::{Driver, Operator},
+    execution::{Driver, Operator, query::Held},
 };
 
 /// What the ranks decide about one join.
@@ -41,14 +41,19 @@ impl BroadcastChoice {
 
 /// Rows that wait for a decision.
 pub(super) struct HeldRows {
-    pub(super) chunks: Vec<Chunk>,
+    held: Held,
     /// Whether the input has no more.
     pub(super) is_all: bool,
     /// For them.
-    pub(super) claim: Claim,
+    claim: Claim,
 }
 
 impl HeldRows {
+    /// The rows, and the claim for them.
+    pub(super) fn into_chunks(mut self) -> (Vec<Chunk>, Claim) {
+        (self.held.take(), self.claim)
+    }
+
     /// Takes rows of an input until it ends, or there are too many or no more room, and says which to all ranks.
     ///
     /// # Errors
@@ -59,30 +64,38 @@ impl HeldRows {
         driver: &mut Driver,
         (choice, outbox, operator): (&BroadcastChoice, &OutboxProducer, usize),
     ) -> Result<Self> {
-        let mut held = Self { chunks: Vec::new(), is_all: false, claim: driver.query.memory.claim()? };
-        let mut bytes = 0;
+        let mut rows_held =
+            Self { held: Held::default(), is_all: false, claim: driver.query.memory.claim()? };
+        let Self { held, is_all, claim } = &mut rows_held;
+        // What the rows have whatever their text has.
+        let mut cell_bytes = 0;
         while outbox.is_wanted() {
             let Some(rows) = input.next(driver)? else {
-                held.is_all = true;
-                choice.announcements.say(bytes);
-                return Ok(held);
+                *is_all = true;
+                driver.work_for(operator, |driver| held.compact(&driver.queue))?;
+                choice.announcements.say(held.bytes());
+                return Ok(rows_held);
             };
             if rows.row_count == 0 {
                 continue;
             }
-            let chunk = driver.work_for(operator, |driver| driver.queue.chunk_of(&rows))?;
-            bytes += bytes_of(&chunk);
-            held.chunks.push(chunk);
-            if bytes > choice.bytes_max || !held.claim.try_resize(bytes) {
+            let fits = driver.work_for(operator, |driver| {
+                let chunk = driver.queue.chunk_of(&rows)?;
+                cell_bytes += chunk.cell_bytes();
+                held.push(chunk);
+                if cell_bytes <= choice.bytes_max && held.bytes() > choice.bytes_max {
+                    held.compact(&driver.queue)?;
+                }
+                Ok::<_, Error>(
+                    held.bytes() <= choice.bytes_max
+                        && held.try_claim(&driver.queue, claim, |bytes, _| bytes)?,
+                )
+            })?;
+            if !fits {
                 break;
             }
         }
         choice.announcements.say(NOT_ANNOUNCED);
-        Ok(held)
+        Ok(rows_held)
     }
-}
-
-/// What a chunk takes on the device.
-pub(super) fn bytes_of(chunk: &Chunk) -> u64 {
-    chunk.columns.iter().flat_map(Column::buffers).map(|buffer| buffer.bytes()).sum()
 }

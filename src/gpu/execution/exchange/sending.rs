@@ -1,9 +1,17 @@
 //! The fragment below an exchange, which sends its rows.
+//!
+//! A fragment waits for the filters that joins above it make for its scans, however long their build sides take. Without them it would
+//! send every row.
+//!
+//! The wait has no cycle. The parts of a plan have an order: the build side of a join comes before its probe side, and the inputs of a union
+//! come one after another. A fragment is on the probe side of every join that it waits for, so the build sides are earlier than it. A driver
+//! asks its operators in the same order, so reading a build side needs earlier parts only. A rank empties its inboxes even if no operator
+//! asks for rows, and all ranks run the same plan. A build side that is dropped unread settles its filters.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use pystachio_plan::{Error, ExchangeReach, Result};
@@ -46,8 +54,6 @@ pub(in crate::execution) struct SendingFragment {
     pub(in crate::execution) target: Target,
     /// Which ranks its rows go to.
     pub(in crate::execution) reach: ExchangeReach,
-    /// Its scans, by their numbers among the query's.
-    pub(in crate::execution) scans: Vec<usize>,
     /// The filters from above that its scans may have.
     pub(in crate::execution) filters: Vec<Arc<RuntimeFilter>>,
 }
@@ -57,10 +63,10 @@ pub(in crate::execution) const BROADCAST_CHOSEN: &str = "broadcast_chosen";
 pub(in crate::execution) const SHUFFLE_CHOSEN: &str = "shuffle_chosen";
 /// Counter of rows that stayed in a shuffle because their keys are heavy.
 pub(in crate::execution) const HEAVY_ROWS: &str = "rows_heavy";
-/// How long a fragment waits for filters at most: it is right without them, and this is longer than most build sides take.
-const FILTER_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How often it looks.
-const FILTER_WAIT_INTERVAL: Duration = Duration::from_micros(200);
+/// The shortest and the longest pause between two looks at filters. Pauses grow with the time that the fragment has waited.
+const FILTER_WAIT_INTERVALS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
+/// A pause is this part of the time that the fragment has waited.
+const FILTER_LATE_PART: u32 = 16;
 
 impl SendingFragment {
     /// Sends all rows by drivers of its own, as long as a rank wants more.
@@ -70,14 +76,11 @@ impl SendingFragment {
     /// Those of the rows, of sending, and what the query fails with on other ranks.
     pub(super) fn send(self, query: &Arc<Query>, way: WayOut) -> Result<()> {
         let queue = query.memory.open_queue(query.stop.clone())?;
-        let scans = self.scans.clone();
         let mut senders = Senders::new(query);
         let sent = drive((query, queue), way, |driver, way| {
             self.wait_for_filters(driver, &way.outbox)?;
             self.send_rows(driver, way, &mut senders)
         });
-        // Also those that were not read to their end.
-        query.readers.finish_all(&scans);
         // After a failure is known, for which they may wait.
         drop(senders);
         sent
@@ -99,16 +102,13 @@ impl SendingFragment {
         }
     }
 
-    /// Waits until the filters of its scans are settled; there may be none then.
+    /// Waits until the filters of its scans are settled, or no rank wants rows.
     fn wait_for_filters(&self, driver: &mut Driver, outbox: &OutboxProducer) -> Result<()> {
-        let begun = Instant::now();
-        let is_settled = || self.filters.iter().all(|filter| filter.is_settled());
         driver.while_waiting(|driver| {
-            while !is_settled() && begun.elapsed() < FILTER_WAIT_MAX && outbox.is_wanted() {
+            wait_settled(&self.filters, std::thread::sleep, || {
                 driver.check_cancelled()?;
-                std::thread::sleep(FILTER_WAIT_INTERVAL);
-            }
-            Ok(())
+                Ok(outbox.is_wanted())
+            })
         })
     }
 
@@ -144,7 +144,7 @@ impl SendingFragment {
         } else {
             Rest::HeldBack(HeldBack::take(input, driver, (outbox, *operator))?)
         };
-        if let Some(HeldRows { chunks, claim, .. }) = held {
+        if let Some((chunks, claim)) = held.map(HeldRows::into_chunks) {
             for chunk in chunks {
                 way.send_rows(driver, &chunk.into(), &route)?;
             }
@@ -155,6 +155,22 @@ impl SendingFragment {
         // Also of rows of which none was left.
         driver.check_faults()
     }
+}
+
+/// Waits until filters are settled, or `is_wanted` says no.
+fn wait_settled(
+    filters: &[Arc<RuntimeFilter>],
+    mut sleep: impl FnMut(Duration),
+    is_wanted: impl Fn() -> Result<bool>,
+) -> Result<()> {
+    let (soonest, latest) = FILTER_WAIT_INTERVALS;
+    let mut waited = Duration::ZERO;
+    while !filters.iter().all(|filter| filter.is_settled()) && is_wanted()? {
+        let pause = (waited / FILTER_LATE_PART).clamp(soonest, latest);
+        sleep(pause);
+        waited += pause;
+    }
+    Ok(())
 }
 
 /// What a fragment gives after the rows that waited for a decision.
@@ -334,4 +350,37 @@ fn is_broadcast(choice: &BroadcastChoice, driver: &mut Driver, operator: usize) 
     let chosen = if is_broadcast { BROADCAST_CHOSEN } else { SHUFFLE_CHOSEN };
     driver.work_for(operator, |driver| driver.count(chosen, 1));
     Ok(is_broadcast)
+}
+
+#[cfg(test)]
+mod tests {
+    use pystachio_plan::ErrorKind;
+
+    use super::*;
+    use crate::execution::runtime_filter::JoinFilters;
+
+    #[test]
+    fn filters_are_waited_for_however_long_their_build_side_takes() {
+        let join = JoinFilters::default();
+        let filters = [join.filter_for(&[0], 10), join.filter_for(&[1], 10)];
+        let mut waited = Duration::ZERO;
+        let sleep = |pause: Duration| {
+            waited += pause;
+            if waited > Duration::from_secs(3600) {
+                join.give_up();
+            }
+        };
+        wait_settled(&filters, sleep, || Ok(true)).unwrap();
+        assert!(waited > Duration::from_secs(3600) && filters.iter().all(|filter| filter.is_settled()));
+    }
+
+    #[test]
+    fn filters_are_not_waited_for_where_nobody_wants_rows() {
+        let join = JoinFilters::default();
+        let filters = [join.filter_for(&[0], 10)];
+        wait_settled(&filters, |_| {}, || Ok(false)).unwrap();
+        let stopped = || Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
+        assert_eq!(wait_settled(&filters, |_| {}, stopped).unwrap_err().kind, ErrorKind::Cancelled);
+        assert!(!filters[0].is_settled());
+    }
 }

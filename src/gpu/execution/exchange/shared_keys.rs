@@ -18,9 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{DataType, Result};
 
-use super::choice::bytes_of;
 use crate::{
-    device::{CellType, Chunk, Claim, Column},
+    device::{CellType, Chunk, Column, HeldMemory},
     exchange::{InboxConsumer, OutboxProducer, ReceivedBlock, Routing},
     execution::{
         Driver,
@@ -146,6 +145,7 @@ impl SharedKeys {
         let mut claim = driver.query.memory.claim()?;
         let mut measured = MeasuredKeys::default();
         let mut held: Option<Vec<Chunk>> = Some(Vec::new());
+        let mut held_memory = HeldMemory::default();
         let mut end_count = 0;
         loop {
             let blocks = driver.while_waiting(|driver| inbox.take_all(driver.queue.stream()))?;
@@ -159,7 +159,8 @@ impl SharedKeys {
                 let (mark, keys) = chunk.columns.split_last().ok_or_else(no_mark)?;
                 end_count += queue.select(&mark.values, chunk.row_count)?.count;
                 measured.add(queue, keys, chunk.row_count)?;
-                match try_grow(&mut claim, &chunk) {
+                held_memory.add(&chunk);
+                match claim.try_resize(held_memory.bytes()) {
                     true => chunks.push(chunk),
                     false => held = None,
                 }
@@ -182,9 +183,4 @@ impl SharedKeys {
 
 fn no_mark() -> pystachio_plan::Error {
     pystachio_plan::Error::internal("keys without an end mark")
-}
-
-/// Lets a claim grow by what a chunk takes, if there is room.
-fn try_grow(claim: &mut Claim, chunk: &Chunk) -> bool {
-    claim.try_resize(claim.bytes() + bytes_of(chunk))
 }

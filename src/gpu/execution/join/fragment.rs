@@ -76,8 +76,6 @@ pub(in crate::execution) struct FragmentPlace {
     pub(in crate::execution) join: usize,
     /// The place in which the query wants the last of its scans.
     pub(in crate::execution) rank: usize,
-    /// Its scans, by their numbers among the query's; without those below exchanges.
-    pub(in crate::execution) scans: Vec<usize>,
     /// The filters from outside of it that its scans wait for.
     pub(in crate::execution) filters: Vec<Arc<RuntimeFilter>>,
 }
@@ -220,11 +218,7 @@ impl Fragment {
         };
         drop(progress);
         // A panic ends the query, not the process.
-        let work = AssertUnwindSafe(|| {
-            let read = self.read(query, unread);
-            query.readers.finish_all(&self.place.scans);
-            read
-        });
+        let work = AssertUnwindSafe(|| self.read(query, unread));
         let read = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
         let mut progress = self.lock();
         // Nobody takes what nobody wants.
@@ -263,8 +257,7 @@ impl Fragments {
         stop: &StopFlag,
     ) -> BuildFragment {
         let begins = place.is_some();
-        let nowhere =
-            || FragmentPlace { join: NO_OPERATOR, rank: usize::MAX, scans: Vec::new(), filters: Vec::new() };
+        let nowhere = || FragmentPlace { join: NO_OPERATOR, rank: usize::MAX, filters: Vec::new() };
         let fragment = Arc::new(Fragment {
             place: place.unwrap_or_else(nowhere),
             stop: stop.of_part(),

@@ -18,7 +18,7 @@ use pystachio_plan::{DataType, JoinKind, JoinSide, Result};
 use self::entries::EntryMatches;
 use crate::{
     device::{AnyColumn, Buffer, CellType, Chunk, Column, Rows},
-    execution::{Driver, expressions::RowProgram},
+    execution::{Driver, expressions::RowProgram, runtime_filter::drops_unmatched},
     operation::{JoinTable, KeyFilter, Queue, RowNumbers},
     program::Filter,
 };
@@ -128,6 +128,15 @@ impl Matching {
             JoinKind::Full | JoinKind::NullAwareAnti => true,
             JoinKind::Left | JoinKind::Semi | JoinKind::Anti => self.build_side == JoinSide::Right,
         }
+    }
+
+    /// Whether a probe row without a match is in no result.
+    pub(super) fn drops_unmatched_probe(&self) -> bool {
+        let probe_side = match self.build_side {
+            JoinSide::Left => JoinSide::Right,
+            JoinSide::Right => JoinSide::Left,
+        };
+        drops_unmatched(self.kind, probe_side)
     }
 
     /// Whether pairs themselves come out.

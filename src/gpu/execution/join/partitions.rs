@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants: equal keys are in the same partition of either side. Where a build side comes piece by piece, the
-//! marks of probe rows are kept on the host from piece to piece, so that rows without a match come out once.
+//! marks of probe rows are spilled from piece to piece as other rows are, so that rows without a match come out once.
 //!
 //! Source: DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 3.4
 //! (GRACE). We differ: no partition stays in memory, rows are spilled in blocks of all partitions, so that small
@@ -15,17 +15,17 @@
 
 use std::ops::Range;
 
-use pystachio_plan::Result;
+use pystachio_plan::{DataType, Error, Result};
 
 use super::matching::{BuildSide, Built, Matching, Probing};
 use crate::{
-    device::{Claim, Rows},
+    device::{Buffer, CellType, Chunk, Claim, Column, Rows},
     execution::{
         Driver,
         query::{PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX, Spilling, for_each_block, groups_within},
     },
-    operation::HashPartitioning,
-    spill::{SpilledPart, SpilledPartitions, SpilledSize},
+    operation::{HashPartitioning, Queue},
+    spill::{SpilledChunk, SpilledPart, SpilledPartitions, SpilledSize},
 };
 
 /// A partition with at least this part of its parent's build rows has a key that can't be partitioned.
@@ -70,8 +70,29 @@ struct Current {
     /// The batch that is probed, or comes next.
     probe_place: usize,
     probing: Option<Probing>,
-    /// What earlier pieces marked, a batch.
-    marks: Vec<Vec<u8>>,
+    /// What earlier pieces marked, a batch: a byte a row.
+    marks: Vec<Option<SpilledChunk>>,
+}
+
+/// Marks of probe rows as a chunk of one column.
+fn marks_chunk(marks: &Buffer, row_count: usize) -> Chunk {
+    let column = Column {
+        data_type: DataType::Bool,
+        cell_type: CellType::Bool,
+        values: marks.clone(),
+        validity: None,
+        strings: Vec::new(),
+    };
+    Chunk { row_count, columns: vec![column] }
+}
+
+/// Marks that were spilled.
+fn read_marks(queue: &Queue, spilled: &SpilledChunk) -> Result<Buffer> {
+    let chunk = SpilledChunk::read(queue, &[(spilled, spilled.ranges(0..spilled.partition_count()))]);
+    // What was read may be given up from now on.
+    queue.wait()?;
+    let marks = chunk?.columns.into_iter().next().map(|column| column.values);
+    marks.ok_or_else(|| Error::internal("spilled marks without a column"))
 }
 
 fn partitioning(partition_count: usize, level: u32) -> HashPartitioning {
@@ -142,16 +163,17 @@ impl PartitionedJoin {
                     return Ok(rows);
                 }
                 if let (Some(marks), false) = (probing.marks(), is_last) {
-                    current.marks[current.probe_place] = driver.queue.download(marks, probing.row_count())?;
+                    let (row_count, store) = (probing.row_count(), &driver.query.memory.store);
+                    let chunk = marks_chunk(marks, row_count);
+                    let spilled = SpilledChunk::write(&driver.queue, store, &chunk, vec![0, row_count])?;
+                    current.marks[current.probe_place] = Some(spilled);
                 }
                 current.probe_place += 1;
             } else if let Some(batch) = current.probe_batches.get(current.probe_place) {
                 let queue = &driver.queue;
                 let chunk = current.partition.probe.read(queue, batch.clone())?;
-                let marks = match current.marks[current.probe_place].as_slice() {
-                    [] => None,
-                    marks => Some(queue.upload(marks)?),
-                };
+                let spilled = current.marks[current.probe_place].as_ref();
+                let marks = spilled.map(|spilled| read_marks(queue, spilled)).transpose()?;
                 current.probing = Some(matching.probe(queue, &current.built, chunk.into(), marks)?);
             } else {
                 let alone = matching.unmatched(&driver.queue, &current.built)?;
@@ -171,7 +193,7 @@ impl PartitionedJoin {
     /// Starts to join a partition, or partitions it once more.
     fn start(&mut self, matching: &Matching, driver: &Driver, partition: Partition) -> Result<()> {
         let (bytes, rows) = (partition.build.bytes(), partition.build.row_count());
-        let gives_nothing = (rows == 0 && !matching.marks_probe())
+        let gives_nothing = (rows == 0 && matching.drops_unmatched_probe())
             || (partition.probe.row_count() == 0 && !matching.marks_build());
         if gives_nothing {
             return Ok(());
@@ -190,7 +212,7 @@ impl PartitionedJoin {
             build_pieces.push(0..0);
         }
         let probe_batches = partition.probe.batches(driver.query.memory.chunk_bytes());
-        let marks = vec![Vec::new(); probe_batches.len()];
+        let marks = probe_batches.iter().map(|_| None).collect();
         let built = self.read_piece(matching, driver, &partition, build_pieces[0].clone())?;
         self.current = Some(Current {
             partition,

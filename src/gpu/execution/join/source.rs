@@ -97,8 +97,13 @@ impl JoinSource {
         }
     }
 
-    /// Makes a table of the side that turns out to be small, unless there is one.
+    /// Makes a table of the side that turns out to be small, unless there is one. The probe side of no build rows is not read where
+    /// none of its rows comes out without a match.
     fn build(&mut self, driver: &mut Driver, mut matching: Matching, held: HeldBuild) -> Result<JoinState> {
+        if held.rows.row_count() == 0 && matching.drops_unmatched_probe() {
+            self.probe.operator = None;
+            return Ok(JoinState::Done);
+        }
         let held = match self.smaller_side(driver, &matching, held.rows.row_count())? {
             Some((probe, claim)) => {
                 matching.swap();

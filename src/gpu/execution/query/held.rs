@@ -27,6 +27,11 @@ impl Held {
         self.row_count
     }
 
+    /// Bytes that the chunks keep, what several of them share once. It is more than their own before [`Held::compact`].
+    pub(in crate::execution) fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
     /// The chunks in order.
     pub(in crate::execution) fn chunks(&self) -> &[Chunk] {
         &self.chunks
@@ -71,7 +76,11 @@ impl Held {
     }
 
     /// Lets go of what is not the chunks' own.
-    fn compact(&mut self, queue: &Queue) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub(in crate::execution) fn compact(&mut self, queue: &Queue) -> Result<()> {
         for chunk in &mut self.chunks[self.compact_count..] {
             if chunk.held_bytes() > chunk.cell_bytes() {
                 *chunk = queue.compact(chunk)?;

@@ -100,7 +100,7 @@ struct Target {
 
 impl JoinFilters {
     /// The filter over some of the join's keys, for one more scan of so many rows.
-    fn filter_for(&self, keys: &[usize], row_count: u64) -> Arc<RuntimeFilter> {
+    pub(in crate::execution) fn filter_for(&self, keys: &[usize], row_count: u64) -> Arc<RuntimeFilter> {
         let mut targets = lock_whole(&self.targets);
         if let Some(target) = targets.iter_mut().find(|target| target.keys == keys) {
             target.row_count += row_count;

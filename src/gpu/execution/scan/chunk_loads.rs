@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use pystachio_engine::locking::lock_whole;
 use pystachio_files::{FileReader, TableFile, chunk_range, page_locations};
-use pystachio_plan::{Error, ErrorKind, Result, StoragePath};
+use pystachio_plan::{Result, StoragePath};
 
 use super::{
     chunk_cache::{ChunkKey, ChunkOrigin, Claim, LoadClaim},
@@ -36,6 +36,9 @@ const CACHED_PART_MIN: usize = 8;
 /// Bytes of files that are read before they are waited for: what waits, launches and a library's calls cost is then
 /// small against reading, and the host holds few bytes of chunks that it decompresses.
 const BATCH_BYTES_MIN: u64 = 32 << 20;
+
+/// Bytes that the host reads of a chunk between two looks at whether it is still wanted.
+const HOST_READ_BYTES: usize = 16 << 20;
 
 /// Columns of a row group, and which of its rows are wanted.
 pub(super) struct WantedChunks<'a> {
@@ -177,10 +180,7 @@ impl ScanWork {
             if let (true, true, Some(chunk), Some(cache)) =
                 (pinned.is_empty(), read.is_empty(), elsewhere.first(), &self.cache)
             {
-                cache.wait_loaded(&key(chunk));
-                if self.stop.is_stopped() {
-                    return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
-                }
+                cache.wait_loaded(&key(chunk), &self.stop)?;
             }
             let mut publish =
                 |chunk: &WantedChunk<'_>, claim: Option<LoadClaim>, loaded: Arc<ResidentChunk>| {
@@ -299,12 +299,13 @@ impl ScanWork {
         let announced: Vec<_> = reads.iter().filter(is_announced).flat_map(ChunkRead::ranges).collect();
         reader.announce(&announced);
         for read in reads.iter_mut() {
+            queue.check_wanted()?;
             self.counts.bytes_read.fetch_add(read.extent.bytes(), Ordering::Relaxed);
             self.meter.note_read(read.extent.bytes());
             self.counts.pages_skipped.fetch_add(read.extent.skipped_pages(), Ordering::Relaxed);
             self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
             if read.is_for_host {
-                read.host = read.read_by_host(file, &reader)?;
+                read.host = read.read_by_host(queue, file, &reader)?;
                 continue;
             }
             let source = read.chunk.source();
@@ -376,10 +377,14 @@ impl<'a> ChunkRead<'a> {
         file.read_range(reader.handle(), start, HEADER_READ_BYTES.min(bytes as usize))
     }
 
-    fn read_by_host(&self, file: &TableFile, reader: &FileReader<'_>) -> Result<Vec<u8>> {
+    fn read_by_host(&self, queue: &Queue, file: &TableFile, reader: &FileReader<'_>) -> Result<Vec<u8>> {
         let mut read = Vec::new();
         for (start, bytes) in self.ranges() {
-            read.extend_from_slice(&file.read_range(reader.handle(), start, bytes as usize)?);
+            for first in (0..bytes).step_by(HOST_READ_BYTES) {
+                queue.check_wanted()?;
+                let piece = HOST_READ_BYTES.min((bytes - first) as usize);
+                read.extend_from_slice(&file.read_range(reader.handle(), start + first, piece)?);
+            }
         }
         Ok(read)
     }
@@ -421,23 +426,28 @@ impl SharedPages {
     }
 }
 
-/// Where the pages of a chunk are, by its offset index, if there is one. Found out once for a scan.
-pub(super) fn indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Arc<PageMap>> {
+/// Where the pages of a chunk are, by its offset index, if there is one. Read once while readers are at the row group.
+fn indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Arc<PageMap>> {
     let scanned = &row_group.file;
     let key = (row_group.index, leaf);
     let lock = || lock_whole(&scanned.page_maps);
     if let Some(map) = lock().get(&key) {
         return Some(map.clone());
     }
+    let map = Arc::new(read_indexed_pages(row_group, leaf)?);
+    lock().insert(key, map.clone());
+    Some(map)
+}
+
+/// The same, which is not kept.
+pub(super) fn read_indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<PageMap> {
+    let scanned = &row_group.file;
     let metadata = scanned.file.footer.metadata().row_group(row_group.index).column(leaf);
     let (start, bytes) = chunk_range(metadata)?;
     let pages = page_locations(&scanned.file, row_group.index, leaf)?;
     let places =
         pages.iter().map(|page| Some((page.offset.checked_sub(start)?, page.page_bytes, page.first_row)));
-    let map = PageMap::of_places(places.collect::<Option<Vec<_>>>()?, bytes, row_group.row_count)?;
-    let map = Arc::new(map);
-    lock().insert(key, map.clone());
-    Some(map)
+    PageMap::of_places(places.collect::<Option<Vec<_>>>()?, bytes, row_group.row_count)
 }
 
 /// Where the pages of a chunk are: by its offset index, or else by their headers.

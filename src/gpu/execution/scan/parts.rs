@@ -10,11 +10,12 @@ use parquet::{
     basic::CompressionCodec,
     file::metadata::{ColumnChunkMetaData, RowGroupMetaData},
 };
+use pystachio_engine::locking::lock_whole;
 use pystachio_files::TableFile;
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{
-    chunk_loads::{PagesKey, SharedPages, indexed_pages},
+    chunk_loads::{PagesKey, SharedPages, read_indexed_pages},
     dealing::RowGroupSize,
     pieces::{ColumnCost, cut},
 };
@@ -78,6 +79,11 @@ impl RowGroup {
         self.rows != self.dealt
     }
 
+    /// Whether it has the last of the rank's rows: pieces are read in their order.
+    pub(super) fn has_last_rows(&self) -> bool {
+        self.rows.end == self.dealt.end
+    }
+
     /// By what its pages of a column, given by its place in the scan, are kept.
     pub(super) fn pages_key(&self, place: usize) -> PagesKey {
         PagesKey { row_group: self.index, leaf: self.file.leaves[place] }
@@ -107,7 +113,7 @@ impl RowGroup {
         let loading_bytes = loading_bytes(chunk);
         let encoded_bytes = chunk.compressed_size().max(1) as u64;
         let cells = 2 * cell_bytes(column)?;
-        let Some(map) = indexed_pages(self, leaf) else {
+        let Some(map) = read_indexed_pages(self, leaf) else {
             let row_bytes = cells + loading_bytes.div_ceil(u64::from(self.row_count.max(1)));
             return Ok(ColumnCost { row_bytes, ..ColumnCost::default() });
         };
@@ -127,7 +133,7 @@ pub(super) struct ScanFile {
     pub(super) leaves: Vec<usize>,
     /// How it is read, once a reader has wanted it.
     pub(super) way: OnceLock<Result<FileWay>>,
-    /// Where the pages of chunks are, by row group and leaf, once a reader has wanted to know.
+    /// Where the pages of chunks are, by row group and leaf, from when a reader wants to know until the row group was read.
     pub(super) page_maps: Mutex<HashMap<(usize, usize), Arc<PageMap>>>,
     /// Pages that pieces of a row group share.
     pub(super) shared_pages: SharedPages,
@@ -143,6 +149,11 @@ impl ScanFile {
             page_maps: Mutex::default(),
             shared_pages: SharedPages::default(),
         }
+    }
+
+    /// Gives up where the pages of a row group are: a scan keeps that of row groups that readers are at, and no more.
+    pub(super) fn forget_page_maps(&self, row_group: usize) {
+        lock_whole(&self.page_maps).retain(|(known, _), _| *known != row_group);
     }
 }
 
@@ -278,6 +289,17 @@ mod tests {
         assert_eq!(pieces(10_000, 100_000), [0..10_000]);
         // Of no column there is nothing to cut.
         assert_eq!(pieces(10_000, 99_999), [0..10_000]);
+    }
+
+    #[test]
+    fn where_pages_are_is_kept_no_longer_than_their_row_group_is_read() {
+        let file = &row_groups(&[10])[0].file;
+        let map = Arc::new(PageMap::of_places([(0, 5, 0)], 5, 10).unwrap());
+        for key in [(0, 0), (0, 1), (1, 0)] {
+            file.page_maps.lock().unwrap().insert(key, map.clone());
+        }
+        file.forget_page_maps(0);
+        assert_eq!(file.page_maps.lock().unwrap().keys().collect::<Vec<_>>(), [&(1, 0)]);
     }
 
     #[test]

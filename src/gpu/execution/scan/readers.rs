@@ -13,7 +13,8 @@
 //!
 //! Invariants: what is decoded ahead of the query is bounded by bytes; of the scans that are waited for, the first in the
 //! query's order may always have one part. Each reader has a queue of its own; who takes a part is ordered after what the
-//! reader has enqueued for it.
+//! reader has enqueued for it. A scan whose [`WantedScan`] is dropped is not read further: its stop flag ends the parts that
+//! readers are at, so that the end of a query does not wait for them.
 //!
 //! Source: PystachIO (arXiv 2512.02862), sections 5.2 (reader combining) and 5.4 (queues bounded by bytes).
 
@@ -21,7 +22,7 @@
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Duration,
@@ -66,6 +67,9 @@ pub(super) trait ReadParts: Send + Sync {
     /// Whether it is known which rows are wanted. Until then parts are loaded ahead, and not read, unless the query
     /// waits for them.
     fn is_ready(&self) -> bool;
+
+    /// Ends the reading of parts that nobody wants any more.
+    fn stop(&self) -> &StopFlag;
 
     /// Brings what a part needs from storage to the device; nothing is left to do on the queue.
     fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart>;
@@ -155,9 +159,24 @@ impl State {
     }
 }
 
-/// A scan of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ScanNumber(usize);
+/// A scan of a pool, whose parts are wanted until this is dropped.
+pub(super) struct WantedScan {
+    shared: Arc<Shared>,
+    number: usize,
+}
+
+impl WantedScan {
+    /// Says that no more parts are wanted.
+    pub(super) fn finish(&self) {
+        self.shared.finish([self.number]);
+    }
+}
+
+impl Drop for WantedScan {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
 
 impl ReaderPool {
     /// A pool without scans.
@@ -184,7 +203,7 @@ impl ReaderPool {
     }
 
     /// Adds a scan, which the query will want in the order of `rank`.
-    pub(super) fn add(&self, work: Arc<dyn ReadParts>, rank: usize) -> ScanNumber {
+    pub(super) fn add(&self, work: Arc<dyn ReadParts>, rank: usize) -> WantedScan {
         let mut state = self.shared.lock();
         state.scans.push(Scan {
             work,
@@ -198,7 +217,7 @@ impl ReaderPool {
             loaded: BTreeMap::new(),
             is_dropped: false,
         });
-        ScanNumber(state.scans.len() - 1)
+        WantedScan { shared: self.shared.clone(), number: state.scans.len() - 1 }
     }
 
     /// How many scans there are.
@@ -225,12 +244,12 @@ impl ReaderPool {
     /// # Errors
     ///
     /// What reading the part failed with; `Cancelled`.
-    pub(super) fn next_part(&self, scan: ScanNumber, stop: &StopFlag) -> Result<Option<Rows>> {
+    pub(super) fn next_part(&self, scan: &WantedScan, stop: &StopFlag) -> Result<Option<Rows>> {
         self.start()?;
-        let shared = &self.shared;
+        let (shared, number) = (&self.shared, scan.number);
         let mut state = shared.lock();
         loop {
-            let Some(known) = state.scans.get_mut(scan.0) else {
+            let Some(known) = state.scans.get_mut(number) else {
                 return Err(Error::internal("a scan that no reader knows"));
             };
             if known.wanted == known.work.part_count() {
@@ -239,42 +258,20 @@ impl ReaderPool {
             if let Some((chunk, bytes)) = known.done.remove(&known.wanted) {
                 known.wanted += 1;
                 state.ahead_bytes -= bytes;
-                state.waited.remove(&scan.0);
+                state.waited.remove(&number);
                 drop(state);
                 shared.changed.notify_all();
                 return chunk.map(Some);
             }
             if stop.is_stopped() {
-                state.waited.remove(&scan.0);
+                state.waited.remove(&number);
                 return Err(cancelled());
             }
-            if state.waited.insert(scan.0) {
+            if state.waited.insert(number) {
                 shared.changed.notify_all();
             }
             state = shared.wait(state, WAIT_INTERVAL);
         }
-    }
-
-    /// Says that no more parts of a scan are wanted.
-    pub(super) fn finish(&self, scan: ScanNumber) {
-        self.finish_all(&[scan.0]);
-    }
-
-    /// Says that no more parts of some scans are wanted, by the order in which they were added.
-    pub(in crate::execution) fn finish_all(&self, scans: &[usize]) {
-        let mut state = self.shared.lock();
-        let mut ahead = Vec::new();
-        for number in scans {
-            let Some(known) = state.scans.get_mut(*number).filter(|scan| !scan.is_dropped) else { continue };
-            known.is_dropped = true;
-            ahead.push((std::mem::take(&mut known.done), std::mem::take(&mut known.loaded)));
-        }
-        for (done, loaded) in &ahead {
-            state.ahead_bytes -= done.values().map(|(_, bytes)| bytes).sum::<u64>();
-            state.ahead_bytes -= loaded.values().map(|(_, bytes)| bytes).sum::<u64>();
-        }
-        drop(state);
-        self.shared.changed.notify_all();
     }
 
     fn start(&self) -> Result<()> {
@@ -293,8 +290,12 @@ impl ReaderPool {
 
 impl Drop for ReaderPool {
     fn drop(&mut self) {
-        self.shared.lock().is_closed = true;
-        self.shared.changed.notify_all();
+        let scan_count = {
+            let mut state = self.shared.lock();
+            state.is_closed = true;
+            state.scans.len()
+        };
+        self.shared.finish(0..scan_count);
         whole(self.started.get_mut()).drain(..).for_each(StartedWork::join);
     }
 }
@@ -315,12 +316,30 @@ impl Shared {
         }
     }
 
+    /// Says that no more parts of some scans are wanted: those that are read are given up.
+    fn finish(&self, numbers: impl IntoIterator<Item = usize>) {
+        let mut state = self.lock();
+        let mut ahead = Vec::new();
+        for number in numbers {
+            let Some(known) = state.scans.get_mut(number).filter(|scan| !scan.is_dropped) else { continue };
+            known.is_dropped = true;
+            known.work.stop().stop();
+            ahead.push((std::mem::take(&mut known.done), std::mem::take(&mut known.loaded)));
+        }
+        for (done, loaded) in &ahead {
+            state.ahead_bytes -= done.values().map(|(_, bytes)| bytes).sum::<u64>();
+            state.ahead_bytes -= loaded.values().map(|(_, bytes)| bytes).sum::<u64>();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// One reader's work.
     fn read(&self) {
         if let Some(Err(error)) = self.processors.as_ref().map(Processors::bind_thread) {
             tracing::warn!("a reader can't be bound to processors: {error}");
         }
-        let queue = Queue::new(&self.memory);
+        let mut queues = ReaderQueues { own: Queue::new(&self.memory), of_scans: HashMap::new() };
         let mut state = self.lock();
         while !state.is_closed && !self.stop.is_stopped() {
             let Some(step) = self.choose(&state) else {
@@ -332,10 +351,10 @@ impl Shared {
                 Step::Read(scan) => {
                     let part = state.scans[scan].unread;
                     state.scans[scan].unread += 1;
-                    self.read_part(state, scan, part, &queue);
+                    self.read_part(state, scan, part, &mut queues);
                 }
-                Step::ReadAgain(scan) => self.read_again(state, scan, &queue),
-                Step::Load { scan, part } => self.load(state, scan, part, &queue),
+                Step::ReadAgain(scan) => self.read_again(state, scan, &mut queues),
+                Step::Load { scan, part } => self.load(state, scan, part, &mut queues),
             }
             state = self.lock();
             self.changed.notify_all();
@@ -343,7 +362,13 @@ impl Shared {
     }
 
     /// Reads a part of a scan that nobody else reads.
-    fn read_part(&self, mut state: MutexGuard<'_, State>, number: usize, part: usize, queue: &Result<Queue>) {
+    fn read_part(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        number: usize,
+        part: usize,
+        queues: &mut ReaderQueues,
+    ) {
         let scan = &mut state.scans[number];
         let work = scan.work.clone();
         let tries = scan.again.remove(&part).unwrap_or(0);
@@ -351,6 +376,7 @@ impl Shared {
         let bytes = work.part_bytes(part);
         state.ahead_bytes = state.ahead_bytes - loaded_bytes.unwrap_or(0) + bytes;
         drop(state);
+        let queue = queues.of_scan(number, &*work);
         let chunk = attempt(queue, |queue| work.read_part(part, loaded, queue));
         let lacks_memory = matches!(&chunk, Err(error) if error.kind == ErrorKind::OutOfMemory);
         let kept_bytes = chunk.as_ref().map_or(0, Rows::held_bytes);
@@ -371,7 +397,7 @@ impl Shared {
     }
 
     /// Reads a part once more that there was no memory for: other drivers may have left some meanwhile.
-    fn read_again(&self, mut state: MutexGuard<'_, State>, number: usize, queue: &Result<Queue>) {
+    fn read_again(&self, mut state: MutexGuard<'_, State>, number: usize, queues: &mut ReaderQueues) {
         let scan = &mut state.scans[number];
         let part = scan.wanted;
         let Some(tries) = scan.again.remove(&part) else { return };
@@ -379,7 +405,7 @@ impl Shared {
             state = self.wait(state, WAIT_INTERVAL);
         }
         state.scans[number].again.insert(part, tries);
-        self.read_part(state, number, part, queue);
+        self.read_part(state, number, part, queues);
     }
 
     /// How often a part is read that there is no memory for: once more when it is waited for, and more often while drivers
@@ -389,7 +415,7 @@ impl Shared {
     }
 
     /// Loads a part ahead. What that fails with comes again when the part is read.
-    fn load(&self, mut state: MutexGuard<'_, State>, number: usize, part: usize, queue: &Result<Queue>) {
+    fn load(&self, mut state: MutexGuard<'_, State>, number: usize, part: usize, queues: &mut ReaderQueues) {
         let scan = &mut state.scans[number];
         let work = scan.work.clone();
         scan.unloaded = part + 1;
@@ -397,6 +423,7 @@ impl Shared {
         let bytes = work.part_bytes(part);
         state.ahead_bytes += bytes;
         drop(state);
+        let queue = queues.of_scan(number, &*work);
         let loaded = attempt(queue, |queue| work.load_part(part, queue));
         let mut state = self.lock();
         let scan = &mut state.scans[number];
@@ -453,8 +480,20 @@ impl Shared {
     }
 }
 
+/// A reader's queue, and for each scan the same queue for as long as that is wanted.
+struct ReaderQueues {
+    own: Result<Queue>,
+    of_scans: HashMap<usize, Queue>,
+}
+
+impl ReaderQueues {
+    fn of_scan(&mut self, number: usize, work: &dyn ReadParts) -> Result<&Queue> {
+        let own = self.own.as_ref().map_err(Error::clone)?;
+        Ok(self.of_scans.entry(number).or_insert_with(|| own.until(work.stop().clone())))
+    }
+}
+
 /// A reader's work on its queue. A panic ends the query, not the process.
-fn attempt<T>(queue: &Result<Queue>, work: impl FnOnce(&Queue) -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(|| work(queue.as_ref().map_err(Error::clone)?)))
-        .unwrap_or_else(|_| Err(Error::internal(READER_FAILED)))
+fn attempt<T>(queue: Result<&Queue>, work: impl FnOnce(&Queue) -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(|| work(queue?))).unwrap_or_else(|_| Err(Error::internal(READER_FAILED)))
 }

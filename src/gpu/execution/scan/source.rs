@@ -26,7 +26,7 @@ use super::{
     filter::ScanFilter,
     parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts},
     pieces::PIECE_ROWS_MIN,
-    readers::{ReadParts, ScanNumber},
+    readers::{ReadParts, WantedScan},
     rows::{LoadedRowGroup, ReadRowGroups},
     share::{RangePart, ScanShare},
 };
@@ -52,7 +52,14 @@ const CACHE_PART_OF_SCAN: u64 = 2;
 /// The row groups of a table, some of them a chunk.
 pub(in crate::execution) struct ScanSource {
     work: Arc<ScanWork>,
-    number: ScanNumber,
+    wanted: WantedScan,
+}
+
+impl Drop for ScanSource {
+    fn drop(&mut self) {
+        self.wanted.finish();
+        self.work.forget_pages();
+    }
 }
 
 /// Where a scan stands among the operators of its query.
@@ -92,6 +99,7 @@ pub(super) struct ScanWork {
     paths_taken: Mutex<BTreeSet<StoragePath>>,
     pub(super) query: u64,
     operator: usize,
+    /// Says when nobody wants the scan any more: when the query ends, or its operators want no more rows of it.
     pub(super) stop: StopFlag,
     pub(super) counts: ScanCounts,
     /// What whoever watches the query is shown.
@@ -217,12 +225,12 @@ impl ScanSource {
             paths_taken: Mutex::default(),
             query: query.number,
             operator: place.operator,
-            stop: query.stop.clone(),
+            stop: query.stop.of_part(),
             counts: ScanCounts::default(),
             meter: query.meter.clone(),
         });
-        let number = query.readers.add(work.clone(), place.rank);
-        Ok(Self { work, number })
+        let wanted = query.readers.add(work.clone(), place.rank);
+        Ok(Self { work, wanted })
     }
 
     /// The columns of its chunks.
@@ -261,7 +269,7 @@ impl ColumnRanges {
 impl Source for ScanSource {
     fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         driver.check_last_faults()?;
-        let chunk = driver.query.readers.next_part(self.number, driver.stop())?;
+        let chunk = driver.query.readers.next_part(&self.wanted, driver.stop())?;
         let (counts, metrics) = (&self.work.counts, &mut driver.metrics);
         let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);
         let paths = std::mem::take(&mut *self.work.paths_taken());
@@ -280,7 +288,7 @@ impl Source for ScanSource {
         match &chunk {
             Some(chunk) => chunk.use_on(driver.queue.stream())?,
             None => {
-                driver.query.readers.finish(self.number);
+                self.wanted.finish();
                 self.work.forget_pages();
             }
         }
@@ -306,6 +314,10 @@ impl ReadParts for ScanWork {
         self.filter.is_settled()
     }
 
+    fn stop(&self) -> &StopFlag {
+        &self.stop
+    }
+
     fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart> {
         queue.memory().attribute(self.operator as u32);
         let row_groups = self.row_groups(part)?.iter().enumerate();
@@ -317,6 +329,9 @@ impl ReadParts for ScanWork {
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows> {
         queue.memory().attribute(self.operator as u32);
         let chunk = self.read_row_groups(part, loaded.unwrap_or_default(), queue);
+        for row_group in self.row_groups(part)?.iter().filter(|row_group| row_group.has_last_rows()) {
+            row_group.file.forget_page_maps(row_group.index);
+        }
         match &chunk {
             Ok(_) => self.meter.note_done(self.row_groups(part)?.iter().map(RowGroup::piece_bytes).sum()),
             Err(_) => self.forget_pages(),

@@ -7,12 +7,15 @@
 //!                      └──► Moving ──► off the device ──claim──► Moving ──publish─────────┘
 //! ```
 //!
-//! - `state.rs`: what is kept where, and what goes first
+//! - `state.rs`: what is kept where, and what goes first; `use_order.rs`: the order of last uses
 //!
 //! A reader claims the chunks of a row group; what another one is loading it waits for, when it has published
 //! all that it loads itself: so readers never wait in a circle, and a chunk that several scans want at once is
 //! read once. A chunk that comes back to the device keeps its copy on the host until the room is needed, so leaving
 //! again costs nothing.
+//!
+//! Pages are described on the host, some hundred bytes each, which small pages make many: the oldest chunks are forgotten where these are too
+//! much.
 //!
 //! Invariants: a chunk belongs to the identity of its file, so a changed file is never served. Chunks that the
 //! same query has used are not evicted for it: a table that is larger than the cache keeps the part that it
@@ -22,6 +25,7 @@
 mod state;
 #[cfg(test)]
 mod tests;
+mod use_order;
 
 use std::{
     path::PathBuf,
@@ -29,11 +33,14 @@ use std::{
     time::Duration,
 };
 
-use pystachio_engine::locking::lock;
+use pystachio_engine::{
+    StopFlag,
+    locking::{account, lock},
+};
 use pystachio_files::FileIdentity;
-use pystachio_plan::CacheEntry;
+use pystachio_plan::{CacheEntry, Result};
 
-use self::state::{Entry, Kept, OnDevice, State, Uses};
+use self::state::{Entry, OnDevice, State};
 use crate::{
     decode::{PinnedChunk, ResidentChunk},
     device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease, StreamPriority},
@@ -72,6 +79,8 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     bytes_max: u64,
+    /// The most that the host may keep to describe the pages of chunks.
+    host_bytes_max: u64,
 }
 
 /// What a reader is told of a chunk.
@@ -99,14 +108,21 @@ pub(super) struct LoadClaim {
 type Leaving = Vec<(ChunkKey, Arc<ResidentChunk>, u64)>;
 
 impl ChunkCache {
-    /// A cache of at most so many bytes of device memory, and of what `host` has.
-    pub(in crate::execution) fn new(memory: &DeviceMemory, host: HostMemory, bytes_max: u64) -> Self {
+    /// A cache of at most so many bytes of device memory, and of what `host` has, whose chunks' pages take at most so much of the host's
+    /// memory to describe.
+    pub(in crate::execution) fn new(
+        memory: &DeviceMemory,
+        host: HostMemory,
+        bytes_max: u64,
+        host_bytes_max: u64,
+    ) -> Self {
         let shared = Shared {
             memory: memory.clone(),
             host,
             state: Mutex::default(),
             changed: Condvar::new(),
             bytes_max,
+            host_bytes_max,
         };
         let shared = Arc::new(shared);
         let reclaim: Arc<dyn Reclaim> = shared.clone();
@@ -122,15 +138,13 @@ impl ChunkCache {
     /// Finds a chunk that is on the device.
     pub(super) fn find(&self, key: ChunkKey, query: u64) -> Option<Arc<ResidentChunk>> {
         let mut state = self.shared.lock();
-        match state.entries.get_mut(&key) {
-            Some(Entry::Kept(kept)) => {
-                let OnDevice::Here(chunk) = &kept.device else { return None };
-                kept.last_query = kept.last_query.max(query);
-                kept.uses.device += 1;
-                Some(chunk.clone())
-            }
-            _ => None,
-        }
+        state.change(&key, |kept| {
+            let OnDevice::Here(chunk) = &kept.device else { return None };
+            let found = chunk.clone();
+            kept.touch(query);
+            kept.uses.device += 1;
+            Some(found)
+        })?
     }
 
     /// Finds a chunk for a query, or gives the reader the duty to load it.
@@ -138,24 +152,31 @@ impl ChunkCache {
         let mut state = self.shared.lock();
         // What is read from its file may take the place of all that this query has not used.
         let mut evicts_before = query;
-        let pinned = match state.entries.get_mut(&key) {
-            Some(Entry::Reading) => return Claim::Busy,
-            Some(Entry::Kept(kept)) => match &kept.device {
-                OnDevice::Moving => return Claim::Busy,
+        if state.entry(&key).is_some_and(Entry::is_busy) {
+            return Claim::Busy;
+        }
+        let found = state.change(&key, |kept| {
+            let last_query = kept.last_use.query;
+            kept.touch(query);
+            match &kept.device {
                 OnDevice::Here(chunk) => {
-                    kept.last_query = kept.last_query.max(query);
                     kept.uses.device += 1;
-                    return Claim::Held(chunk.clone());
+                    Ok(chunk.clone())
                 }
-                OnDevice::Away => {
-                    evicts_before = kept.last_query;
-                    kept.last_query = kept.last_query.max(query);
+                OnDevice::Moving | OnDevice::Away => {
                     kept.device = OnDevice::Moving;
-                    kept.pinned.clone().filter(|_| self.uses_host)
+                    Err((kept.pinned.clone().filter(|_| self.uses_host), last_query))
                 }
-            },
+            }
+        });
+        let pinned = match found {
+            Some(Ok(chunk)) => return Claim::Held(chunk),
+            Some(Err((pinned, last_query))) => {
+                evicts_before = last_query;
+                pinned
+            }
             None => {
-                state.entries.insert(key, Entry::Reading);
+                state.begin_reading(key);
                 None
             }
         };
@@ -163,18 +184,25 @@ impl ChunkCache {
         Claim::Mine(LoadClaim { cache: self.clone(), key, pinned, evicts_before, is_published: false })
     }
 
-    /// Waits until nobody loads a chunk, or for a moment.
-    pub(super) fn wait_loaded(&self, key: &ChunkKey) {
-        let state = self.shared.lock();
-        if state.entries.get(key).is_some_and(Entry::is_busy) {
-            let waited = self.shared.changed.wait_timeout(state, WAIT_INTERVAL);
-            drop(waited);
+    /// Waits until no reader loads a chunk.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled` when `stop` says so, however long the other reader takes.
+    pub(super) fn wait_loaded(&self, key: &ChunkKey, stop: &StopFlag) -> Result<()> {
+        let mut state = self.shared.lock();
+        loop {
+            stop.check()?;
+            if !state.entry(key).is_some_and(Entry::is_busy) {
+                return Ok(());
+            }
+            state = account(self.shared.changed.wait_timeout(state, WAIT_INTERVAL)).0;
         }
     }
 
     /// Bytes held on the device, and the most that may be.
     pub(in crate::execution) fn bytes(&self) -> (u64, u64) {
-        (self.shared.lock().device_bytes, self.shared.bytes_max)
+        (self.shared.lock().on_device.bytes(), self.shared.bytes_max)
     }
 
     /// Of the bytes that are held on the device, those that are set aside for what chunks may come to take.
@@ -232,7 +260,7 @@ impl Shared {
 impl Reclaim for Shared {
     /// Chunks that were not used for long go first.
     fn reclaim(&self, bytes: u64) {
-        let leaving = self.lock().take_victims(bytes, u64::MAX);
+        let leaving = self.lock().take_victims(bytes, u64::MAX, true).unwrap_or_default();
         if !leaving.is_empty() {
             let lease = self.memory.lease_stream(StreamPriority::Low).ok();
             self.dismiss(leaving, lease.as_ref().map(StreamLease::stream));
@@ -257,35 +285,44 @@ impl LoadClaim {
     ) {
         self.is_published = true;
         let (shared, bytes) = (&self.cache.shared, chunk.bytes());
-        let stream = self.cache.uses_host.then_some(stream);
-        let has_room = self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_disown);
+        let is_described = self.make_host_room(chunk.host_bytes());
+        let stream = (self.cache.uses_host && is_described).then_some(stream);
+        let has_room =
+            is_described && self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_disown);
         let mut state = shared.lock();
-        let mut kept = match state.entries.remove(&self.key) {
-            Some(Entry::Kept(kept)) => kept,
-            _ => Kept {
-                origin,
-                device: OnDevice::Moving,
-                pinned: None,
-                last_query: query,
-                uses: Uses::default(),
-            },
-        };
-        match self.pinned {
-            Some(_) => kept.uses.pinned += 1,
-            None => kept.uses.file += 1,
+        if state.kept(&self.key).is_none() {
+            state.keep(self.key, origin, query);
         }
-        let mut leaving = Leaving::new();
         // Another reader may have taken the room.
-        if has_room && state.device_bytes + bytes <= shared.bytes_max {
-            kept.device = OnDevice::Here(chunk.clone());
-            state.device_bytes += bytes;
-        } else {
-            leaving.push((self.key, chunk.clone(), kept.last_query));
-        }
-        state.entries.insert(self.key, Entry::Kept(kept));
+        let has_room = has_room && state.on_device.bytes() + bytes <= shared.bytes_max;
+        let last_query = state.change(&self.key, |kept| {
+            match self.pinned {
+                Some(_) => kept.uses.pinned += 1,
+                None => kept.uses.file += 1,
+            }
+            if has_room {
+                kept.device = OnDevice::Here(chunk.clone());
+            }
+            kept.last_use.query
+        });
+        let leaving = match (has_room, last_query) {
+            (false, Some(last_query)) => vec![(self.key, chunk.clone(), last_query)],
+            _ => Leaving::new(),
+        };
         drop(state);
         shared.changed.notify_all();
         shared.dismiss(leaving, stream);
+    }
+
+    /// Makes chunks give way to one whose pages take so many bytes of the host's memory to describe; says whether there is room then.
+    fn make_host_room(&self, bytes: u64) -> bool {
+        let shared = &self.cache.shared;
+        let mut state = shared.lock();
+        let missing = (state.host_bytes() + bytes).saturating_sub(shared.host_bytes_max);
+        let forgotten = state.forget_oldest(missing, self.evicts_before);
+        drop(state);
+        // Without the lock: freeing may wait.
+        forgotten.is_some()
     }
 
     /// Makes chunks on the device give way to one of so many bytes; says whether there is room then, as far as these are
@@ -293,12 +330,9 @@ impl LoadClaim {
     fn make_room(&self, bytes: u64, stream: Option<Stream>) -> bool {
         let shared = &self.cache.shared;
         let mut state = shared.lock();
-        let room = shared.bytes_max.saturating_sub(state.device_bytes).min(shared.memory.cache_room());
+        let room = shared.bytes_max.saturating_sub(state.on_device.bytes()).min(shared.memory.cache_room());
         let missing = bytes.saturating_sub(room);
-        if state.victim_bytes(missing, self.evicts_before) < missing {
-            return false;
-        }
-        let victims = state.take_victims(missing, self.evicts_before);
+        let Some(victims) = state.take_victims(missing, self.evicts_before, false) else { return false };
         drop(state);
         shared.dismiss(victims, stream);
         true

@@ -1,12 +1,16 @@
 //! What is kept where, and what goes first.
 //!
-//! Invariants: a chunk that is kept is on the device, on the host, on both, or on its way between them.
+//! Invariants: a chunk that is kept is on the device, on the host, on both, or on its way between them. A chunk is in an order as
+//! long as it is not on its way; [`State::change`] alone changes what decides in which.
 
 use std::{collections::HashMap, sync::Arc};
 
 use pystachio_plan::{CacheEntry, MemorySpace};
 
-use super::{ChunkKey, ChunkOrigin, Leaving};
+use super::{
+    ChunkKey, ChunkOrigin, Leaving,
+    use_order::{LastUse, UseOrder},
+};
 use crate::decode::{PinnedChunk, ResidentChunk};
 
 pub(super) enum Entry {
@@ -19,8 +23,7 @@ pub(super) struct Kept {
     pub(super) origin: ChunkOrigin,
     pub(super) device: OnDevice,
     pub(super) pinned: Option<Arc<PinnedChunk>>,
-    /// The number of the last query that used it.
-    pub(super) last_query: u64,
+    pub(super) last_use: LastUse,
     pub(super) uses: Uses,
 }
 
@@ -41,8 +44,16 @@ pub(super) struct Uses {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) entries: HashMap<ChunkKey, Entry>,
-    pub(super) device_bytes: u64,
+    entries: HashMap<ChunkKey, Entry>,
+    /// Chunks on the device.
+    pub(super) on_device: UseOrder,
+    /// Copies on the host of these.
+    copies: UseOrder,
+    /// Chunks on the host alone.
+    on_host: UseOrder,
+    /// What the host keeps to describe the pages of all chunks that are not on their way.
+    host_bytes: u64,
+    next_number: u64,
 }
 
 impl Entry {
@@ -52,7 +63,32 @@ impl Entry {
     }
 }
 
+impl Kept {
+    /// Whether somebody uses it on the device.
+    fn is_used(&self) -> bool {
+        matches!(&self.device, OnDevice::Here(chunk) if Arc::strong_count(chunk) > 1)
+    }
+
+    /// What the host keeps to describe its pages where it is.
+    fn host_bytes(&self) -> u64 {
+        let on_device = match &self.device {
+            OnDevice::Here(chunk) => chunk.host_bytes(),
+            OnDevice::Moving | OnDevice::Away => 0,
+        };
+        on_device + self.pinned.as_ref().map_or(0, |pinned| pinned.host_bytes())
+    }
+
+    /// Notes that a query uses it.
+    pub(super) fn touch(&mut self, query: u64) {
+        self.last_use.query = self.last_use.query.max(query);
+    }
+}
+
 impl State {
+    pub(super) fn entry(&self, key: &ChunkKey) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
     pub(super) fn kept(&self, key: &ChunkKey) -> Option<&Kept> {
         match self.entries.get(key) {
             Some(Entry::Kept(kept)) => Some(kept),
@@ -60,20 +96,59 @@ impl State {
         }
     }
 
+    /// Says that a reader reads a chunk that is not kept.
+    pub(super) fn begin_reading(&mut self, key: ChunkKey) {
+        self.entries.insert(key, Entry::Reading);
+    }
+
+    /// Keeps a chunk from now on that is on its way, and whose place in its orders [`State::change`] will find.
+    pub(super) fn keep(&mut self, key: ChunkKey, origin: ChunkOrigin, query: u64) {
+        let last_use = LastUse { query, number: self.next_number };
+        self.next_number += 1;
+        let (device, pinned, uses) = (OnDevice::Moving, None, Uses::default());
+        self.entries.insert(key, Entry::Kept(Kept { origin, device, pinned, last_use, uses }));
+    }
+
+    /// Changes a chunk that is kept, and its place in the orders. `None` if it is not kept.
+    pub(super) fn change<T>(&mut self, key: &ChunkKey, change: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+        let Some(Entry::Kept(kept)) = self.entries.get_mut(key) else { return None };
+        for order in [&mut self.on_device, &mut self.copies, &mut self.on_host] {
+            order.remove(kept.last_use);
+        }
+        self.host_bytes -= kept.host_bytes();
+        let changed = change(kept);
+        self.host_bytes += kept.host_bytes();
+        let locked_bytes = kept.pinned.as_ref().map(|pinned| pinned.locked_bytes());
+        match (&kept.device, locked_bytes) {
+            (OnDevice::Here(chunk), locked_bytes) => {
+                self.on_device.add(kept.last_use, *key, chunk.bytes());
+                if let Some(bytes) = locked_bytes {
+                    self.copies.add(kept.last_use, *key, bytes);
+                }
+            }
+            (OnDevice::Away, Some(bytes)) => self.on_host.add(kept.last_use, *key, bytes),
+            (OnDevice::Away, None) | (OnDevice::Moving, _) => {}
+        }
+        Some(changed)
+    }
+
     /// Says that a chunk is not on the device, nor on its way, and that this is its copy on the host if it has none.
     /// Without one it is forgotten.
     pub(super) fn leave(&mut self, key: &ChunkKey, copy: Option<Arc<PinnedChunk>>) {
-        let is_forgotten = match self.entries.get_mut(key) {
-            Some(Entry::Kept(kept)) => {
-                kept.device = OnDevice::Away;
-                kept.pinned = kept.pinned.take().or(copy);
-                kept.pinned.is_none()
-            }
-            _ => true,
-        };
-        if is_forgotten {
+        let is_kept = self.change(key, |kept| {
+            kept.device = OnDevice::Away;
+            kept.pinned = kept.pinned.take().or(copy);
+            kept.pinned.is_some()
+        });
+        if is_kept != Some(true) {
             self.entries.remove(key);
         }
+    }
+
+    /// Chunks that were looked at to find those that go.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> u64 {
+        [&self.on_device, &self.copies, &self.on_host].into_iter().map(|order| order.steps.get()).sum()
     }
 
     /// Those on the device.
@@ -85,73 +160,99 @@ impl State {
         })
     }
 
-    /// Bytes that [`State::take_victims`] would give.
-    pub(super) fn victim_bytes(&self, bytes: u64, query: u64) -> u64 {
-        self.victims(bytes, query).iter().map(|(_, bytes)| bytes).sum()
+    /// Takes chunks of so many bytes together off the device that no query from `query` on has used, those of the oldest query
+    /// first. They are moving then. Where there are not as many, takes none of them, or all if `takes_fewer` says so.
+    pub(super) fn take_victims(&mut self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Leaving> {
+        let victims = self.victims(bytes, query, takes_fewer)?;
+        let take = |key| {
+            let moved =
+                |kept: &mut Kept| (std::mem::replace(&mut kept.device, OnDevice::Moving), kept.last_use);
+            match self.change(&key, moved)? {
+                (OnDevice::Here(chunk), last_use) => Some((key, chunk, last_use.query)),
+                (OnDevice::Moving | OnDevice::Away, _) => None,
+            }
+        };
+        Some(victims.into_iter().filter_map(take).collect())
     }
 
-    /// Takes chunks of so many bytes together off the device, or all that there are, that no query from `query` on
-    /// has used; those of the oldest query first. They are moving then.
-    pub(super) fn take_victims(&mut self, bytes: u64, query: u64) -> Leaving {
-        let mut leaving = Leaving::new();
-        for (key, chunk_bytes) in self.victims(bytes, query) {
-            let Some(Entry::Kept(kept)) = self.entries.get_mut(&key) else { continue };
-            if let OnDevice::Here(chunk) = std::mem::replace(&mut kept.device, OnDevice::Moving) {
-                self.device_bytes -= chunk_bytes;
-                leaving.push((key, chunk, kept.last_query));
+    /// Those that nobody uses at the moment go first: only their memory is free at once. Those in use are passed over, and are few: what
+    /// running queries have before them.
+    fn victims(&self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Vec<ChunkKey>> {
+        let (mut found, mut victims, mut in_use) = (0, Vec::new(), Vec::new());
+        let mut candidates = self.on_device.before(query);
+        while found < bytes {
+            let Some((_, key, chunk_bytes)) = candidates.next() else { break };
+            if self.kept(&key).is_some_and(Kept::is_used) {
+                in_use.push((key, chunk_bytes));
+            } else {
+                found += chunk_bytes;
+                victims.push(key);
             }
         }
-        leaving
+        for (key, chunk_bytes) in in_use {
+            if found >= bytes {
+                break;
+            }
+            found += chunk_bytes;
+            victims.push(key);
+        }
+        (found >= bytes || takes_fewer).then_some(victims)
     }
 
-    /// Those that nobody uses at the moment go first: only their memory is free at once.
-    fn victims(&self, bytes: u64, query: u64) -> Vec<(ChunkKey, u64)> {
-        if bytes == 0 {
-            return Vec::new();
+    /// What the host keeps to describe the pages of chunks.
+    pub(super) fn host_bytes(&self) -> u64 {
+        self.host_bytes
+    }
+
+    /// Forgets chunks, wherever they are, whose pages take so many bytes of the host's memory to describe: those that no query from
+    /// `query` on has used, those of the oldest query first. `None`, and none is forgotten, where they take less together.
+    pub(super) fn forget_oldest(&mut self, bytes: u64, query: u64) -> Option<Vec<Kept>> {
+        let (mut found, mut oldest) = (0, Vec::new());
+        let mut on_device = self.on_device.before(query).peekable();
+        let mut on_host = self.on_host.before(query).peekable();
+        while found < bytes {
+            let is_on_host_older = match (on_device.peek(), on_host.peek()) {
+                (Some((device_use, ..)), Some((host_use, ..))) => host_use < device_use,
+                (None, Some(_)) => true,
+                (_, None) => false,
+            };
+            let next = if is_on_host_older { on_host.next() } else { on_device.next() };
+            let (_, key, _) = next?;
+            let kept = self.kept(&key).filter(|kept| !kept.is_used());
+            if let Some(kept) = kept {
+                found += kept.host_bytes();
+                oldest.push(key);
+            }
         }
-        let mut candidates: Vec<((bool, u64), u64, ChunkKey)> = self
-            .entries
-            .iter()
-            .filter_map(|(key, entry)| match entry {
-                Entry::Kept(Kept { device: OnDevice::Here(chunk), last_query, .. })
-                    if *last_query < query =>
-                {
-                    Some(((Arc::strong_count(chunk) > 1, *last_query), chunk.bytes(), *key))
-                }
-                _ => None,
-            })
-            .collect();
-        candidates.sort_unstable_by_key(|(rank, ..)| *rank);
-        let candidates = candidates.into_iter().map(|(_, chunk_bytes, key)| (key, chunk_bytes));
-        as_many(candidates, bytes)
+        drop((on_device, on_host));
+        let forget = |key| {
+            // It is in no order then.
+            let chunk = self.change(&key, |kept| std::mem::replace(&mut kept.device, OnDevice::Moving))?;
+            let Some(Entry::Kept(kept)) = self.entries.remove(&key) else { return None };
+            self.host_bytes -= kept.host_bytes();
+            Some(Kept { device: chunk, ..kept })
+        };
+        Some(oldest.into_iter().filter_map(forget).collect())
     }
 
     /// Gives up copies on the host of so many bytes together, or all that there are: first those of chunks that are
     /// on the device too, then those that no query from `query` on has used, those of the oldest query first.
     pub(super) fn give_up_pinned(&mut self, bytes: u64, query: u64) -> Vec<Arc<PinnedChunk>> {
-        let mut candidates: Vec<((bool, u64), u64, ChunkKey)> = self
-            .entries
-            .iter()
-            .filter_map(|(key, entry)| {
-                let Entry::Kept(Kept { device, pinned: Some(pinned), last_query, .. }) = entry else {
-                    return None;
-                };
-                let is_only_copy = match device {
-                    OnDevice::Here(_) => false,
-                    OnDevice::Moving => return None,
-                    OnDevice::Away => true,
-                };
-                let may_go = !is_only_copy || *last_query < query;
-                may_go.then(|| ((is_only_copy, *last_query), pinned.locked_bytes(), *key))
-            })
-            .collect();
-        candidates.sort_unstable_by_key(|(rank, ..)| *rank);
-        let candidates = candidates.into_iter().map(|(_, locked_bytes, key)| (key, locked_bytes));
+        let mut found = 0;
+        let is_needed = |(_, _, locked_bytes): &(LastUse, ChunkKey, u64)| {
+            let is_needed = found < bytes;
+            found += locked_bytes;
+            is_needed
+        };
+        let candidates = self.copies.before(u64::MAX).chain(self.on_host.before(query));
+        let keys: Vec<ChunkKey> = candidates.take_while(is_needed).map(|(_, key, _)| key).collect();
         let mut given_up = Vec::new();
-        for (key, _) in as_many(candidates, bytes) {
-            let Some(Entry::Kept(kept)) = self.entries.get_mut(&key) else { continue };
-            given_up.extend(kept.pinned.take());
-            if matches!(kept.device, OnDevice::Away) {
+        for key in keys {
+            let is_away = self.change(&key, |kept| {
+                given_up.extend(kept.pinned.take());
+                matches!(kept.device, OnDevice::Away)
+            });
+            if is_away == Some(true) {
                 self.entries.remove(&key);
             }
         }
@@ -190,15 +291,4 @@ impl State {
         entries.sort_by(|a, b| (&a.path, &a.column, a.space).cmp(&(&b.path, &b.column, b.space)));
         entries
     }
-}
-
-/// The first candidates that have so many bytes together, or all of them.
-fn as_many(candidates: impl Iterator<Item = (ChunkKey, u64)>, bytes: u64) -> Vec<(ChunkKey, u64)> {
-    let mut found = 0u64;
-    let needed = candidates.take_while(|(_, candidate_bytes)| {
-        let is_needed = found < bytes;
-        found += candidate_bytes;
-        is_needed
-    });
-    needed.collect()
 }

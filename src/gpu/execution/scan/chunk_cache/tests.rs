@@ -2,6 +2,8 @@
 
 use pystachio_plan::MemorySpace;
 
+use pystachio_engine::StopFlag;
+
 use super::*;
 use crate::device::EmulatedPlatform;
 
@@ -24,7 +26,7 @@ fn origin() -> ChunkOrigin {
 fn cache(bytes_max: u64, host_bytes: u64) -> ChunkCache {
     let platform = Arc::new(EmulatedPlatform::new());
     let memory = DeviceMemory::new(platform.clone(), 1 << 30);
-    ChunkCache::new(&memory, HostMemory::new(platform, host_bytes), bytes_max)
+    ChunkCache::new(&memory, HostMemory::new(platform, host_bytes), bytes_max, u64::MAX)
 }
 
 fn load(cache: &ChunkCache, row_group: usize, bytes: u64, query: u64) {
@@ -207,4 +209,75 @@ fn a_query_without_pinned_memory_reads_the_file() {
     let Claim::Mine(claim) = without.claim(key(5), 2) else { panic!("not to be loaded") };
     claim.publish(&chunk(&without, 200), origin(), 2, Stream(0));
     assert_eq!(tiers(&cache), [(MemorySpace::Pinned, 1, 0, 2)], "it was put on the host");
+}
+
+#[test]
+fn a_reader_that_waits_for_a_chunk_of_another_query_sees_the_end_of_its_own() {
+    let cache = cache(100, 0);
+    // Another query's read, which hangs.
+    let Claim::Mine(hanging) = cache.claim(key(0), 1) else { panic!("not to be loaded") };
+    let query = StopFlag::default();
+    let scan = query.of_part();
+    std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| cache.wait_loaded(&key(0), &scan));
+        scan.stop();
+        assert_eq!(waiting.join().unwrap().unwrap_err().kind, pystachio_plan::ErrorKind::Cancelled);
+        let waiting = threads.spawn(|| cache.wait_loaded(&key(0), &query));
+        drop(hanging);
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn chunks_whose_pages_take_too_much_of_the_host_to_describe_give_way() {
+    let platform = Arc::new(EmulatedPlatform::new());
+    let memory = DeviceMemory::new(platform.clone(), 1 << 30);
+    let host = HostMemory::new(platform, 64 * SLAB_BYTES);
+    let cache = ChunkCache::new(&memory, host, 100, 10_000);
+    let load = |row_group: usize, host_bytes: usize, query: u64| {
+        let Claim::Mine(claim) = cache.claim(key(row_group), query) else { panic!("not to be loaded") };
+        let chunk = Arc::new(ResidentChunk::described_for_tests(&memory, 10, host_bytes));
+        claim.publish(&chunk, origin(), query, Stream(0));
+    };
+    let host_bytes = || cache.shared.lock().host_bytes();
+    (0..3).for_each(|row_group| load(row_group, 3000, row_group as u64));
+    assert!(holds(&cache, 0, 3) && (9000..10_000).contains(&host_bytes()));
+    // The chunk that was not used for the longest time.
+    load(3, 3000, 4);
+    assert!(!holds(&cache, 1, 5) && holds(&cache, 0, 5) && holds(&cache, 2, 5) && holds(&cache, 3, 5));
+    assert!((9000..10_000).contains(&host_bytes()));
+    // What left the device is still described.
+    cache.shared.reclaim(u64::MAX);
+    assert!((9000..10_000).contains(&host_bytes()));
+    load(4, 6000, 6);
+    assert!((9000..10_000).contains(&host_bytes()));
+    // One that is too much by itself is not kept.
+    load(5, 11_000, 7);
+    assert!((9000..10_000).contains(&host_bytes()));
+    assert_eq!(found(&cache, 5, 8), None);
+}
+
+/// Chunks of a large table.
+const MANY: usize = 100_000;
+
+#[test]
+fn making_room_in_a_full_cache_looks_at_few_chunks() {
+    let host_bytes = 2 * SLAB_BYTES;
+    let cache = cache(MANY as u64, host_bytes);
+    (0..MANY).for_each(|row_group| load(&cache, row_group, 1, row_group as u64 / 100));
+    let steps = || cache.shared.lock().steps();
+    let before = steps();
+    // A newer query takes the place of the oldest chunks; one that is in use is passed over.
+    let in_use = cache.find(key(0), 0).unwrap();
+    let newer = MANY as u64;
+    (0..1000).for_each(|row_group| load(&cache, MANY + row_group, 1, newer));
+    assert!(steps() - before <= 1000 * 8, "{} steps", steps() - before);
+    assert_eq!(cache.bytes().0, MANY as u64);
+    assert!(cache.find(key(0), 0).is_some() && cache.find(key(1), 0).is_none());
+    drop(in_use);
+    // A query whose own chunks fill the cache finds none to take the place of.
+    let before = steps();
+    let oldest = 0;
+    (0..1000).for_each(|row_group| load(&cache, 2 * MANY + row_group, 1, oldest));
+    assert!(steps() - before <= 1000 * 8, "{} steps", steps() - before);
 }

@@ -22,10 +22,22 @@ struct Numbers {
     used: AtomicUsize,
     /// How often there is no memory for a part.
     lacks: AtomicUsize,
+    stop: StopFlag,
+    /// The first part whose reading takes until nobody wants it.
+    hangs_from: usize,
+    /// Parts whose reading hangs.
+    hanging: AtomicUsize,
 }
+
+/// No test takes as long.
+const HANG: Duration = Duration::from_secs(60);
 
 impl Numbers {
     fn new(count: usize, bytes: u64, fails_at: usize) -> Arc<Self> {
+        Self::hanging(count, bytes, fails_at, usize::MAX)
+    }
+
+    fn hanging(count: usize, bytes: u64, fails_at: usize, hangs_from: usize) -> Arc<Self> {
         Arc::new(Self {
             count,
             bytes,
@@ -36,6 +48,9 @@ impl Numbers {
             loaded: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             lacks: AtomicUsize::new(0),
+            stop: StopFlag::default(),
+            hangs_from,
+            hanging: AtomicUsize::new(0),
         })
     }
 }
@@ -54,13 +69,23 @@ impl ReadParts for Numbers {
         self.is_ready.load(Ordering::SeqCst)
     }
 
+    fn stop(&self) -> &StopFlag {
+        &self.stop
+    }
+
     fn load_part(&self, _part: usize, _queue: &Queue) -> Result<LoadedPart> {
         assert_eq!(self.read.load(Ordering::SeqCst), 0, "a part was loaded after another was read");
         self.loaded.fetch_add(1, Ordering::SeqCst);
         Ok(LoadedPart::default())
     }
 
-    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, _queue: &Queue) -> Result<Rows> {
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows> {
+        if part >= self.hangs_from {
+            self.hanging.fetch_add(1, Ordering::SeqCst);
+            wait_until(|| queue.check_wanted().is_err());
+            self.hanging.fetch_sub(1, Ordering::SeqCst);
+            queue.check_wanted()?;
+        }
         self.used.fetch_add(usize::from(loaded.is_some()), Ordering::SeqCst);
         let less = |lacks: usize| lacks.checked_sub(1);
         if self.lacks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
@@ -75,6 +100,15 @@ impl ReadParts for Numbers {
     }
 }
 
+/// Waits for a state; fails if it does not come.
+fn wait_until(is_so: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < HANG, "waited in vain");
+        std::thread::yield_now();
+    }
+}
+
 fn pool(combines: bool) -> (ReaderPool, StopFlag) {
     let platform = Arc::new(EmulatedPlatform::new());
     let memory = DeviceMemory::new(platform.clone(), 600).open_account();
@@ -85,7 +119,7 @@ fn pool(combines: bool) -> (ReaderPool, StopFlag) {
     (ReaderPool::new(&memory, &budget, ReaderPlace::default(), stop.clone(), settings), stop)
 }
 
-fn drain(pool: &ReaderPool, scan: ScanNumber) -> Vec<usize> {
+fn drain(pool: &ReaderPool, scan: &WantedScan) -> Vec<usize> {
     std::iter::from_fn(|| pool.next_part(scan, &StopFlag::default()).unwrap())
         .map(|chunk| chunk.row_count)
         .collect()
@@ -96,9 +130,9 @@ fn parts_come_in_order_whatever_scan_is_asked_first() {
     for combines in [true, false] {
         let (pool, _) = pool(combines);
         let scans = [40, 0, 7].map(|count| pool.add(Numbers::new(count, 1, usize::MAX), count));
-        assert_eq!(drain(&pool, scans[2]), (0..7).collect::<Vec<_>>());
-        assert_eq!(drain(&pool, scans[1]), Vec::<usize>::new());
-        assert_eq!(drain(&pool, scans[0]), (0..40).collect::<Vec<_>>());
+        assert_eq!(drain(&pool, &scans[2]), (0..7).collect::<Vec<_>>());
+        assert_eq!(drain(&pool, &scans[1]), Vec::<usize>::new());
+        assert_eq!(drain(&pool, &scans[0]), (0..40).collect::<Vec<_>>());
     }
 }
 
@@ -106,7 +140,7 @@ fn parts_come_in_order_whatever_scan_is_asked_first() {
 fn parts_larger_than_all_memory_still_come() {
     let (pool, _) = pool(true);
     let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1000, usize::MAX), rank));
-    for scan in scans {
+    for scan in &scans {
         assert_eq!(drain(&pool, scan).len(), 9);
     }
 }
@@ -118,11 +152,11 @@ fn an_error_or_a_panic_comes_at_its_place() {
         let scan = pool.add(Numbers::new(9, bytes, 3), 0);
         for part in 0..3 {
             assert_eq!(
-                pool.next_part(scan, &StopFlag::default()).unwrap().map(|chunk| chunk.row_count),
+                pool.next_part(&scan, &StopFlag::default()).unwrap().map(|chunk| chunk.row_count),
                 Some(part)
             );
         }
-        pool.next_part(scan, &StopFlag::default()).unwrap_err();
+        pool.next_part(&scan, &StopFlag::default()).unwrap_err();
     }
 }
 
@@ -130,9 +164,9 @@ fn an_error_or_a_panic_comes_at_its_place() {
 fn a_query_that_is_stopped_is_not_waited_for() {
     let (pool, stop) = pool(true);
     let scan = pool.add(Numbers::new(9, 1, usize::MAX), 0);
-    pool.next_part(scan, &StopFlag::default()).unwrap();
+    pool.next_part(&scan, &StopFlag::default()).unwrap();
     stop.stop();
-    let rest: Result<Vec<_>> = (0..9).map(|_| pool.next_part(scan, &stop)).collect();
+    let rest: Result<Vec<_>> = (0..9).map(|_| pool.next_part(&scan, &stop)).collect();
     // What had been read before may still come.
     assert!(rest.is_err() || rest.unwrap().iter().flatten().count() <= 8);
 }
@@ -142,10 +176,36 @@ fn a_scan_that_is_finished_is_not_read_further() {
     let (pool, _) = pool(true);
     let work = Numbers::new(1000, 1, usize::MAX);
     let scan = pool.add(work.clone(), 0);
-    pool.next_part(scan, &StopFlag::default()).unwrap();
-    pool.finish(scan);
+    pool.next_part(&scan, &StopFlag::default()).unwrap();
+    scan.finish();
     drop(pool);
     assert!(work.read.load(Ordering::SeqCst) < 20);
+}
+
+/// What a LIMIT that is met, or a join without build rows, does not want any more.
+#[test]
+fn the_end_of_a_scan_ends_the_parts_that_readers_are_at() {
+    let (pool, _) = pool(true);
+    let hanging = Numbers::hanging(1000, 1, usize::MAX, 1);
+    let scans = [pool.add(hanging.clone(), 0), pool.add(Numbers::new(9, 1, usize::MAX), 1)];
+    assert!(pool.next_part(&scans[0], &StopFlag::default()).unwrap().is_some());
+    wait_until(|| hanging.hanging.load(Ordering::SeqCst) == pool.shared.reader_count);
+    let [hanging_scan, other] = scans;
+    drop(hanging_scan);
+    assert_eq!(drain(&pool, &other), (0..9).collect::<Vec<_>>(), "another scan of the query goes on");
+    assert_eq!(hanging.read.load(Ordering::SeqCst), 1);
+    wait_until(|| hanging.hanging.load(Ordering::SeqCst) == 0);
+}
+
+#[test]
+fn the_end_of_a_query_ends_the_parts_that_readers_are_at() {
+    let (pool, _) = pool(true);
+    let hanging = Numbers::hanging(1000, 1, usize::MAX, 1);
+    let scan = pool.add(hanging.clone(), 0);
+    assert!(pool.next_part(&scan, &StopFlag::default()).unwrap().is_some());
+    wait_until(|| hanging.hanging.load(Ordering::SeqCst) > 0);
+    drop(pool);
+    assert_eq!((hanging.read.load(Ordering::SeqCst), hanging.hanging.load(Ordering::SeqCst)), (1, 0));
 }
 
 /// While the query computes, readers that may not read ahead look from time to time, and don't wake one another.
@@ -154,7 +214,7 @@ fn readers_without_work_rest() {
     let (pool, _) = pool(true);
     let work = Numbers::new(9, 1000, usize::MAX);
     let scan = pool.add(work.clone(), 0);
-    pool.next_part(scan, &StopFlag::default()).unwrap();
+    pool.next_part(&scan, &StopFlag::default()).unwrap();
     let (began, before) = (std::time::Instant::now(), work.looks.load(Ordering::SeqCst));
     while began.elapsed() < Duration::from_millis(200) || work.looks.load(Ordering::SeqCst) == before {
         std::thread::sleep(Duration::from_millis(10));
@@ -168,7 +228,7 @@ fn readers_without_work_rest() {
 }
 
 /// A scan that waits for a join, beside one that is read meanwhile.
-fn unready(pool: &ReaderPool, count: usize, bytes: u64) -> (ScanNumber, ScanNumber, Arc<Numbers>) {
+fn unready(pool: &ReaderPool, count: usize, bytes: u64) -> (WantedScan, WantedScan, Arc<Numbers>) {
     let build = pool.add(Numbers::new(5, 1, usize::MAX), 0);
     let work = Numbers::new(count, bytes, usize::MAX);
     work.is_ready.store(false, Ordering::SeqCst);
@@ -179,14 +239,14 @@ fn unready(pool: &ReaderPool, count: usize, bytes: u64) -> (ScanNumber, ScanNumb
 fn parts_of_a_scan_that_waits_for_a_join_are_only_loaded() {
     let (pool, _) = pool(true);
     let (build, probe, work) = unready(&pool, 50, 1);
-    assert_eq!(drain(&pool, build).len(), 5);
+    assert_eq!(drain(&pool, &build).len(), 5);
     let ahead_max = pool.shared.reader_count * PARTS_AHEAD_PER_READER;
     while work.loaded.load(Ordering::SeqCst) < ahead_max || !pool.shared.lock().scans[1].loading.is_empty() {
         std::thread::yield_now();
     }
     assert_eq!(work.read.load(Ordering::SeqCst), 0);
     work.is_ready.store(true, Ordering::SeqCst);
-    assert_eq!(drain(&pool, probe), (0..50).collect::<Vec<_>>());
+    assert_eq!(drain(&pool, &probe), (0..50).collect::<Vec<_>>());
     assert_eq!(work.loaded.load(Ordering::SeqCst), ahead_max);
     assert_eq!(work.used.load(Ordering::SeqCst), ahead_max);
     assert_eq!(pool.shared.lock().ahead_bytes, 0);
@@ -198,7 +258,7 @@ fn what_the_query_waits_for_is_read_even_if_nobody_said_what_is_wanted_of_it() {
         let (pool, _) = pool(combines);
         // Parts larger than what may be ahead are not loaded.
         let (_, probe, work) = unready(&pool, 7, 1000);
-        assert_eq!(drain(&pool, probe), (0..7).collect::<Vec<_>>());
+        assert_eq!(drain(&pool, &probe), (0..7).collect::<Vec<_>>());
         assert_eq!(work.loaded.load(Ordering::SeqCst), 0);
     }
 }
@@ -209,7 +269,7 @@ fn drivers_that_wait_at_once_get_their_parts_in_turn() {
     let (pool, _) = pool(true);
     let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1, usize::MAX), rank));
     let mut state = pool.shared.lock();
-    state.waited.extend(scans.map(|scan| scan.0));
+    state.waited.extend(scans.each_ref().map(|scan| scan.number));
     let mut read = Vec::new();
     for _ in 0..4 {
         let Some(Step::Read(scan)) = pool.shared.choose(&state) else { panic!("nothing is read") };
@@ -227,13 +287,13 @@ fn one_part_at_a_time_is_read_beyond_what_may_be_ahead() {
     let (pool, _) = pool(true);
     let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1000, usize::MAX), rank));
     let mut state = pool.shared.lock();
-    state.waited.extend(scans.map(|scan| scan.0));
+    state.waited.extend(scans.each_ref().map(|scan| scan.number));
     assert!(matches!(pool.shared.choose(&state), Some(Step::Read(0))));
     state.scans[0].unread += 1;
     state.ahead_bytes += 1000;
     assert!(pool.shared.choose(&state).is_none());
     // Its driver has it.
-    state.waited.remove(&scans[0].0);
+    state.waited.remove(&scans[0].number);
     assert!(matches!(pool.shared.choose(&state), Some(Step::Read(1))));
 }
 
@@ -242,7 +302,7 @@ fn drivers_at_once_get_all_parts_of_their_scans() {
     let (pool, _) = pool(true);
     let scans = [0, 1, 2].map(|rank| pool.add(Numbers::new(40, 100, usize::MAX), rank));
     std::thread::scope(|scope| {
-        let drained = scans.map(|scan| {
+        let drained = scans.each_ref().map(|scan| {
             scope.spawn({
                 let pool = &pool;
                 move || drain(pool, scan)
@@ -263,12 +323,12 @@ fn parts_without_memory_are_read_again_when_they_are_waited_for() {
     let later = Numbers::new(9, 1, usize::MAX);
     later.lacks.store(1, Ordering::SeqCst);
     let scans = [pool.add(Numbers::new(200, 1, usize::MAX), 0), pool.add(later.clone(), 1)];
-    let first = pool.next_part(scans[0], &StopFlag::default()).unwrap();
+    let first = pool.next_part(&scans[0], &StopFlag::default()).unwrap();
     while later.lacks.load(Ordering::SeqCst) > 0 {
         std::thread::yield_now();
     }
-    assert_eq!(drain(&pool, scans[0]).len() + first.iter().count(), 200);
-    assert_eq!(drain(&pool, scans[1]), (0..9).collect::<Vec<_>>());
+    assert_eq!(drain(&pool, &scans[0]).len() + first.iter().count(), 200);
+    assert_eq!(drain(&pool, &scans[1]), (0..9).collect::<Vec<_>>());
     assert_eq!(pool.shared.lock().ahead_bytes, 0);
 }
 
@@ -278,5 +338,5 @@ fn a_part_that_there_is_never_memory_for_is_an_error() {
     let work = Numbers::new(3, 1, usize::MAX);
     work.lacks.store(usize::MAX, Ordering::SeqCst);
     let scan = pool.add(work, 0);
-    assert_eq!(pool.next_part(scan, &StopFlag::default()).unwrap_err().kind, ErrorKind::OutOfMemory);
+    assert_eq!(pool.next_part(&scan, &StopFlag::default()).unwrap_err().kind, ErrorKind::OutOfMemory);
 }

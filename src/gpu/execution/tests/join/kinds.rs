@@ -140,6 +140,20 @@ fn a_key_repeated_too_often_is_joined_piece_by_piece() {
     }
 }
 
+/// Which probe rows earlier pieces of the build side have matched: a byte a row, for which there is no memory but where rows are spilled to.
+#[test]
+fn marks_of_probe_rows_are_spilled_from_piece_to_piece() {
+    let many = Table::made(Shape { repeated_percent: 80, ..shape(6, 10_000, 4000) });
+    let few = Table::made(Shape { repeated_percent: 2, ..shape(7, 400, 4000) });
+    let spilled_bytes = |kind| {
+        let join = Join { kind, build: JoinSide::Right, has_keys: true, has_residual: false };
+        let fixture = Fixture::new(many.bytes() / 16);
+        fixture.run(join.plan(&few, &many)).unwrap().metrics.spilled_bytes
+    };
+    // A left join has the same rows to spill as an inner one, and marks besides.
+    assert!(spilled_bytes(JoinKind::Left) > spilled_bytes(JoinKind::Inner));
+}
+
 #[test]
 fn joins_without_keys_are_joined_piece_by_piece() {
     let left = Table::made(shape(8, 8, 20));
@@ -247,6 +261,34 @@ fn inner_joins_with_a_key_that_is_there_once_look_in_a_bitmap() {
             assert_eq!(found, sorted(expected), "build {side:?}, unique {is_unique}");
             let is_bitmap = kernels.iter().any(|name| name == "test_bitmap_keys");
             assert_eq!(is_bitmap, is_unique, "build {side:?}");
+        }
+    }
+}
+
+#[test]
+fn the_probe_side_of_no_build_rows_is_not_read_where_none_of_it_comes_out() {
+    let (empty, full) = (Table::new(Vec::new()), Table::made(shape(13, 600, 300)));
+    for kind in JOIN_KINDS {
+        for build in [JoinSide::Left, JoinSide::Right] {
+            // NULLs of the right side decide, so that side is read first whatever the plan says.
+            let build = if kind == JoinKind::NullAwareAnti { JoinSide::Right } else { build };
+            let (left, right) = match build {
+                JoinSide::Left => (empty.scan(0), full.scan(4)),
+                JoinSide::Right => (full.scan(0), empty.scan(4)),
+            };
+            let keys = vec![JoinKey { left: int64(0), right: int64(4) }];
+            let operator = Operator::Join { kind, left, right, keys, residual: None, build };
+            let answer = Fixture::new(PLENTY_BYTES).run(plan(Relation::new(operator, 1.0))).unwrap();
+            let scans = answer.metrics.operators.iter().filter(|operator| operator.description == "Scan t");
+            let read_count: u64 = scans.filter_map(|scan| scan.row_count).sum();
+            let is_read = match (kind, build) {
+                (JoinKind::Inner | JoinKind::Semi, _) => false,
+                (JoinKind::Left | JoinKind::Anti, build) => build == JoinSide::Right,
+                (JoinKind::Full | JoinKind::NullAwareAnti, _) => true,
+            };
+            let expected_count = if is_read { full.rows.len() } else { 0 };
+            assert_eq!(read_count, expected_count as u64, "{kind:?}, build {build:?}");
+            assert_eq!(answer.rows.len(), expected_count, "{kind:?}, build {build:?}");
         }
     }
 }

@@ -248,6 +248,56 @@ fn a_build_side_that_one_rank_has_no_rows_of_is_broadcast() {
     check_choice(1, ExchangeChoice::Broadcast);
 }
 
+/// Their text lies in pages with the text of many other rows, which are not sent.
+#[test]
+fn few_rows_of_a_table_with_much_text_are_broadcast() {
+    let left = Table::made(shape(81, 3000));
+    let long = |row: Row| Row { text: Some(format!("{:0>300}", row.number)), ..row };
+    let rows: Vec<Row> = shape(82, 20_000).rows().into_iter().map(long).collect();
+    let properties = WriterProperties::builder().set_dictionary_enabled(false);
+    let properties = properties.set_max_row_group_row_count(Some(2_500)).build();
+    let right = Table::written(std::env::temp_dir(), rows, properties);
+    let options = RankedOptions { policy: RankPolicy::All, costs: shuffling_costs() };
+    let expecting = |relation: Arc<Relation>, rows| Relation::new(relation.operator.clone(), rows);
+    let seventh = Expression::literal(pystachio_plan::Value::Int(7), DataType::Int64);
+    let is_few = Expression::predicate(Function::Equal, vec![int64(12), seventh]);
+    let make = || {
+        let few = right.filtered(10, std::slice::from_ref(&is_few));
+        let sides = [expecting(left.scan(0), 20_000.0), expecting(few, 40_000.0)];
+        let both = joined(JoinKind::Left, sides, &[(int64(0), int64(10))], JoinSide::Right);
+        let count = aggregate_call(30, Aggregate::Count, Some(text(11)), DataType::Int64);
+        plan(aggregated(both, &[(20, text(1))], vec![count], 3.0))
+    };
+    let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
+    for seed in [None, Some(5)] {
+        let answer =
+            RankedFixture::new(RankShape { seed, options, ..RankShape::new(2) }).run(make()).unwrap();
+        let chosen: Vec<_> = answer.metrics.exchanges.iter().filter_map(|traffic| traffic.choice).collect();
+        assert_eq!(chosen, [ExchangeChoice::Broadcast; 4], "seed {seed:?}: {:?}", answer.metrics.exchanges);
+        assert_eq!(sorted(answer.rows), expected, "seed {seed:?}");
+    }
+}
+
+#[test]
+fn a_plan_of_very_many_joins_runs_on_all_ranks() {
+    let (left, right) = (Table::made(shape(85, 200)), Table::made(shape(86, 120)));
+    let make = || {
+        let joins = (1..=70).map(|number| 100 * number);
+        let all = joins.fold(left.scan(0), |below, first| {
+            let keys = [(int64(0), int64(first))];
+            joined(JoinKind::Semi, [below, right.scan(first)], &keys, JoinSide::Right)
+        });
+        plan(all)
+    };
+    let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
+    assert!(!expected.is_empty());
+    let answer = RankedFixture::new(RankShape::new(2)).run(make()).unwrap();
+    assert!(is_distributed(&answer), "{:?}", answer.metrics.ranks);
+    let exchanges = answer.metrics.exchanges.iter().filter(|traffic| traffic.rank == 0);
+    assert!(exchanges.count() > 64);
+    assert_eq!(sorted(answer.rows), expected);
+}
+
 /// As much memory for each row of a rank's part as two GPUs of 80 GB have for 800 million, a quarter of it for exchanges.
 #[test]
 fn shuffled_sides_of_a_join_that_fit_are_not_spilled() {

@@ -1,0 +1,60 @@
+//! Chunks in the order of their last use.
+
+use std::collections::BTreeMap;
+
+use super::ChunkKey;
+
+/// When a chunk was used last: by which query. Among the chunks of one query, those that came first are first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LastUse {
+    pub(super) query: u64,
+    /// The entry's own number, which is no other one's.
+    pub(super) number: u64,
+}
+
+/// Chunks by their last use, and their bytes. To add, to remove and to find the oldest ones takes a number of steps that grows with
+/// the logarithm of how many there are.
+#[derive(Debug, Default)]
+pub(super) struct UseOrder {
+    chunks: BTreeMap<LastUse, (ChunkKey, u64)>,
+    bytes: u64,
+    /// Chunks that were looked at.
+    #[cfg(test)]
+    pub(super) steps: std::cell::Cell<u64>,
+}
+
+impl UseOrder {
+    /// Bytes of all chunks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds a chunk.
+    ///
+    /// # Panics
+    ///
+    /// If there is one with the same last use.
+    pub(super) fn add(&mut self, last_use: LastUse, key: ChunkKey, bytes: u64) {
+        let before = self.chunks.insert(last_use, (key, bytes));
+        assert!(before.is_none(), "two chunks of one last use");
+        self.bytes += bytes;
+    }
+
+    /// Removes a chunk, if it is there.
+    pub(super) fn remove(&mut self, last_use: LastUse) {
+        if let Some((_, bytes)) = self.chunks.remove(&last_use) {
+            self.bytes -= bytes;
+        }
+    }
+
+    /// The chunks that no query from `query` on has used with their bytes, the oldest ones first.
+    pub(super) fn before(&self, query: u64) -> impl Iterator<Item = (LastUse, ChunkKey, u64)> {
+        let end = LastUse { query, number: 0 };
+        let older = self.chunks.range(..end);
+        older.map(|(last_use, (key, bytes))| {
+            #[cfg(test)]
+            self.steps.set(self.steps.get() + 1);
+            (*last_use, *key, *bytes)
+        })
+    }
+}
