@@ -244,7 +244,7 @@ def entries():
 
 
 # What the planner alone calls, for which SQL has no call.
-PLANNERS_OWN = ["pad_blanks", "quotient_scale", "trim_blanks", "variance", "variance_scale"]
+PLANNERS_OWN = ["date_trunc_in_zone", "instant", "local_time", "pad_blanks", "quotient_scale", "trim_blanks", "variance", "variance_scale"]
 
 
 def missing_examples(session):

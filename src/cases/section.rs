@@ -57,6 +57,7 @@ pub fn case_files() -> Vec<CaseFile> {
         ("quotient", include_str!("postgresql/quotient.tsv")),
         ("text", include_str!("postgresql/text.tsv")),
         ("variance", include_str!("postgresql/variance.tsv")),
+        ("zone", include_str!("postgresql/zone.tsv")),
     ];
     files.into_iter().map(|(name, text)| CaseFile { name, sections: parse_sections(text) }).collect()
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::{
-    ActualRows, AggregateCall, AggregatePhase, ColumnId, ExchangeFacts, ExchangeKind, Expression, Function,
-    JoinKind, JoinSide, Literal, NamedExpression, Operator, Plan, Relation, ScanExtent, Shown, SortKey,
-    TrimSide, Value,
+    ActualRows, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeFacts, ExchangeKind, Expression,
+    Function, JoinKind, JoinSide, Literal, NamedExpression, Operator, Plan, Relation, ScanExtent, Shown,
+    SortKey, TrimSide, Value,
 };
 
 /// What is shown of a plan beside its operators.
@@ -128,7 +128,7 @@ impl Names {
         }
     }
 
-    fn call(&self, function: &Function, arguments: &[Expression], data_type: &crate::DataType) -> String {
+    fn call(&self, function: &Function, arguments: &[Expression], data_type: &DataType) -> String {
         let entry = function.entry();
         match entry.shown {
             Shown::Call => self.prefix(entry.name, arguments),
@@ -139,7 +139,7 @@ impl Names {
             Shown::Postfix(words) => format!("({} {words})", self.list(arguments)),
             Shown::Prefix(word) => format!("({word} {})", self.list(arguments)),
             Shown::List => match arguments.split_first() {
-                Some((first, [list @ Expression::Parameter { data_type: crate::DataType::List(_), .. }])) => {
+                Some((first, [list @ Expression::Parameter { data_type: DataType::List(_), .. }])) => {
                     format!("({} = ANY ({}))", self.expression(first), self.expression(list))
                 }
                 Some((first, rest)) => format!("({} IN ({}))", self.expression(first), self.list(rest)),
@@ -321,18 +321,21 @@ fn sort_key_text(key: &SortKey, names: &Names) -> String {
     format!("{}{direction}{nulls}", names.expression(&key.expression))
 }
 
+/// A timestamp, with the zone that it is shown in.
+fn timestamp_text(microseconds: i64, zone: &str) -> String {
+    let date = date_text(microseconds.div_euclid(86_400_000_000));
+    let seconds = microseconds.rem_euclid(86_400_000_000) / 1_000_000;
+    let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
+    format!("{} {hour:02}:{minute:02}:{:02}{zone}'", date.trim_end_matches('\''), seconds % 60)
+}
+
 fn literal_text(literal: &Literal) -> String {
     match &literal.value {
         Value::Null => "NULL".into(),
         Value::Bool(value) => value.to_string(),
-        Value::Int(value) if literal.data_type == crate::DataType::Date => date_text(*value),
-        Value::Int(value) if literal.data_type == crate::DataType::Timestamp => {
-            let days = value.div_euclid(86_400_000_000);
-            let seconds = value.rem_euclid(86_400_000_000) / 1_000_000;
-            let date = date_text(days);
-            let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
-            format!("{} {hour:02}:{minute:02}:{:02}'", date.trim_end_matches('\''), seconds % 60)
-        }
+        Value::Int(value) if literal.data_type == DataType::Date => date_text(*value),
+        Value::Int(value) if literal.data_type == DataType::Timestamp => timestamp_text(*value, ""),
+        Value::Int(value) if literal.data_type == DataType::TimestampTz => timestamp_text(*value, "+00"),
         Value::Int(value) => value.to_string(),
         Value::Float(value) => value.to_string(),
         Value::Decimal(unscaled) => decimal_text(*unscaled, &literal.data_type),
@@ -348,8 +351,8 @@ fn literal_text(literal: &Literal) -> String {
     }
 }
 
-fn decimal_text(unscaled: i128, data_type: &crate::DataType) -> String {
-    let crate::DataType::Decimal { scale, .. } = data_type else { return unscaled.to_string() };
+fn decimal_text(unscaled: i128, data_type: &DataType) -> String {
+    let DataType::Decimal { scale, .. } = data_type else { return unscaled.to_string() };
     let scale = usize::from(*scale);
     let sign = if unscaled < 0 { "-" } else { "" };
     let digits = format!("{:0>width$}", unscaled.unsigned_abs(), width = scale + 1);
@@ -375,7 +378,10 @@ fn date_text(days: i64) -> String {
 /// The word for the field that a function has; nothing for one without.
 fn field(function: &Function) -> &'static str {
     match function {
-        Function::Extract(field) | Function::DatePart(field) | Function::DateTrunc(field) => field.word(),
+        Function::Extract(field)
+        | Function::DatePart(field)
+        | Function::DateTrunc(field)
+        | Function::DateTruncInZone(field) => field.word(),
         _ => "",
     }
 }
@@ -387,7 +393,6 @@ fn join(parts: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DataType;
 
     #[test]
     fn literals_read_as_sql() {
@@ -397,6 +402,7 @@ mod tests {
         assert_eq!(text(Value::Decimal(12345), decimal), "123.45");
         assert_eq!(text(Value::Int(9204), DataType::Date), "'1995-03-15'");
         assert_eq!(text(Value::Int(0), DataType::Timestamp), "'1970-01-01 00:00:00'");
+        assert_eq!(text(Value::Int(-1), DataType::TimestampTz), "'1969-12-31 23:59:59+00'");
         assert_eq!(text(Value::Text("it's".into()), DataType::Text), "'it''s'");
     }
 

@@ -187,6 +187,13 @@ pub enum Function {
     AddInterval,
     /// timestamp - timestamp → interval of days and microseconds.
     TimestampDifference,
+    /// The local time in a time zone: (timestamptz, the zone as the bytes of a [`crate::ZoneTable`]: bytea) → timestamp.
+    LocalTime,
+    /// The moment that a local time is in a time zone: (timestamp, the zone as of [`Function::LocalTime`]) → timestamptz.
+    Instant,
+    /// `date_trunc(field, a, zone)`: (timestamptz, the zone as of [`Function::LocalTime`]) → timestamptz. Units shorter than a
+    /// day keep the offset of the moment.
+    DateTruncInZone(DateField),
 }
 
 /// Which end [`Function::Trim`] works on.

@@ -13,7 +13,7 @@
 //! - `ctype.rs`: the locale that decides character case
 //! - `relation.rs`: relational operators; `prune.rs`: drops unused columns
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
-//! - `moment.rs`: comparisons of dates and timestamps of several types
+//! - `moment.rs`: comparisons of dates and timestamps of several types; `zone.rs`: time zones as tables
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
 //! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
@@ -51,6 +51,7 @@ mod relation;
 mod table_format;
 mod types;
 mod value;
+mod zone;
 
 pub use affinity::{AffinityPolicy, AffinityRule};
 pub use ctype::{Ctype, LocaleName};
@@ -96,3 +97,4 @@ pub use relation::{
 pub use table_format::check_not_of_other_format;
 pub use types::DataType;
 pub use value::{Interval, Literal, Value};
+pub use zone::ZoneTable;

@@ -767,7 +767,7 @@ impl ColumnDescription {
         let unit = match self.data_type.as_ref()? {
             DataType::Decimal { scale, .. } => 10f64.powi(-i32::from(*scale)),
             data_type if data_type.is_integer() => 1.0,
-            DataType::Timestamp => 1.0,
+            DataType::Timestamp | DataType::TimestampTz => 1.0,
             _ => return None,
         };
         let size = |value: &Value| match value {

@@ -24,7 +24,7 @@ use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
     arithmetic, cast, comparison, datetime, decimal, invocation::Invocation, lanes::internal, like, quotient,
-    text, variance,
+    text, variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -225,6 +225,9 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::DaysBetween => datetime::days_between(call),
         Function::AddInterval => datetime::add_interval(call),
         Function::TimestampDifference => datetime::timestamp_difference(call),
+        Function::LocalTime => zone::local_time(call),
+        Function::Instant => zone::instant(call),
+        Function::DateTruncInZone(field) => zone::date_trunc(field, call),
         // Lowered to other expressions, or to a kernel of their own.
         Function::In
         | Function::And

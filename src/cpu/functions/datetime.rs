@@ -241,7 +241,8 @@ fn add(start: i64, interval: IntervalMonthDayNano) -> Option<i64> {
     is_timestamp(sum).then_some(sum)
 }
 
-fn truncate(field: DateField, value: i64) -> Option<i64> {
+/// The start of the unit that a timestamp is in.
+pub(super) fn truncate(field: DateField, value: i64) -> Option<i64> {
     if is_infinite_timestamp(value) {
         return Some(value);
     }

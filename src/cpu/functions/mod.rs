@@ -51,6 +51,7 @@ mod scalars;
 mod sum;
 mod text;
 mod variance;
+mod zone;
 
 #[cfg(test)]
 mod tests;

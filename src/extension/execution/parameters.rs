@@ -13,7 +13,10 @@ use pystachio_plan::{
 };
 
 use crate::{
-    pg::{list, zone::SessionZone},
+    pg::{
+        list,
+        zone::{SessionZone, session_zone_table},
+    },
     types,
 };
 
@@ -144,7 +147,16 @@ impl Parameter {
         }
     }
 
+    /// Whether it is the session's time zone: no other text is wanted as bytes.
+    fn is_zone(&self) -> bool {
+        self.data_type == DataType::Bytea && self.type_oid == pg_sys::TEXTOID
+    }
+
     unsafe fn evaluate(&self, context: *mut pg_sys::ExprContext) -> Result<ParameterValue> {
+        if self.is_zone() {
+            let table = Value::Bytes(session_zone_table()?);
+            return Ok(ParameterValue::Single(Literal::new(table, DataType::Bytea)));
+        }
         let mut is_null = false;
         // SAFETY: the expression was prepared for this context's node; the datum has the expression's type.
         unsafe {

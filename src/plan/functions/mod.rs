@@ -207,6 +207,9 @@ entries! {
     Function::DaysBetween => datetime::DAYS_BETWEEN,
     Function::AddInterval => datetime::ADD_INTERVAL,
     Function::TimestampDifference => datetime::TIMESTAMP_DIFFERENCE,
+    Function::LocalTime => datetime::LOCAL_TIME,
+    Function::Instant => datetime::INSTANT,
+    Function::DateTruncInZone(_) => datetime::DATE_TRUNC_IN_ZONE,
     Function::Variance { .. } => statistics::VARIANCE,
     Function::VarianceScale { .. } => statistics::VARIANCE_SCALE,
 }

@@ -139,7 +139,7 @@ pub fn compare(comparison: Comparison, a: Lowered, b: Lowered) -> Result<Express
     } else if let Some(common) = wider(&type_a, &type_b) {
         vec![cast_to(a, &common), cast_to(b, &common)]
     } else if are_mixed_moments(&type_a, &type_b) {
-        return compare_moments(comparison, a.expression, b.expression);
+        return compare_moments(comparison, a, b);
     } else {
         return Err(Refusal(format!("a comparison of {type_a} and {type_b}")));
     };
@@ -148,22 +148,41 @@ pub fn compare(comparison: Comparison, a: Lowered, b: Lowered) -> Result<Express
 
 /// A comparison of two types of dates and timestamps. The engine is sent one of the column's type: once the other operand is
 /// known, and the session's time zone where one is a `timestamptz` (`settle_moments`).
-fn compare_moments(comparison: Comparison, a: Expression, b: Expression) -> Result<Expression, Refusal> {
-    let known = match (&a, &b) {
-        (_, Expression::Literal(moment)) => date_bound(comparison, &a, moment),
-        (Expression::Literal(moment), _) => date_bound(comparison.mirrored(), &b, moment),
+fn compare_moments(comparison: Comparison, a: Lowered, b: Lowered) -> Result<Expression, Refusal> {
+    let known = match (&a.expression, &b.expression) {
+        (_, Expression::Literal(moment)) => date_bound(comparison, &a.expression, moment),
+        (Expression::Literal(moment), _) => date_bound(comparison.mirrored(), &b.expression, moment),
         _ => None,
     };
     if let Some(known) = known {
         return Ok(known);
     }
-    let is_value =
-        |operand: &Expression| matches!(operand, Expression::Literal(_) | Expression::Parameter { .. });
-    if !is_value(&a) && !is_value(&b) {
-        let types = (a.data_type(), b.data_type());
-        return Err(Refusal(format!("a comparison of a {} and a {} of the same row", types.0, types.1)));
+    let is_value = |operand: &Lowered| {
+        matches!(operand.expression, Expression::Literal(_) | Expression::Parameter { .. })
+    };
+    let operands = match is_value(&a) || is_value(&b) {
+        true => vec![a.expression, b.expression],
+        false => moments_of_rows(a, b)?,
+    };
+    Ok(Expression::predicate(comparison.to_plan(), operands))
+}
+
+/// A timestamp and a `timestamptz` of the same row as moments, if none is so far away that it would be out of range.
+fn moments_of_rows(a: Lowered, b: Lowered) -> Result<Vec<Expression>, Refusal> {
+    const MICROSECONDS_MAX: f64 = 9e18;
+    let (type_a, type_b) = (a.data_type().clone(), b.data_type().clone());
+    let refuse = || Refusal(format!("a comparison of a {type_a} and a {type_b} of the same row"));
+    let to_moment = |operand: Lowered| match operand.data_type() {
+        DataType::TimestampTz => Ok(operand.expression),
+        DataType::Timestamp if operand.magnitude < MICROSECONDS_MAX => {
+            Ok(in_session_zone(Function::Instant, operand.expression, DataType::TimestampTz))
+        }
+        _ => Err(refuse()),
+    };
+    if ![&type_a, &type_b].contains(&&DataType::TimestampTz) {
+        return Err(refuse());
     }
-    Ok(Expression::predicate(comparison.to_plan(), vec![a, b]))
+    Ok(vec![to_moment(a)?, to_moment(b)?])
 }
 
 /// `date op timestamp` with a constant timestamp, as a comparison of dates: between two midnights, a date is before the
@@ -333,7 +352,9 @@ impl CallSite {
     /// beyond the other, and differences overflow in other places.
     fn check_distance(&self, arguments: &[Lowered]) -> Result<(), Refusal> {
         const MICROSECONDS_MAX: f64 = 9e18;
-        let known = arguments.iter().filter(|argument| *argument.data_type() == DataType::Timestamp);
+        let is_timestamp =
+            |argument: &&Lowered| matches!(argument.data_type(), DataType::Timestamp | DataType::TimestampTz);
+        let known = arguments.iter().filter(is_timestamp);
         let distance: f64 = known.map(|argument| argument.magnitude).filter(|bound| bound.is_finite()).sum();
         if distance > MICROSECONDS_MAX {
             return Err(self.refuse("on timestamps of the year 250000 and later"));
@@ -458,6 +479,8 @@ impl CallSite {
                     | (DataType::Int32, DataType::Bool)
                     | (DataType::Date, DataType::Timestamp)
                     | (DataType::Timestamp, DataType::Date | DataType::Time)
+                    | (DataType::Date | DataType::Timestamp, DataType::TimestampTz)
+                    | (DataType::TimestampTz, DataType::Date | DataType::Time | DataType::Timestamp)
                     | (DataType::Bool, DataType::Text)
             );
         if !is_known || (self.types.len() > 1 && target != source) {
@@ -466,6 +489,11 @@ impl CallSite {
         if target == DataType::Time {
             self.check_finite(&argument)?;
         }
+        if target == DataType::TimestampTz {
+            let local = cast_to(argument, &DataType::Timestamp);
+            return Ok(Lowered::plain(in_session_zone(Function::Instant, local, target)));
+        }
+        let argument = to_local_time(argument);
         let magnitude = argument.magnitude.min(type_magnitude(&target)) + 1.0;
         let expression = cast_to(argument, &target);
         Ok(Lowered::number(expression, Scale::None, magnitude))
@@ -570,10 +598,12 @@ impl CallSite {
         let [field, value] = self.two(arguments)?;
         let field = self.field(&field)?;
         self.check_finite(&value)?;
+        // Seconds since 1970 are the same everywhere.
+        let value = if field == DateField::Epoch { value } else { to_local_time(value) };
         let data_type = value.data_type().clone();
         let is_known = match data_type {
             DataType::Date => field.is_of_date(),
-            DataType::Timestamp => true,
+            DataType::Timestamp | DataType::TimestampTz => true,
             DataType::Time => field.is_of_time(),
             _ => false,
         };
@@ -601,7 +631,9 @@ impl CallSite {
 
     /// Fields of what is infinite are NULL, or infinite numbers, which engines have none of.
     fn check_finite(&self, value: &Lowered) -> Result<(), Refusal> {
-        let is_moment = |data_type: &DataType| matches!(data_type, DataType::Date | DataType::Timestamp);
+        let is_moment = |data_type: &DataType| {
+            matches!(data_type, DataType::Date | DataType::Timestamp | DataType::TimestampTz)
+        };
         if has_parameter(&value.expression, is_moment) || with_planning(|planning| planning.met_infinity()) {
             return Err(self.refuse("on a value that may be infinite"));
         }
@@ -611,6 +643,10 @@ impl CallSite {
     fn date_trunc(&self, arguments: Vec<Lowered>) -> LoweredResult {
         let [field, value] = self.two(arguments)?;
         let field = self.field(&field)?;
+        if *value.data_type() == DataType::TimestampTz && field.is_unit() {
+            let function = Function::DateTruncInZone(field);
+            return Ok(Lowered::plain(in_session_zone(function, value.expression, DataType::TimestampTz)));
+        }
         if *value.data_type() != DataType::Timestamp || !field.is_unit() {
             return Err(self.refuse(&format!("to {field:?} on {}", value.data_type())));
         }
@@ -652,6 +688,9 @@ impl CallSite {
             },
             _ => return Err(self.refuse("with an interval that is no constant")),
         };
+        if *moment.data_type() == DataType::TimestampTz {
+            return Ok(Lowered::plain(add_in_session_zone(moment.expression, interval)));
+        }
         let moment = cast_to(moment, &DataType::Timestamp);
         let interval = Expression::literal(Value::Interval(interval), DataType::Interval);
         Ok(Lowered::plain(Expression::call(
@@ -660,6 +699,59 @@ impl CallSite {
             DataType::Timestamp,
         )))
     }
+}
+
+/// The session's time zone, as a table that is made when the query starts.
+fn session_zone() -> Expression {
+    // SAFETY: makes nodes of constants.
+    let index = unsafe {
+        let name = "TimeZone".into_datum().unwrap_or(pg_sys::Datum::from(0));
+        let name =
+            pg_sys::makeConst(pg_sys::TEXTOID, -1, pg_sys::DEFAULT_COLLATION_OID, -1, name, false, false);
+        let setting = pg_sys::makeFuncExpr(
+            pg_sys::Oid::from(pg_sys::F_CURRENT_SETTING_TEXT),
+            pg_sys::TEXTOID,
+            list_of([name]),
+            pg_sys::DEFAULT_COLLATION_OID,
+            pg_sys::DEFAULT_COLLATION_OID,
+            pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
+        );
+        with_planning(|planning| planning.parameter(setting.cast(), DataType::Bytea))
+    };
+    Expression::Parameter { index, data_type: DataType::Bytea }
+}
+
+/// A function of a moment or a local time and the session's time zone.
+fn in_session_zone(function: Function, moment: Expression, result: DataType) -> Expression {
+    Expression::call(function, vec![moment, session_zone()], result)
+}
+
+/// A `timestamptz` as the local time in the session's time zone; anything else as it is.
+fn to_local_time(value: Lowered) -> Lowered {
+    if *value.data_type() != DataType::TimestampTz {
+        return value;
+    }
+    Lowered::plain(in_session_zone(Function::LocalTime, value.expression, DataType::Timestamp))
+}
+
+/// A `timestamptz` later by months and days of the session's time zone, each with the offset that it leads to, and then by
+/// microseconds.
+fn add_in_session_zone(moment: Expression, interval: Interval) -> Expression {
+    let Interval { months, days, microseconds } = interval;
+    let add = |moment, interval, data_type: DataType| {
+        let interval = Expression::literal(Value::Interval(interval), DataType::Interval);
+        Expression::call(Function::AddInterval, vec![moment, interval], data_type)
+    };
+    let mut sum = moment;
+    for part in [Interval { months, days: 0, microseconds: 0 }, Interval { months: 0, days, microseconds: 0 }]
+    {
+        if (part.months, part.days) != (0, 0) {
+            let local = in_session_zone(Function::LocalTime, sum, DataType::Timestamp);
+            let later = add(local, part, DataType::Timestamp);
+            sum = in_session_zone(Function::Instant, later, DataType::TimestampTz);
+        }
+    }
+    add(sum, Interval { months: 0, days: 0, microseconds }, DataType::TimestampTz)
 }
 
 fn values(arguments: Vec<Lowered>) -> Vec<Expression> {

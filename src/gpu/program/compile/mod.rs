@@ -406,6 +406,9 @@ impl Compilation {
             | Function::StartsWith
             | Function::PadBlanks
             | Function::TrimBlanks => Self::Text,
+            Function::LocalTime | Function::Instant | Function::DateTruncInZone(_) => {
+                Self::NotOnDevice("there is no kernel for time zones")
+            }
             // Where every row is evaluated, `host_calls.rs` has taken it out before.
             Function::Variance { .. } | Function::VarianceScale { .. } => {
                 Self::NotOnDevice("the host computes variances, and for every row")
