@@ -83,7 +83,13 @@ make_data() {
     fi
     {
         echo "# Written by scripts/cluster.sh from regress/conf; do not edit."
-        if [[ -n $stage ]]; then echo "shared_preload_libraries = 'pystachio'"; fi
+        # A library whose hooks were there first shows what ours do to it and it to them.
+        if [[ -n $stage && -f $folder/server$("$config" --pkglibdir)/pg_stat_statements.so ]]; then
+            echo "shared_preload_libraries = 'pg_stat_statements, pystachio'"
+            echo 'compute_query_id = off'
+        elif [[ -n $stage ]]; then
+            echo "shared_preload_libraries = 'pystachio'"
+        fi
         cat "${settings[@]}"
         echo "listen_addresses = ''"
         echo "port = $port"

@@ -62,7 +62,23 @@ RESET enable_partitionwise_aggregate;
 -- Other planner settings change nothing.
 SET geqo_threshold = 2;
 SELECT count(*) FROM t1 x JOIN t2 y ON x.a = y.a JOIN t3 z ON y.c = z.c WHERE x.id < 30;
+-- It frees what was made for a join order before it tries the next: values that are computed at run time stay.
+SELECT count(*) FROM t1 w, t1 x, t2 y, t3 z WHERE (w.c = current_user OR w.id = x.id) AND x.a = y.a AND y.id = z.id AND z.id < 9;
+SELECT count(*) FROM heap.t1 w, heap.t1 x, heap.t2 y, heap.t3 z WHERE (w.c = current_user OR w.id = x.id) AND x.a = y.a AND y.id = z.id AND z.id < 9;
+SELECT count(*) FROM t1 w, t1 x, t2 y, t3 z
+  WHERE (w.c IN (current_user, session_user, 'a') OR w.id = x.id + (SELECT min(id) FROM t3)) AND x.a = y.a AND y.id = z.id AND z.id < 9;
+SELECT count(*) FROM heap.t1 w, heap.t1 x, heap.t2 y, heap.t3 z
+  WHERE (w.c IN (current_user, session_user, 'a') OR w.id = x.id + (SELECT min(id) FROM heap.t3)) AND x.a = y.a AND y.id = z.id AND z.id < 9;
+PREPARE searched(text, integer) AS SELECT count(*) FROM t1 w, t1 x, t2 y, t3 z
+  WHERE (w.c = $1 || 'a' OR w.id = x.id + $2 * 2) AND (x.a = y.a OR y.d < current_date - $2) AND y.id = z.id AND z.id < 9;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE searched('x', 1);
 RESET geqo_threshold;
+EXECUTE searched('x', 1);
+SET plan_cache_mode = force_custom_plan;
+EXECUTE searched('x', 1);
+RESET plan_cache_mode;
+DEALLOCATE searched;
 SET join_collapse_limit = 1;
 SET from_collapse_limit = 1;
 SELECT count(*) FROM t1 x JOIN t2 y ON x.a = y.a JOIN t3 z ON y.c = z.c WHERE x.id < 30;

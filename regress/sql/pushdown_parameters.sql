@@ -18,6 +18,23 @@ RESET plan_cache_mode;
 PREPARE p2(bigint) AS SELECT id FROM t3 ORDER BY id LIMIT $1;
 EXECUTE p2(3);
 EXECUTE p2(0);
+-- Below zero it is the error of heap tables, as a constant too.
+PREPARE p2_offset(bigint, bigint) AS SELECT id FROM t3 ORDER BY id OFFSET $1 LIMIT $2;
+PREPARE p2_heap(bigint, bigint) AS SELECT id FROM heap.t3 ORDER BY id OFFSET $1 LIMIT $2;
+\set VERBOSITY sqlstate
+EXECUTE p2(-1);
+EXECUTE p2_offset(-1, 2);
+EXECUTE p2_offset(-1, -1);
+EXECUTE p2_offset(0, -1);
+EXECUTE p2_heap(-1, 2);
+EXECUTE p2_heap(-1, -1);
+EXECUTE p2_heap(0, -1);
+SELECT id FROM t3 LIMIT -1;
+SELECT id FROM t3 OFFSET -1;
+SELECT id FROM heap.t3 LIMIT -1;
+SELECT id FROM heap.t3 OFFSET -1;
+\set VERBOSITY default
+EXECUTE p2(-1);
 PREPARE p3(integer) AS SELECT count(*) FROM t1 WHERE $1 > 5 AND a > 1;
 SET plan_cache_mode = force_generic_plan;
 EXECUTE p3(6);

@@ -16,7 +16,11 @@
 //! Invariants: an error of the engine becomes an ERROR with SQLSTATE, detail and hint (`error.rs`). No
 //! code here reads a Parquet file.
 //!
+//! A function of C is called through pgrx, or inside a guard: an ERROR that passed a frame of Rust would skip what the frame has
+//! to drop.
+//!
 //! Deliberately absent: Parquet, DataFusion, CUDA.
+#![deny(ffi_unwind_calls)]
 
 use pgrx::prelude::*;
 

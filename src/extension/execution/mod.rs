@@ -1,6 +1,7 @@
 //! The scan node: running a plan in the engine and giving its rows to PostgreSQL.
 //!
-//! - `scan.rs`: the executor's callbacks; `query.rs`: one running query; `parameters.rs`: its parameters
+//! - `scan.rs`: the executor's callbacks; `query.rs`: one running query; `parameters.rs`: its parameters;
+//!   `limits.rs`: LIMIT and OFFSET below zero
 //! - `kept_rows.rs`: the rows of scans that are read again; `lookup.rs`: those of scans that are asked for key after key
 //! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
 //!
@@ -12,6 +13,7 @@
 mod analyze;
 mod explain;
 mod kept_rows;
+mod limits;
 mod lookup;
 mod parameters;
 mod query;

@@ -6,6 +6,7 @@ use pystachio_plan::{Error, Literal, Plan, QueryOrigin, QueryRequest, Request, R
 
 use super::{
     kept_rows::KeptRows,
+    limits::check_limits,
     lookup::{LookupPlan, LookupTable, QUERIES_MAX},
     parameters::{Parameters, with_settled_moments},
     query::{QueryCost, RunningQuery},
@@ -72,6 +73,7 @@ impl ScanState {
             Some(parameters) => unsafe { parameters.bind(plan, context)? },
             None => (plan.clone(), Vec::new()),
         };
+        check_limits(&plan.root, &parameters);
         if matches!(self.lookup, Lookup::Asked(QUERIES_MAX..)) {
             self.load()?;
         }

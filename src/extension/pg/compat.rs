@@ -1,5 +1,9 @@
 //! Everything that differs between PostgreSQL's versions, or that pgrx doesn't bind.
 #![expect(unsafe_code, reason = "declares and calls C functions")]
+#![expect(
+    ffi_unwind_calls,
+    reason = "calls are inside a guard, or their callers have nothing to drop and are inside one"
+)]
 
 use std::ffi::{c_int, c_void};
 
@@ -190,6 +194,28 @@ pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
     result == pg_sys::AclResult::ACLCHECK_OK
 }
 
+/// The role whose rights on a table of the query are checked; invalid where it is the current one.
+///
+/// # Safety
+///
+/// `root` is the planner's own, and `entry` one of its range table.
+pub unsafe fn checked_role(root: *mut pg_sys::PlannerInfo, entry: *mut pg_sys::RangeTblEntry) -> pg_sys::Oid {
+    // SAFETY: as the caller says.
+    #[cfg(feature = "pg15")]
+    unsafe {
+        let _ = root;
+        (*entry).checkAsUser
+    }
+    // SAFETY: as the caller says; an index above 0 is one of the query's list.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        match (*entry).perminfoindex {
+            0 => pg_sys::InvalidOid,
+            _ => (*pg_sys::getRTEPermissionInfo((*(*root).parse).rteperminfos, entry)).checkAsUser,
+        }
+    }
+}
+
 /// Whether an interval may be infinite, as the difference of infinite timestamps is then.
 pub const HAS_INFINITE_INTERVALS: bool = cfg!(any(feature = "pg17", feature = "pg18"));
 
@@ -212,6 +238,27 @@ unsafe extern "C-unwind" {
     #[cfg_attr(feature = "pg15", link_name = "expression_tree_walker")]
     #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
     fn walk_children_unguarded(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool;
+}
+
+unsafe extern "C-unwind" {
+    #[cfg_attr(feature = "pg15", link_name = "query_tree_walker")]
+    #[cfg_attr(not(feature = "pg15"), link_name = "query_tree_walker_impl")]
+    fn walk_query_unguarded(
+        query: *mut pg_sys::Query,
+        walker: Walker,
+        context: *mut c_void,
+        flags: c_int,
+    ) -> bool;
+}
+
+/// Calls the walker on the parts of a query, and on each entry of its range table before what that consists of.
+///
+/// # Safety
+///
+/// As `walk_children`.
+pub unsafe fn walk_query(query: *mut pg_sys::Query, walker: Walker, context: *mut c_void) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { walk_query_unguarded(query, walker, context, pg_sys::QTW_EXAMINE_RTES_BEFORE as c_int) }
 }
 
 /// Called with a node and its context; gives the node that stands in its place.

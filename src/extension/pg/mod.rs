@@ -1,5 +1,6 @@
 //! Narrow wrappers over `pg_sys`, shared by planner, executor and workers.
 //!
+//! - `hooks.rs`: calls of other libraries' hooks
 //! - `list.rs`: lists, names, options and descriptors
 //! - `locale.rs`: what libc says of locales
 //! - `wait.rs`: waiting without holding up a cancel
@@ -7,6 +8,7 @@
 //! - `compat.rs`: everything that differs between PostgreSQL's versions
 
 pub mod compat;
+pub mod hooks;
 pub mod list;
 pub mod locale;
 pub mod wait;

@@ -9,11 +9,11 @@ use super::{
     label, leftover,
     nodes::{elements, node_as, tag_of},
     planning::{PlanningGuard, with_planning},
-    relation_info::{RelationInfo, is_ours_oid},
+    relation_info::{RelationInfo, is_ours_oid, names_our_table},
     replan, rewrite, statistics,
 };
 use crate::{
-    pg::compat,
+    pg::{compat, hooks},
     settings::{self, RewriteMode},
 };
 
@@ -60,16 +60,31 @@ unsafe extern "C-unwind" fn plan_query(
             // The planner scribbles on its input: each try has its own copy.
             Some(rewritten) => choose(query, rewritten, call),
         };
-        let (statement, is_whole, reasons) = planned;
+        let Planned { statement, is_whole, reasons, lost_parameter } = planned;
         if settings::strict() && !is_whole {
             raise_strict(&reasons);
+        }
+        if !is_whole && lost_parameter && parameters.is_null() {
+            (*(*statement).planTree).total_cost += LOST_PARAMETER_COST;
         }
         statement
     }
 }
 
-/// A statement, whether nothing but foreign scans of ours is in it, and why not.
-type Planned = (*mut pg_sys::PlannedStmt, bool, Vec<String>);
+/// What a generic plan costs more where a custom plan, which has constants for parameters, might leave less to PostgreSQL. As
+/// core's settings `enable_*`, it is more than any plan costs: PostgreSQL goes on making custom plans.
+const LOST_PARAMETER_COST: f64 = 1e10;
+
+/// A planned statement.
+struct Planned {
+    statement: *mut pg_sys::PlannedStmt,
+    /// Nothing but foreign scans of ours is in it.
+    is_whole: bool,
+    /// Why it is not.
+    reasons: Vec<String>,
+    /// Something with a parameter was not pushed down.
+    lost_parameter: bool,
+}
 
 unsafe fn rewritten(query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
     unsafe {
@@ -77,8 +92,12 @@ unsafe fn rewritten(query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
         if mode == RewriteMode::Off || !settings::pushdown() || !rewrite::has_candidates(query) {
             return None;
         }
+        let any_table = mode == RewriteMode::Force;
+        if !any_table && !names_our_table(query) {
+            return None;
+        }
         let copy = pg_sys::copyObjectImpl(query.cast()).cast();
-        rewrite::rewrite_query(copy, mode == RewriteMode::Force).then_some(copy)
+        rewrite::rewrite_query(copy, any_table).then_some(copy)
     }
 }
 
@@ -87,11 +106,11 @@ unsafe fn rewritten(query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
 unsafe fn choose(query: *mut pg_sys::Query, rewritten: *mut pg_sys::Query, call: PlannerCall) -> Planned {
     unsafe {
         let first = plan_one(rewritten, call);
-        if first.1 || settings::rewrite() == RewriteMode::Force {
+        if first.is_whole || settings::rewrite() == RewriteMode::Force {
             return first;
         }
         let second = plan_one(query, call);
-        let cost = |planned: &Planned| (*(*planned.0).planTree).total_cost;
+        let cost = |planned: &Planned| (*(*planned.statement).planTree).total_cost;
         if cost(&first) < cost(&second) { first } else { second }
     }
 }
@@ -99,16 +118,15 @@ unsafe fn choose(query: *mut pg_sys::Query, rewritten: *mut pg_sys::Query, call:
 unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
     unsafe {
         let _guard = PlanningGuard::push();
-        let statement = match NEXT_PLANNER {
-            Some(next) => next(query, call.query_text, call.cursor_options, call.parameters),
-            None => pg_sys::standard_planner(query, call.query_text, call.cursor_options, call.parameters),
-        };
+        let statement =
+            hooks::plan(NEXT_PLANNER, query, call.query_text, call.cursor_options, call.parameters);
         let absorbed = with_planning(|planning| planning.take_absorbed());
         for subquery in absorbed {
             compat::append_range_table(statement, (*subquery).parse);
         }
-        let (met_table, said) =
-            with_planning(|planning| (planning.met_table(), planning.refusals().to_vec()));
+        let (met_table, lost_parameter, said) = with_planning(|planning| {
+            (planning.met_table(), planning.lost_parameter(), planning.refusals().to_vec())
+        });
         let mut reasons = Vec::new();
         let is_whole = !met_table || is_whole(statement);
         if !is_whole {
@@ -118,7 +136,7 @@ unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
         if let Some(original) = call.original {
             replan::attach_origin(statement, original, call.cursor_options);
         }
-        (statement, is_whole, reasons)
+        Planned { statement, is_whole, reasons, lost_parameter }
     }
 }
 
@@ -161,9 +179,7 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     entry: *mut pg_sys::RangeTblEntry,
 ) {
     unsafe {
-        if let Some(next) = NEXT_SET_REL_PATHLIST {
-            next(root, relation, index, entry);
-        }
+        hooks::set_rel_pathlist(NEXT_SET_REL_PATHLIST, root, relation, index, entry);
         label::label_relation(root, relation, entry);
     }
 }
@@ -183,8 +199,8 @@ unsafe extern "C-unwind" fn search_joins(
         if hidden {
             (*root).hasPseudoConstantQuals = false;
         }
-        let joined = match NEXT_JOIN_SEARCH {
-            Some(next) => next(root, levels_needed, initial),
+        let joined = match hooks::search_joins(NEXT_JOIN_SEARCH, root, levels_needed, initial) {
+            Some(joined) => joined,
             None if pg_sys::enable_geqo && levels_needed >= pg_sys::geqo_threshold => {
                 compat::geqo(root, levels_needed, initial)
             }

@@ -112,6 +112,48 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
     }
 }
 
+/// Whether an entry of a range table satisfies the test: one of the query, of its subqueries and CTEs, or of a query inside
+/// a SubLink.
+pub unsafe fn any_entry(
+    query: *mut pg_sys::Query,
+    test: &mut dyn FnMut(*mut pg_sys::RangeTblEntry) -> bool,
+) -> bool {
+    unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+        if node.is_null() {
+            return false;
+        }
+        unsafe {
+            // Nothing here needs dropping while the walker runs, which may leave by an ERROR.
+            match tag_of(node) {
+                NodeTag::T_Query => compat::walk_query(node.cast(), step, context),
+                NodeTag::T_RangeTblEntry => satisfies(context.cast::<Search<'_>>(), node.cast()),
+                _ => compat::walk_children(node, step, context),
+            }
+        }
+    }
+    #[inline(never)]
+    unsafe fn satisfies(search: *mut Search<'_>, entry: *mut pg_sys::RangeTblEntry) -> bool {
+        // SAFETY: the search is the caller's, who waits.
+        let search = unsafe { &mut *search };
+        catch_unwind(AssertUnwindSafe(|| (search.test)(entry))).unwrap_or_else(|panic| {
+            search.panic = Some(panic);
+            true
+        })
+    }
+    let mut search = Search { test, panic: None };
+    let context: *mut Search<'_> = &raw mut search;
+    let found = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(query.cast(), context.cast())) };
+    match search.panic {
+        Some(panic) => resume_unwind(panic),
+        None => found,
+    }
+}
+
+struct Search<'a> {
+    test: &'a mut dyn FnMut(*mut pg_sys::RangeTblEntry) -> bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
 /// Whether a node below (or at) `node` satisfies the test.
 pub unsafe fn contains(node: *mut pg_sys::Node, test: &dyn Fn(*mut pg_sys::Node) -> bool) -> bool {
     let mut found = false;

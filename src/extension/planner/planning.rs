@@ -1,6 +1,8 @@
 //! What one run of the planner keeps: column ids, runtime parameters, table descriptions, refusals, and
 //! the range-table entries of absorbed subqueries.
 //!
+//! Invariant: it keeps no node of another's memory. The current memory context may be one that is freed before planning ends.
+//!
 //! Planning nests (a SQL function may be folded while its caller is planned), so there is a stack. If the
 //! library was loaded in mid-planning, the hook has not pushed an entry; an implicit one serves then, and
 //! subqueries are not absorbed, because their permissions would not be checked.
@@ -11,13 +13,15 @@ use pgrx::pg_sys;
 use pystachio_plan::{ColumnId, DataType, Error, FileSet, TableDescription};
 
 /// The state of one run of the planner.
-#[derive(Default)]
 pub struct Planning {
     next_column_id: u32,
     /// The tables and attributes that columns of scans are.
     scanned: HashMap<ColumnId, (pg_sys::Oid, i16)>,
-    /// Expressions that PostgreSQL evaluates when the query starts, with the type that the engine wants.
+    /// Expressions that PostgreSQL evaluates when the query starts, with the type that the engine wants. They are copies in
+    /// `memory`.
     parameters: Vec<(*mut pg_sys::Node, DataType)>,
+    /// Where nodes are that this keeps: the memory context in which the run began.
+    memory: pg_sys::MemoryContext,
     descriptions: HashMap<(u32, FileSet), Result<std::rc::Rc<TableDescription>, Error>>,
     refusals: Vec<String>,
     /// Subqueries that became part of a foreign scan.
@@ -28,11 +32,15 @@ pub struct Planning {
     met_table: bool,
     /// A constant of the query is an infinite date or timestamp.
     met_infinity: bool,
+    /// What was not pushed down has a parameter of the statement.
+    lost_parameter: bool,
 }
 
 thread_local! {
     static STACK: RefCell<Vec<Planning>> = const { RefCell::new(Vec::new()) };
-    static IMPLICIT: RefCell<Planning> = RefCell::new(Planning::default());
+    // Nothing tells when its query has ended, so it keeps nodes where they stay. It serves once a session.
+    // SAFETY: a global that is set whenever PostgreSQL runs.
+    static IMPLICIT: RefCell<Planning> = RefCell::new(Planning::new(unsafe { pg_sys::TopMemoryContext }));
 }
 
 /// Pops its entry when planning ends, well or not.
@@ -41,7 +49,9 @@ pub struct PlanningGuard;
 impl PlanningGuard {
     /// Starts a run of the planner.
     pub fn push() -> Self {
-        STACK.with_borrow_mut(|stack| stack.push(Planning { hooked: true, ..Planning::default() }));
+        // SAFETY: a global that is set whenever PostgreSQL runs.
+        let memory = unsafe { pg_sys::CurrentMemoryContext };
+        STACK.with_borrow_mut(|stack| stack.push(Planning { hooked: true, ..Planning::new(memory) }));
         Self
     }
 }
@@ -67,6 +77,22 @@ pub fn with_planning<T>(work: impl FnOnce(&mut Planning) -> T) -> T {
 }
 
 impl Planning {
+    fn new(memory: pg_sys::MemoryContext) -> Self {
+        Self {
+            next_column_id: 0,
+            scanned: HashMap::new(),
+            parameters: Vec::new(),
+            memory,
+            descriptions: HashMap::new(),
+            refusals: Vec::new(),
+            absorbed: Vec::new(),
+            hooked: false,
+            met_table: false,
+            met_infinity: false,
+            lost_parameter: false,
+        }
+    }
+
     /// An id that no other column of this run has.
     pub fn new_column(&mut self) -> ColumnId {
         self.next_column_id += 1;
@@ -92,10 +118,21 @@ impl Planning {
             *known_type == data_type && unsafe { pg_sys::equal((*known).cast(), node.cast()) }
         });
         let index = known.unwrap_or_else(|| {
-            self.parameters.push((node, data_type));
+            self.parameters.push((unsafe { self.kept(node) }, data_type));
             self.parameters.len() - 1
         });
         index as u32
+    }
+
+    /// A copy of a node that lives as long as this run. The node itself may not: the genetic join search frees what was made
+    /// for one join order before it tries the next.
+    unsafe fn kept(&self, node: *mut pg_sys::Node) -> *mut pg_sys::Node {
+        unsafe {
+            let former = pg_sys::MemoryContextSwitchTo(self.memory);
+            let copy = pg_sys::copyObjectImpl(node.cast()).cast();
+            pg_sys::MemoryContextSwitchTo(former);
+            copy
+        }
     }
 
     /// The expression and type of a parameter.
@@ -150,6 +187,16 @@ impl Planning {
     /// Notes an infinite date or timestamp.
     pub fn meet_infinity(&mut self) {
         self.met_infinity = true;
+    }
+
+    /// Whether something with a parameter of the statement was not pushed down: with a constant in its place it might be.
+    pub fn lost_parameter(&self) -> bool {
+        self.lost_parameter
+    }
+
+    /// Notes that something with a parameter of the statement was not pushed down.
+    pub fn lose_parameter(&mut self) {
+        self.lost_parameter = true;
     }
 
     /// A description fetched earlier in this run.

@@ -7,7 +7,7 @@ use pystachio_plan::{NamedExpression, Operator, Relation};
 
 use super::{
     lower::{Lowered, Lowering, Refusal},
-    nodes::{elements, node_as},
+    nodes::{any_entry, elements, node_as},
     planning::with_planning,
     scope::Scope,
 };
@@ -103,6 +103,25 @@ pub unsafe fn is_ours(routine: *mut pg_sys::FdwRoutine) -> bool {
 /// Whether a server belongs to the wrapper whose routine table this library filled.
 pub unsafe fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
     unsafe { server_oid != pg_sys::InvalidOid && is_ours(pg_sys::GetFdwRoutineByServerId(server_oid)) }
+}
+
+/// Whether a foreign table is of a server of ours.
+pub unsafe fn is_our_table(table_oid: pg_sys::Oid) -> bool {
+    unsafe { is_ours_oid((*pg_sys::GetForeignTable(table_oid)).serverid) }
+}
+
+/// Whether an entry of a range table is a foreign table of ours.
+pub unsafe fn is_our_entry(entry: *mut pg_sys::RangeTblEntry) -> bool {
+    unsafe {
+        (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
+            && (*entry).relkind as u8 == pg_sys::RELKIND_FOREIGN_TABLE
+            && is_our_table((*entry).relid)
+    }
+}
+
+/// Whether a query, or one within it, names a foreign table of ours. Partitioned tables are not looked into.
+pub unsafe fn names_our_table(query: *mut pg_sys::Query) -> bool {
+    unsafe { any_entry(query, &mut |entry| is_our_entry(entry)) }
 }
 
 /// Where PlaceHolderVars are computed.

@@ -23,13 +23,14 @@ use pystachio_plan::FileSet;
 use super::{
     finish::bytes_constant,
     leftover::for_each_scan,
-    nodes::{element_count, elements},
+    nodes::{any_entry, element_count},
     planning::with_planning,
+    relation_info::is_our_table,
 };
 use crate::{
     client,
     error::OrRaise,
-    pg::{compat, list},
+    pg::{compat, hooks, list},
     scan_private::{Origin, encode_refusals, place},
     settings,
 };
@@ -63,7 +64,7 @@ pub unsafe fn copy_for_later(
     parameters: pg_sys::ParamListInfo,
 ) -> Option<*mut pg_sys::Query> {
     unsafe {
-        let is_wanted = parameters.is_null() && may_read_foreign_tables(query);
+        let is_wanted = parameters.is_null() && any_entry(query, &mut |entry| may_be_ours(entry));
         is_wanted.then(|| pg_sys::copyObjectImpl(query.cast()).cast())
     }
 }
@@ -101,10 +102,7 @@ unsafe extern "C-unwind" fn start_executor(query: *mut pg_sys::QueryDesc, flags:
         if let Some(statement) = renewed(&*query) {
             (*query).plannedstmt = statement;
         }
-        match NEXT_EXECUTOR_START {
-            Some(next) => pg_sys::ffi::pg_guard_ffi_boundary(|| next(query, flags)),
-            None => pg_sys::standard_ExecutorStart(query, flags),
-        }
+        hooks::start_executor(NEXT_EXECUTOR_START, query, flags);
     }
 }
 
@@ -212,26 +210,15 @@ unsafe fn plan_again(
     }
 }
 
-/// Whether a query names a foreign table, or what may have foreign partitions. A query with SubLinks is taken to.
-unsafe fn may_read_foreign_tables(query: *mut pg_sys::Query) -> bool {
+/// Whether an entry of a range table is a foreign table of ours, or may have some as partitions or children.
+unsafe fn may_be_ours(entry: *mut pg_sys::RangeTblEntry) -> bool {
     unsafe {
-        pg_sys::check_stack_depth();
-        if (*query).commandType == pg_sys::CmdType::CMD_UTILITY {
-            return false;
-        }
-        (*query).hasSubLinks
-            || elements::<pg_sys::RangeTblEntry>((*query).rtable).any(|entry| match (*entry).rtekind {
-                pg_sys::RTEKind::RTE_RELATION => match (*entry).relkind as u8 {
-                    pg_sys::RELKIND_FOREIGN_TABLE | pg_sys::RELKIND_PARTITIONED_TABLE => true,
-                    pg_sys::RELKIND_RELATION => (*entry).inh && compat::has_subclass((*entry).relid),
-                    _ => false,
-                },
-                pg_sys::RTEKind::RTE_SUBQUERY => {
-                    !(*entry).subquery.is_null() && may_read_foreign_tables((*entry).subquery)
-                }
+        (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
+            && match (*entry).relkind as u8 {
+                pg_sys::RELKIND_FOREIGN_TABLE => is_our_table((*entry).relid),
+                pg_sys::RELKIND_PARTITIONED_TABLE => true,
+                pg_sys::RELKIND_RELATION => (*entry).inh && compat::has_subclass((*entry).relid),
                 _ => false,
-            })
-            || elements::<pg_sys::CommonTableExpr>((*query).cteList)
-                .any(|cte| may_read_foreign_tables((*cte).ctequery.cast()))
+            }
     }
 }

@@ -10,6 +10,7 @@ use pystachio_plan::{ColumnDescription, DataType, Value};
 use super::{base, relation_info::is_ours_oid};
 use crate::{
     options,
+    pg::{compat, hooks},
     types::{EPOCH_DAYS, EPOCH_MICROSECONDS},
 };
 
@@ -31,9 +32,7 @@ unsafe extern "C-unwind" fn relation_stats(
     variable: *mut pg_sys::VariableStatData,
 ) -> bool {
     unsafe {
-        if let Some(next) = NEXT_RELATION_STATS
-            && next(root, entry, attribute_number, variable)
-        {
+        if hooks::relation_stats(NEXT_RELATION_STATS, root, entry, attribute_number, variable) {
             return true;
         }
         if (*entry).relkind as u8 != b'f'
@@ -50,6 +49,7 @@ unsafe extern "C-unwind" fn relation_stats(
         let tuple = statistic_tuple(entry, attribute_number, column, description.row_count as f64);
         (*variable).statsTuple = tuple;
         (*variable).freefunc = Some(free_tuple);
+        (*variable).acl_ok = may_read_all(root, entry, attribute_number);
         true
     }
 }
@@ -68,6 +68,62 @@ unsafe fn is_analyzed(entry: *mut pg_sys::RangeTblEntry, attribute_number: i16) 
             pg_sys::Datum::from((*entry).inh),
             pg_sys::Datum::from(0),
         )
+    }
+}
+
+/// Whether the query may read a column of every row of a table. Core shows statistics to functions that are not leakproof only
+/// then: their errors and notices would tell values. For statistics that are stored, `examine_simple_variable` asks the same.
+unsafe fn may_read_all(
+    root: *mut pg_sys::PlannerInfo,
+    entry: *mut pg_sys::RangeTblEntry,
+    attribute_number: i16,
+) -> bool {
+    unsafe {
+        let Some((entry, attribute_number)) = named_column(root, entry, attribute_number) else {
+            return false;
+        };
+        let checked = compat::checked_role(root, entry);
+        let role = if checked == pg_sys::InvalidOid { pg_sys::GetUserId() } else { checked };
+        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
+        let allowed = pg_sys::AclResult::ACLCHECK_OK;
+        (*entry).securityQuals.is_null()
+            && (pg_sys::pg_class_aclcheck((*entry).relid, role, select) == allowed
+                || pg_sys::pg_attribute_aclcheck((*entry).relid, attribute_number, role, select) == allowed)
+    }
+}
+
+/// The column of the table that the query names: of a partition or child it is the one of the topmost parent, on which the
+/// rights are. `None` where the parent has no such column.
+unsafe fn named_column(
+    root: *mut pg_sys::PlannerInfo,
+    entry: *mut pg_sys::RangeTblEntry,
+    attribute_number: i16,
+) -> Option<(*mut pg_sys::RangeTblEntry, i16)> {
+    unsafe {
+        let (entries, children) = ((*root).simple_rte_array, (*root).append_rel_array);
+        let (mut entry, mut attribute_number) = (entry, attribute_number);
+        if children.is_null() {
+            return Some((entry, attribute_number));
+        }
+        let mut index =
+            (1..(*root).simple_rel_array_size as usize).find(|index| *entries.add(*index) == entry)?;
+        while let Some(child) = (*children.add(index)).as_ref() {
+            let parent = *entries.add(child.parent_relid as usize);
+            // A member of UNION ALL has rights of its own.
+            if (*parent).rtekind != pg_sys::RTEKind::RTE_RELATION {
+                break;
+            }
+            let place = usize::try_from(attribute_number - 1).ok()?;
+            if place >= child.num_child_cols as usize {
+                return None;
+            }
+            attribute_number = *child.parent_colnos.add(place);
+            if attribute_number == 0 {
+                return None;
+            }
+            (entry, index) = (parent, child.parent_relid as usize);
+        }
+        Some((entry, attribute_number))
     }
 }
 

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use pgrx::{pg_sys, prelude::*};
 
 use super::{EngineHome, home};
+use crate::pg::hooks;
 
 /// What a transaction has dropped or altered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +45,7 @@ unsafe extern "C-unwind" fn note_change(
 ) {
     // SAFETY: PostgreSQL's own arguments, handed on; the hook was set before this one.
     unsafe {
-        if let Some(previous) = PREVIOUS_HOOK {
-            pg_sys::ffi::pg_guard_ffi_boundary(|| previous(access, class_oid, object_oid, column, argument));
-        }
+        hooks::access_object(PREVIOUS_HOOK, access, class_oid, object_oid, column, argument);
     }
     if !matches!(access, pg_sys::ObjectAccessType::OAT_DROP | pg_sys::ObjectAccessType::OAT_POST_ALTER) {
         return;

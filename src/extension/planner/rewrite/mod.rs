@@ -30,7 +30,7 @@ use pgrx::pg_sys::NodeTag;
 
 use super::{
     nodes::{elements, node_as, tag_of, walk_expression},
-    relation_info::is_ours_oid,
+    relation_info::is_our_table,
 };
 use crate::pg::compat;
 
@@ -57,7 +57,7 @@ pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
 }
 
 /// Rewrites a query in place, innermost queries first. Returns whether anything changed. Queries over tables
-/// that are not ours are left alone unless `any_table` is set.
+/// that are not ours are left alone unless `any_table` is set. The caller has found a table of ours in it.
 pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool {
     unsafe {
         pg_sys::check_stack_depth();
@@ -145,10 +145,6 @@ unsafe fn reads_only_ours(query: *mut pg_sys::Query) -> bool {
             })
             && sub_links(query).into_iter().all(|link| reads_only_ours((*link).subselect.cast()))
     }
-}
-
-unsafe fn is_our_table(table_oid: pg_sys::Oid) -> bool {
-    unsafe { is_ours_oid((*pg_sys::GetForeignTable(table_oid)).serverid) }
 }
 
 /// CTEs without MATERIALIZED are inlined however often they are used. Core still keeps
