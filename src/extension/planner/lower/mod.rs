@@ -223,6 +223,9 @@ impl<'scope> Lowering<'scope> {
             self.depth.set(depth + 1);
             let lowered = self.lower_parts(node);
             self.depth.set(depth);
+            if depth == 0 && lowered.is_err() && contains(node, &|part| is_given(part)) {
+                with_planning(|planning| planning.lose_parameter());
+            }
             lowered
         }
     }
@@ -903,7 +906,8 @@ unsafe fn has_no_range(function_oid: pg_sys::Oid, call: *mut pg_sys::Node) -> bo
     match name.as_str() {
         "now" | "transaction_timestamp" | "statement_timestamp" => true,
         "numeric_add" | "numeric_sub" | "numeric_mul" | "numeric_uminus" | "numeric_uplus" => true,
-        // Near the current moment, or a constant.
+        // Near the current moment, a constant, or what the client gave. Only days within one interval of the end of the calendar
+        // fail; PostgreSQL fails for them in a custom plan, wherever the sum stands.
         "date_pli"
         | "date_mii"
         | "date_pl_interval"
@@ -911,8 +915,18 @@ unsafe fn has_no_range(function_oid: pg_sys::Oid, call: *mut pg_sys::Node) -> bo
         | "timestamp_pl_interval"
         | "timestamp_mi_interval"
         | "timestamptz_pl_interval"
-        | "timestamptz_mi_interval" => unsafe { !contains(call, &|part| tag_of(part) == NodeTag::T_Param) },
+        | "timestamptz_mi_interval" => unsafe {
+            !contains(call, &|part| tag_of(part) == NodeTag::T_Param && !is_given(part))
+        },
         _ => matches!(shipping_of(&name), Some(Shipping::Compare(_))),
+    }
+}
+
+/// Whether a node is a parameter of the statement, whose value a custom plan has as a constant.
+unsafe fn is_given(node: *mut pg_sys::Node) -> bool {
+    unsafe {
+        node_as::<pg_sys::Param>(node, NodeTag::T_Param)
+            .is_some_and(|parameter| parameter.paramkind == pg_sys::ParamKind::PARAM_EXTERN)
     }
 }
 
