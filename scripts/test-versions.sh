@@ -68,7 +68,7 @@ test_version() {
     "$project_root/regress/run.sh" "$PG_CONFIG" "$folder" "$results/$name-regress.json" || outcome=1
     if has_all "$1"; then
         differential "${suites[@]}" || outcome=1
-        faults faults access views roles upgrade nesting processes || outcome=1
+        faults faults access views roles upgrade nesting planning processes || outcome=1
     else
         differential cases tpch data || outcome=1
     fi
