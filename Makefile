@@ -4,7 +4,7 @@
 # compiled of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-chance test-core test-versions test-packages packages test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
+.PHONY: help setup build demo stop check test test-all test-chance test-core test-versions test-packages packages test-cassert test-cassert-slice test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -18,7 +18,7 @@ VERSIONS ?=
 # Which area to run again and again, and how often.
 AREA ?= rust
 TIMES ?= 20
-CLUSTERS := demo test diff docs scripts bare emulated hosts standby f1 f2 f3 f4 soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test diff cassert docs scripts bare emulated hosts standby f1 f2 f3 f4 soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 # What tests and what is packed have kernels, wherever they are built.
 test test-all test-chance check kernels sanitize gpu-archive package packages test-packages: export PYSTACHIO_CUDA ?= 1
@@ -55,6 +55,10 @@ test-chance: ## An area of the tests again and again while all processors are bu
 test-cassert: ## make test on a PostgreSQL 15 with assertions, which is built from Debian's source package
 	@scripts/setup.sh
 	@PG_CONFIG=$$(scripts/cassert-server.sh) scripts/test.sh regress differential faults emulated
+
+test-cassert-slice: ## What finds most there, in some three minutes: the planner's SQL tests, and joins by the genetic search
+	@scripts/setup.sh
+	@scripts/test-cassert.sh
 
 test-all: ## All cases of the long suites, of which make test runs a share, and all versions; takes hours
 	@scripts/setup.sh

@@ -31,7 +31,7 @@ lanes=${PYSTACHIO_TEST_LANES:-$(($(nproc) + 1))}
 declare -A fault_modules=(
     [faults-ranks]="ranks standby"
     [faults-engines]="cancel files processes hang watching cursors"
-    [faults-clients]="clients admission hosts nesting"
+    [faults-clients]="clients admission hosts nesting planning"
     [faults-rights]="access views policies roles upgrade"
 )
 # The longest first, so that none is left alone at the end.
