@@ -16,7 +16,8 @@ use crate::datafusion::{
     },
 };
 use arrow::{
-    array::{ArrayRef, new_empty_array},
+    array::{Array, ArrayRef, AsArray, new_empty_array},
+    compute::take,
     datatypes::DataType as ArrowType,
 };
 use pystachio_engine::{CharacterCase, variance::VarianceForm};
@@ -24,7 +25,7 @@ use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
     arithmetic, cast, comparison, datetime, decimal, invocation::Invocation, lanes::internal, like, quotient,
-    text, variance, zone,
+    repeated::Repeated, select, text, variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -41,6 +42,8 @@ pub(super) enum Kernel {
     ILike(Arc<CharacterCase>),
     /// The first argument, or NULL where the second is true.
     NullWhere,
+    /// CASE: conditions and results in turn, and ELSE. All of them are evaluated.
+    Select,
     /// A float with one NaN and one zero.
     NormalizeFloat,
     /// A float with one NaN, and both zeros as they are.
@@ -110,19 +113,66 @@ impl ScalarCall {
             Kernel::Upper(_)
             | Kernel::Lower(_)
             | Kernel::NullWhere
+            | Kernel::Select
             | Kernel::NormalizeFloat
             | Kernel::NormalizeNan
             | Kernel::Align => false,
         }
     }
 
+    /// Evaluates a function of one text column for its different values, if many rows share them.
+    ///
+    /// Not inlined, nor is [`Self::evaluate`]: lowering evaluates constants, and its frames are many.
+    #[inline(never)]
+    fn evaluate_repeated(&self, arguments: &[ColumnarValue]) -> Option<Result<ArrayRef>> {
+        if !self.is_of_text() {
+            return None;
+        }
+        let is_column = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Array(_));
+        let column = arguments.iter().position(is_column)?;
+        let ColumnarValue::Array(array) = arguments.get(column)? else { return None };
+        let is_only_one = !arguments.iter().skip(column + 1).any(is_column);
+        let repeated = array.as_string_view_opt().filter(|_| is_only_one).and_then(Repeated::of)?;
+        let rows = repeated.values.len();
+        let mut arguments = arguments.to_vec();
+        *arguments.get_mut(column)? = ColumnarValue::Array(Arc::new(repeated.values));
+        let values = evaluate_kernel(&self.kernel, &Invocation::new(&arguments, rows, &self.result));
+        Some(values.and_then(|values| {
+            take(&values, &repeated.places, None).map_err(|error| crate::error::from_arrow(&error))
+        }))
+    }
+
+    /// Whether it is a strict function of texts that costs more than telling the values of a column apart.
+    fn is_of_text(&self) -> bool {
+        match &self.kernel {
+            Kernel::Function(function) => matches!(
+                function,
+                Function::Like
+                    | Function::Substring
+                    | Function::Concat
+                    | Function::Trim(_)
+                    | Function::Position
+                    | Function::Replace
+                    | Function::Left
+                    | Function::Right
+                    | Function::PadBlanks
+            ),
+            Kernel::Upper(_) | Kernel::Lower(_) | Kernel::ILike(_) => true,
+            _ => false,
+        }
+    }
+
+    #[inline(never)]
     fn evaluate(&self, arguments: &[ColumnarValue], rows: usize) -> Result<ColumnarValue> {
         if rows == 0 {
             return Ok(ColumnarValue::Array(new_empty_array(&self.result.to_arrow())));
         }
         let constant = arguments.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { rows };
-        let array = evaluate_kernel(&self.kernel, &Invocation::new(arguments, rows, &self.result))?;
+        let array = match self.evaluate_repeated(arguments) {
+            Some(array) => array?,
+            None => evaluate_kernel(&self.kernel, &Invocation::new(arguments, rows, &self.result))?,
+        };
         assert_eq!(array.len(), rows, "{}: rows of the result", self.name);
         if constant {
             let value = ScalarValue::try_from_array(&array, 0).map_err(|error| internal(&error))?;
@@ -157,6 +207,7 @@ fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
         Kernel::Lower(case) => text::change_case(case.lower(), call),
         Kernel::ILike(case) => like::like(Some(case.lower()), call),
         Kernel::NullWhere => comparison::null_where(call),
+        Kernel::Select => select::select(call),
         Kernel::NormalizeFloat => arithmetic::normalize_float(call, true),
         Kernel::NormalizeNan => arithmetic::normalize_float(call, false),
         Kernel::Align => cast::align(call),

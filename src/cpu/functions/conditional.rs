@@ -14,20 +14,27 @@ use super::{
     LoweringInput,
     call::{Kernel, call},
     failure::may_fail,
+    select::is_selectable,
 };
 
 impl LoweringInput<'_> {
     /// CASE.
     ///
+    /// Not inlined: what lowers all expressions calls itself for each level, and its frame would grow.
+    ///
     /// # Errors
     ///
     /// Those of the parts.
+    #[inline(never)]
     pub(super) fn lower_case(
         &self,
         branches: &[CaseBranch],
         otherwise: Option<&Expression>,
         data_type: &DataType,
     ) -> Result<Expr> {
+        if is_selected(branches, otherwise, data_type) {
+            return self.lower_selected(branches, otherwise, data_type);
+        }
         let branches = branches
             .iter()
             .map(|branch| {
@@ -38,6 +45,25 @@ impl LoweringInput<'_> {
             .collect::<Result<Vec<_>>>()?;
         let otherwise = otherwise.map(|result| self.lower_aligned(result, data_type)).transpose()?;
         Ok(Expr::Case(Case::new(None, branches, otherwise.map(Box::new))))
+    }
+
+    /// CASE of which all parts are evaluated for all rows.
+    #[inline(never)]
+    fn lower_selected(
+        &self,
+        branches: &[CaseBranch],
+        otherwise: Option<&Expression>,
+        data_type: &DataType,
+    ) -> Result<Expr> {
+        let mut arguments = Vec::with_capacity(2 * branches.len() + 1);
+        for branch in branches {
+            arguments.push(self.lower(&branch.condition)?);
+            arguments.push(self.lower_aligned(&branch.result, data_type)?);
+        }
+        if let Some(result) = otherwise {
+            arguments.push(self.lower_aligned(result, data_type)?);
+        }
+        Ok(call(Kernel::Select, arguments, data_type))
     }
 
     /// COALESCE: at once if no argument but the first may fail, otherwise as a CASE.
@@ -96,6 +122,27 @@ impl LoweringInput<'_> {
         }
         let all = decided.into_iter().chain(safe).collect();
         Ok(join(all, absorbing).unwrap_or_else(|| boolean(Some(!absorbing))))
+    }
+}
+
+/// Conditions of a CASE that are evaluated for all rows: for rows that earlier ones decide it is wasted.
+const SELECTED_BRANCHES_MAX: usize = 8;
+
+/// Whether all conditions and results of a CASE can be evaluated for all rows, at little cost.
+fn is_selected(branches: &[CaseBranch], otherwise: Option<&Expression>, data_type: &DataType) -> bool {
+    is_selectable(data_type)
+        && branches.len() <= SELECTED_BRANCHES_MAX
+        && branches.iter().all(|branch| !may_fail(&branch.condition))
+        && branches.iter().map(|branch| &branch.result).chain(otherwise).all(is_at_hand)
+}
+
+fn is_at_hand(result: &Expression) -> bool {
+    match result {
+        Expression::Column { .. } | Expression::Literal(_) | Expression::Parameter { .. } => true,
+        Expression::Case { branches, otherwise, data_type } => {
+            is_selected(branches, otherwise.as_deref(), data_type)
+        }
+        Expression::Call { .. } => false,
     }
 }
 

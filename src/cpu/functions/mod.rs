@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lower, bound, conditional, aggregate ──► failure ──► call ──► comparison, arithmetic, decimal, quotient, variance,
-//!                                                               cast, text, like, datetime
+//!                                                               cast, text, like, datetime, select, repeated
 //!                                                                       │
 //! scalars      sum ──────────────────────────────────────────► digits ◄─┴─► format ──► calendar
 //!                                                                 └──► invocation ──► lanes        faults
@@ -15,6 +15,7 @@
 //! - `call.rs`: the scalar function that every other function of the plan language becomes, and the one table that says
 //!   how each is evaluated
 //! - `failure.rs`: which expressions could fail, the plan's and DataFusion's
+//! - `repeated.rs`: texts that many rows share; `select.rs`: CASE over columns and constants
 //! - `comparison.rs`, `arithmetic.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`, `text.rs`, `like.rs`,
 //!   `datetime.rs`: the functions by family, none of which knows another
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
@@ -47,7 +48,9 @@ mod lanes;
 mod like;
 mod lower;
 mod quotient;
+mod repeated;
 mod scalars;
+mod select;
 mod sum;
 mod text;
 mod variance;

@@ -1,6 +1,7 @@
 //! Groups, aggregates, DISTINCT, FILTER, and what is answered from footers.
 
 use super::*;
+use pystachio_plan::CaseBranch;
 
 const BIG: DataType = DataType::Decimal { precision: 38, scale: 0 };
 
@@ -197,4 +198,73 @@ async fn many_groups_survive_both_phases() {
         let answer = fixture.run(total, &[3, 4, 5]).await.unwrap();
         assert_eq!(answer.lines(), ["70000|200000|3"]);
     }
+}
+
+/// Conditions and results that are NULL, and branches that earlier ones decide.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_row_takes_the_first_branch_that_is_true() {
+    let fixture = Fixture::new();
+    let value = |row: i64, of: i64| (row % of != 2).then_some(row * 7 % of);
+    let rows: Vec<_> = (0..20_000).map(|row| [value(row, 11), value(row, 13), value(row, 7)]).collect();
+    let values = |index: usize| int64s(&rows.iter().map(|row| row[index]).collect::<Vec<_>>());
+    let path = fixture.write("t", vec![("a", values(0)), ("b", values(1)), ("c", values(2))], 7000);
+    let input =
+        || scan(&path, &[(1, "a", DataType::Int64), (2, "b", DataType::Int64), (3, "c", DataType::Int64)]);
+    let branch = |condition, result| CaseBranch { condition, result };
+    let null = || Expression::literal(Value::Null, DataType::Int64);
+    let below = |id, value| compare(Function::Less, column(id), int(value));
+    let case = |otherwise: Option<Expression>| Expression::Case {
+        branches: vec![
+            branch(below(1, 3), column(2)),
+            branch(below(2, 5), int(-1)),
+            branch(below(1, 6), null()),
+            branch(compare(Function::Equal, column(1), column(2)), column(3)),
+        ],
+        otherwise: otherwise.map(Box::new),
+        data_type: DataType::Int64,
+    };
+    let expected = |row: &[Option<i64>; 3], otherwise: Option<i64>| match *row {
+        [Some(a), b, _] if a < 3 => b,
+        [_, Some(b), _] if b < 5 => Some(-1),
+        [Some(a), ..] if a < 6 => None,
+        [Some(a), Some(b), c] if a == b => c,
+        _ => otherwise,
+    };
+    for (otherwise, of_row) in [(None, None), (Some(int(9)), Some(None)), (Some(column(3)), Some(Some(2)))] {
+        let expressions = [(1, column(1)), (2, column(2)), (3, column(3)), (4, case(otherwise))];
+        let expressions = expressions.into_iter().map(|(id, expression)| named(id, expression)).collect();
+        let plan = Relation::new(Operator::Project { input: input(), expressions }, 10.0);
+        let answer = fixture.run(plan, &[1, 2, 3, 4]).await.unwrap();
+        let text = |value: Option<i64>| value.map_or("NULL".to_owned(), |value| value.to_string());
+        let mut lines: Vec<String> = rows
+            .iter()
+            .map(|row| {
+                let otherwise = match of_row {
+                    None => None,
+                    Some(None) => Some(9),
+                    Some(Some(column)) => row[column],
+                };
+                let cells = [row[0], row[1], row[2], expected(row, otherwise)];
+                cells.map(text).join("|")
+            })
+            .collect();
+        lines.sort();
+        assert_eq!(answer.sorted(), lines);
+    }
+    // A CASE that two aggregates read is computed once.
+    let pivot = case(Some(int(0)));
+    let is_counted = Expression::predicate(Function::IsNotNull, vec![pivot.clone()]);
+    let digits = Expression::Case {
+        branches: vec![branch(is_counted, case(None))],
+        otherwise: None,
+        data_type: DataType::Int64,
+    };
+    let calls = vec![
+        call(2, Aggregate::Sum, Some(pivot), BIG),
+        call(3, Aggregate::Max, Some(digits), DataType::Int64),
+    ];
+    let answer = fixture.run(aggregate(input(), Vec::new(), calls), &[2, 3]).await.unwrap();
+    let sum: i64 = rows.iter().filter_map(|row| expected(row, Some(0))).sum();
+    let max = rows.iter().filter_map(|row| expected(row, None)).max().unwrap();
+    assert_eq!(answer.lines(), [format!("{sum}|{max}")]);
 }
