@@ -87,8 +87,7 @@ impl Preparation {
                 PlanForm::Fast => self.environment.disk_manager.clone(),
                 PlanForm::Spilling => self.spilling.clone(),
             },
-            cache_manager: self.environment.cache_manager.clone(),
-            object_store_registry: self.environment.object_store_registry.clone(),
+            ..RuntimeEnv::clone(&self.environment)
         };
         let context = TaskContext::default()
             .with_session_config(session.with_extension(Arc::new(self.stop.clone())))
