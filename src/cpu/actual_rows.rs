@@ -116,7 +116,6 @@ impl Walk {
                     self.rows[own] = rows_of(&place, above);
                 }
             }
-            Operator::Values { .. } => {}
             Operator::Exchange { input, .. } => self.visit(input, plan, above),
             Operator::Project { input, .. } => {
                 self.visit(input, plan, above);

@@ -25,7 +25,7 @@ use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_files::Slot;
 use pystachio_gpu::device::{
     CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Event, Kernel, Platform, Stream,
-    StreamPriority,
+    StreamPriority, TimedEvent,
 };
 use pystachio_plan::{Error, Result};
 
@@ -53,9 +53,15 @@ pub struct CudaPlatform {
     description: String,
     memory_bytes: u64,
     streams: Mutex<Vec<CUstream>>,
-    /// Events that stand for nothing now.
-    idle_events: Mutex<Vec<CUevent>>,
+    idle_events: Mutex<IdleEvents>,
     calls: Arc<CallWatch>,
+}
+
+/// Events that no recorded moment uses.
+#[derive(Default)]
+struct IdleEvents {
+    plain: Vec<CUevent>,
+    timed: Vec<CUevent>,
 }
 
 // SAFETY: the driver's handles belong to no thread; every method makes the context current first.
@@ -64,8 +70,21 @@ unsafe impl Send for CudaPlatform {}
 unsafe impl Sync for CudaPlatform {}
 
 impl CudaPlatform {
-    fn events(&self) -> MutexGuard<'_, Vec<CUevent>> {
+    fn events(&self) -> MutexGuard<'_, IdleEvents> {
         lock_whole(&self.idle_events)
+    }
+
+    /// Records an event, an idle one or a new one with these flags.
+    fn record(&self, idle: Option<CUevent>, flags: CUevent_flags, stream: Stream) -> Result<Event> {
+        let _call = self.enter()?;
+        let event = match idle {
+            Some(event) => event,
+            None => event::create(flags).map_err(|error| from_driver("create an event", error))?,
+        };
+        // SAFETY: an event and a stream of ours.
+        unsafe { event::record(event, handle(stream)) }
+            .map_err(|error| from_driver("record an event", error))?;
+        Ok(Event(event as u64))
     }
 
     /// Makes the context this thread's, and begins a call.
@@ -305,29 +324,30 @@ impl Platform for CudaPlatform {
     }
 
     fn record_event(&self, stream: Stream) -> Result<Event> {
-        let _call = self.enter()?;
-        let idle = self.events().pop();
-        let event = match idle {
-            Some(event) => event,
-            None => event::create(CUevent_flags::CU_EVENT_DEFAULT)
-                .map_err(|error| from_driver("create an event", error))?,
-        };
-        // SAFETY: an event and a stream of ours.
-        unsafe { event::record(event, handle(stream)) }
-            .map_err(|error| from_driver("record an event", error))?;
-        Ok(Event(event as u64))
+        let idle = self.events().plain.pop();
+        self.record(idle, CUevent_flags::CU_EVENT_DISABLE_TIMING, stream)
     }
 
-    fn elapsed_us(&self, from: Event, to: Event) -> Result<f64> {
+    fn release_event(&self, event: Event) {
+        self.events().plain.push(event.0 as CUevent);
+    }
+
+    fn record_timed_event(&self, stream: Stream) -> Result<TimedEvent> {
+        let idle = self.events().timed.pop();
+        self.record(idle, CUevent_flags::CU_EVENT_DEFAULT, stream).map(TimedEvent)
+    }
+
+    fn elapsed_us(&self, from: TimedEvent, to: TimedEvent) -> Result<f64> {
         let _call = self.enter()?;
-        // SAFETY: events of ours that were recorded.
-        let elapsed_ms = unsafe { event::elapsed(from.0 as CUevent, to.0 as CUevent) }
+        let [from, to] = [from, to].map(|TimedEvent(event)| event.0 as CUevent);
+        // SAFETY: timed events of ours that were recorded.
+        let elapsed_ms = unsafe { event::elapsed(from, to) }
             .map_err(|error| from_driver("tell when an event was", error))?;
         Ok(f64::from(elapsed_ms) * 1000.0)
     }
 
-    fn release_event(&self, event: Event) {
-        self.events().push(event.0 as CUevent);
+    fn release_timed_event(&self, event: TimedEvent) {
+        self.events().timed.push(event.0.0 as CUevent);
     }
 }
 
@@ -338,7 +358,8 @@ impl Drop for CudaPlatform {
                 // SAFETY: this is the last owner of the platform.
                 let _ = unsafe { stream::destroy(created) };
             }
-            for event in self.events().drain(..) {
+            let IdleEvents { plain, timed } = std::mem::take(&mut *self.events());
+            for event in plain.into_iter().chain(timed) {
                 // SAFETY: as above.
                 let _ = unsafe { event::destroy(event) };
             }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn filter(predicate: Expression) -> std::sync::Arc<Relation> {
-        let input = Relation::new(Operator::Values { columns: Vec::new(), rows: Vec::new() }, 1.0);
+        let input = Relation::empty_scan(1.0);
         Relation::new(Operator::Filter { input, predicate }, 1.0)
     }
 

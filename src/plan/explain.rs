@@ -225,7 +225,6 @@ fn describe(relation: &Relation, names: &Names) -> String {
             }
             text
         }
-        Operator::Values { rows, .. } => format!("Values, {} rows", rows.len()),
         Operator::Filter { predicate, .. } => format!("Filter {}", names.expression(predicate)),
         Operator::Project { expressions, .. } => {
             let computed = expressions
@@ -422,19 +421,19 @@ mod tests {
 
     #[test]
     fn estimates_stand_beside_actual_rows() {
-        let values = Operator::Values { columns: Vec::new(), rows: Vec::new() };
-        let limit = Operator::Limit { input: Relation::new(values, 7.4), offset: None, count: None };
+        let scan = Relation::empty_scan(7.4);
+        let limit = Operator::Limit { input: scan, offset: None, count: None };
         let plan = Plan { root: Relation::new(limit, 5.0), outputs: Vec::new() };
         let rows = |row_count, is_reduced| Some(ActualRows { row_count, is_reduced });
         let lines = |estimates, actual_rows: &[_], run_count| {
             plan_lines(&plan, PlanFacts { estimates, actual_rows, run_count, exchanges: &[] }).join("|")
         };
-        assert_eq!(lines(false, &[], 0), "Limit all|  Values, 0 rows");
-        assert_eq!(lines(true, &[], 1), "Limit all  (rows=5)|  Values, 0 rows  (rows=7)");
+        assert_eq!(lines(false, &[], 0), "Limit all|  Scan t []");
+        assert_eq!(lines(true, &[], 1), "Limit all  (rows=5)|  Scan t []  (rows=7)");
         assert_eq!(
             lines(true, &[rows(4, false), rows(6, true)], 1),
-            "Limit all  (rows=5 actual=4)|  Values, 0 rows  (rows=7 actual=6 reduced)"
+            "Limit all  (rows=5 actual=4)|  Scan t []  (rows=7 actual=6 reduced)"
         );
-        assert_eq!(lines(false, &[rows(8, false), None], 2), "Limit all  (actual=8 runs=2)|  Values, 0 rows");
+        assert_eq!(lines(false, &[rows(8, false), None], 2), "Limit all  (actual=8 runs=2)|  Scan t []");
     }
 }

@@ -50,9 +50,6 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
                 extent: extent.clone(),
             }
         }
-        Operator::Values { columns, rows } => {
-            Operator::Values { columns: columns.clone(), rows: rows.clone() }
-        }
         Operator::Filter { input, predicate } => {
             let mut needed = required.clone();
             require_columns(predicate, &mut needed);

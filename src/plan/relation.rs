@@ -48,13 +48,6 @@ pub enum Operator {
         /// Which of the rows a rank reads.
         extent: ScanExtent,
     },
-    /// Rows written in the plan. Columns: `columns`.
-    Values {
-        /// Ids and types.
-        columns: Vec<(ColumnId, DataType)>,
-        /// Each row has one literal or parameter a column.
-        rows: Vec<Vec<Expression>>,
-    },
     /// The rows for which `predicate` is true. Columns: the input's. A predicate that could fail is not evaluated for a
     /// row that conditions below, of filters and of the scan, drop: what a policy hides, no condition above it sees.
     Filter {
@@ -273,7 +266,7 @@ impl Relation {
             Operator::Scan { columns, .. } => {
                 columns.iter().map(|column| (column.id, column.data_type.clone())).collect()
             }
-            Operator::Values { columns, .. } | Operator::UnionAll { columns, .. } => columns.clone(),
+            Operator::UnionAll { columns, .. } => columns.clone(),
             Operator::Filter { input, .. }
             | Operator::Sort { input, .. }
             | Operator::Limit { input, .. }
@@ -299,9 +292,6 @@ impl Relation {
         let mut operator = self.operator.clone();
         match &mut operator {
             Operator::Scan { filters, .. } => filters.iter_mut().for_each(|part| part.map_parts(change)),
-            Operator::Values { rows, .. } => {
-                rows.iter_mut().flatten().for_each(|part| part.map_parts(change));
-            }
             Operator::Filter { input, predicate } => {
                 *input = input.map_expressions(change);
                 predicate.map_parts(change);
@@ -349,7 +339,7 @@ impl Relation {
     pub fn map_inputs(&self, change: &mut dyn FnMut(&Arc<Relation>) -> Arc<Relation>) -> Arc<Relation> {
         let mut operator = self.operator.clone();
         match &mut operator {
-            Operator::Scan { .. } | Operator::Values { .. } => {}
+            Operator::Scan { .. } => {}
             Operator::Filter { input, .. }
             | Operator::Project { input, .. }
             | Operator::Aggregate { input, .. }
@@ -371,7 +361,6 @@ impl Relation {
     pub fn expressions(&self) -> Vec<&Expression> {
         match &self.operator {
             Operator::Scan { filters, .. } => filters.iter().collect(),
-            Operator::Values { rows, .. } => rows.iter().flatten().collect(),
             Operator::Filter { predicate, .. } => vec![predicate],
             Operator::Project { expressions, .. } => {
                 expressions.iter().map(|named| &named.expression).collect()
@@ -406,7 +395,7 @@ impl Relation {
     /// The operators directly below this one.
     pub fn inputs(&self) -> Vec<&Arc<Relation>> {
         match &self.operator {
-            Operator::Scan { .. } | Operator::Values { .. } => Vec::new(),
+            Operator::Scan { .. } => Vec::new(),
             Operator::Filter { input, .. }
             | Operator::Project { input, .. }
             | Operator::Aggregate { input, .. }
@@ -416,6 +405,21 @@ impl Relation {
             Operator::Join { left, right, .. } => vec![left, right],
             Operator::UnionAll { inputs, .. } => inputs.iter().map(|(input, _)| input).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+impl Relation {
+    /// A scan of no file and no column.
+    pub(crate) fn empty_scan(rows: f64) -> Arc<Self> {
+        let operator = Operator::Scan {
+            table: "t".to_owned(),
+            files: FileSet { paths: Vec::new() },
+            columns: Vec::new(),
+            filters: Vec::new(),
+            extent: ScanExtent::Whole,
+        };
+        Self::new(operator, rows)
     }
 }
 

@@ -102,7 +102,6 @@ impl Model<'_> {
                 self.device_ns += size.compressed_bytes as f64 * share / BUS_BYTES_PER_NS;
                 self.launch(row_count);
             }
-            Operator::Values { rows, .. } => self.launch(rows.len() as f64),
             Operator::Filter { input, predicate } => {
                 self.work(EVALUATE_PART, rows(input, share) * parts([predicate]));
                 self.launch(rows(input, share));

@@ -32,9 +32,7 @@ pub(crate) use self::{
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::datafusion::{
-    common::ScalarValue,
     config::ConfigOptions,
-    datasource::memory::MemorySourceConfig,
     physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr, expressions::Column},
     physical_plan::{
         ExecutionPlan,
@@ -47,9 +45,7 @@ use crate::datafusion::{
     },
 };
 use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions},
     compute::SortOptions,
-    datatypes::{Field, Schema},
 };
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
@@ -125,7 +121,6 @@ impl Lowering<'_> {
             Operator::Scan { extent: ScanExtent::Whole, .. } => {
                 self.lower_scan(relation, &[], required, false)
             }
-            Operator::Values { columns, rows } => self.lower_values(columns, rows),
             Operator::Filter { input, predicate } => self.lower_filter(input, predicate, required, depth),
             Operator::Project { input, expressions } => {
                 self.lower_project(input, expressions, required, depth)
@@ -296,41 +291,6 @@ impl Lowering<'_> {
         UnionExec::try_new(plans).map_err(|error| from_datafusion(&error))
     }
 
-    fn lower_values(
-        &self,
-        columns: &[(ColumnId, DataType)],
-        rows: &[Vec<Expression>],
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let nothing = PhysicalInput::new(Arc::new(Schema::empty()), self.parameters, self.config)?;
-        let one_row = RecordBatch::try_new_with_options(
-            Arc::new(Schema::empty()),
-            Vec::new(),
-            &RecordBatchOptions::new().with_row_count(Some(1)),
-        )
-        .map_err(|error| crate::error::from_arrow(&error))?;
-        let mut arrays = Vec::with_capacity(columns.len());
-        for (index, (_, data_type)) in columns.iter().enumerate() {
-            let mut values = Vec::with_capacity(rows.len());
-            for row in rows {
-                let expression =
-                    row.get(index).ok_or_else(|| Error::internal("a row of values is too short"))?;
-                values.push(evaluate_scalar(&nothing.physical(expression)?, &one_row, data_type)?);
-            }
-            arrays.push(scalars_to_array(values, data_type)?);
-        }
-        let fields: Vec<Field> = columns
-            .iter()
-            .map(|(id, data_type)| Field::new(column_name(*id), data_type.to_arrow(), true))
-            .collect();
-        let schema = Arc::new(Schema::new(fields));
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)
-            .map_err(|error| crate::error::from_arrow(&error))?;
-        let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None)
-            .map_err(|error| from_datafusion(&error))?;
-        Ok(exec)
-    }
-
     /// The value of LIMIT or OFFSET.
     fn row_count(&self, expression: Option<&Expression>, clause: &str) -> Result<Option<usize>> {
         let literal = match expression {
@@ -414,24 +374,4 @@ fn project(
     let expressions = expressions.into_iter().map(|(expr, alias)| ProjectionExpr { expr, alias });
     let projection = ProjectionExec::try_new(expressions, plan).map_err(|error| from_datafusion(&error))?;
     Ok(Arc::new(projection))
-}
-
-fn evaluate_scalar(
-    expression: &Arc<dyn PhysicalExpr>,
-    one_row: &RecordBatch,
-    data_type: &DataType,
-) -> Result<ScalarValue> {
-    expression
-        .evaluate(one_row)
-        .and_then(|value| value.into_array(1))
-        .and_then(|array| ScalarValue::try_from_array(&array, 0))
-        .and_then(|value| value.cast_to(&data_type.to_arrow()))
-        .map_err(|error| from_datafusion(&error))
-}
-
-fn scalars_to_array(values: Vec<ScalarValue>, data_type: &DataType) -> Result<ArrayRef> {
-    if values.is_empty() {
-        return Ok(arrow::array::new_empty_array(&data_type.to_arrow()));
-    }
-    ScalarValue::iter_to_array(values).map_err(|error| from_datafusion(&error))
 }

@@ -1,4 +1,4 @@
-//! Sort, limit, union, values, parameters, filters.
+//! Sort, limit, union, parameters, filters.
 
 use super::*;
 use pystachio_plan::SortKey;
@@ -139,18 +139,13 @@ async fn unions_align_columns_by_place() {
     let fixture = Fixture::new();
     let path = fixture.write("t", vec![("a", int64s(&[Some(1)])), ("b", int64s(&[None]))], 10);
     let input = |first: u32| scan(&path, &[(first, "a", DataType::Int64), (first + 1, "b", DataType::Int64)]);
-    let values = Relation::new(
-        Operator::Values {
-            columns: vec![(ColumnId(7), DataType::Int64), (ColumnId(8), DataType::Int64)],
-            rows: vec![vec![int(5), int(6)], vec![Expression::literal(Value::Null, DataType::Int64), int(9)]],
-        },
-        2.0,
-    );
+    let other = fixture.write("u", vec![("a", int64s(&[Some(5), None])), ("b", int64s(&[Some(6), Some(9)]))], 10);
+    let other = scan(&other, &[(7, "a", DataType::Int64), (8, "b", DataType::Int64)]);
     let union = Operator::UnionAll {
         inputs: vec![
             (input(1), vec![ColumnId(1), ColumnId(2)]),
             (input(3), vec![ColumnId(4), ColumnId(3)]),
-            (values, vec![ColumnId(7), ColumnId(8)]),
+            (other, vec![ColumnId(7), ColumnId(8)]),
         ],
         columns: vec![(ColumnId(20), DataType::Int64), (ColumnId(21), DataType::Int64)],
     };

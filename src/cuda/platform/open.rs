@@ -79,7 +79,7 @@ impl CudaPlatform {
             description: format!("{name}, compute capability {major}.{minor}"),
             memory_bytes,
             streams: Mutex::new(Vec::new()),
-            idle_events: Mutex::new(Vec::new()),
+            idle_events: Mutex::default(),
             calls,
         })
     }

@@ -18,7 +18,7 @@ use std::{
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{Activity, ActivityKind, DeviceWork, Result};
 
-use super::{Event, Platform, Stream};
+use super::{Platform, Stream, TimedEvent};
 
 /// Activities that a log keeps.
 const ACTIVITIES_MAX: usize = 1 << 16;
@@ -31,7 +31,7 @@ pub struct ActivityLog {
     origin: Instant,
     /// The same moment on the clock that processes share.
     origin_time: SystemTime,
-    origin_event: Event,
+    origin_event: TimedEvent,
     state: Mutex<LogState>,
 }
 
@@ -57,7 +57,7 @@ enum End {
     /// The host did it.
     Host(f64),
     /// It is over when the event is reached.
-    Device(Stream, Event),
+    Device(Stream, TimedEvent),
 }
 
 impl ActivityLog {
@@ -67,7 +67,7 @@ impl ActivityLog {
     ///
     /// Those of the platform.
     pub fn start(platform: Arc<dyn Platform>, stream: Stream) -> Result<Self> {
-        let origin_event = platform.record_event(stream)?;
+        let origin_event = platform.record_timed_event(stream)?;
         platform.wait(stream)?;
         let (origin, origin_time) = (Instant::now(), SystemTime::now());
         Ok(Self { platform, origin, origin_time, origin_event, state: Mutex::default() })
@@ -83,7 +83,7 @@ impl ActivityLog {
     pub(super) fn add_enqueued(&self, what: What, stream: Stream) {
         let begun_us = self.now_us();
         // Watching must not fail what is watched: without an event there is no entry.
-        if let Ok(event) = self.platform.record_event(stream) {
+        if let Ok(event) = self.platform.record_timed_event(stream) {
             self.add(what.entry(begun_us, End::Device(stream, event)));
         }
     }
@@ -121,7 +121,7 @@ impl ActivityLog {
 
     fn release(&self, entry: &Entry) {
         if let End::Device(_, event) = entry.end {
-            self.platform.release_event(event);
+            self.platform.release_timed_event(event);
         }
     }
 
@@ -251,7 +251,7 @@ impl Drop for ActivityLog {
     fn drop(&mut self) {
         let entries = std::mem::take(&mut self.lock().entries);
         entries.iter().for_each(|entry| self.release(entry));
-        self.platform.release_event(self.origin_event);
+        self.platform.release_timed_event(self.origin_event);
     }
 }
 

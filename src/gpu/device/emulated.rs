@@ -37,7 +37,7 @@ use self::{
 };
 use super::{
     BatchSize, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Event, FrameBatch, FrameFormat, Kernel,
-    NullCells, Platform, Stream, StreamPriority, hostile::hostile_cell,
+    NullCells, Platform, Stream, StreamPriority, TimedEvent, hostile::hostile_cell,
 };
 
 /// What SplitMix64 adds for each number of a sequence.
@@ -468,12 +468,12 @@ impl Platform for EmulatedPlatform {
         Ok(self.schedule.record_event(stream))
     }
 
-    fn elapsed_us(&self, from: Event, to: Event) -> Result<f64> {
-        Ok((self.schedule.nanoseconds(to)? - self.schedule.nanoseconds(from)?) / 1000.0)
-    }
-
     fn release_event(&self, event: Event) {
         self.schedule.release_event(event);
+    }
+
+    fn elapsed_us(&self, from: TimedEvent, to: TimedEvent) -> Result<f64> {
+        Ok((self.schedule.nanoseconds(to.0)? - self.schedule.nanoseconds(from.0)?) / 1000.0)
     }
 
     fn spoil_nulls(&self, cells: NullCells, stream: Stream) {

@@ -51,6 +51,6 @@ pub use hostile::NullCells;
 pub use kernel::{KERNELS, Kernel};
 pub use mailbox::Readback;
 pub use memory::{Buffer, DeviceMemory, Lifetime, MemoryTechniques, PoolUse, StreamLease};
-pub use platform::{Event, Platform, Stream, StreamPriority};
+pub use platform::{Event, Platform, Stream, StreamPriority, TimedEvent};
 pub use staging::StagingBuffer;
 pub use upload::{DeviceFile, DeviceFileMode};

@@ -31,6 +31,13 @@ pub struct Event(
     pub u64,
 );
 
+/// An event that also notes when it was reached. It costs more than an [`Event`]: only logs of activities record it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimedEvent(
+    /// The event.
+    pub Event,
+);
+
 /// Memory, copies, streams and kernels of one device.
 ///
 /// Addresses are the platform's numbers: a device in the host's memory has the host's, copies of which are plain copies.
@@ -185,11 +192,21 @@ pub trait Platform: Send + Sync + 'static {
     /// Records the moment when all that is enqueued on a stream has happened.
     fn record_event(&self, stream: Stream) -> Result<Event>;
 
-    /// Microseconds from one event to another. Both have been reached.
-    fn elapsed_us(&self, from: Event, to: Event) -> Result<f64>;
-
     /// Gives an event back.
     fn release_event(&self, event: Event);
+
+    /// As [`Platform::record_event`], for an event that notes its time.
+    fn record_timed_event(&self, stream: Stream) -> Result<TimedEvent> {
+        self.record_event(stream).map(TimedEvent)
+    }
+
+    /// Microseconds from one event to another. Both have been reached.
+    fn elapsed_us(&self, from: TimedEvent, to: TimedEvent) -> Result<f64>;
+
+    /// Gives a timed event back.
+    fn release_timed_event(&self, event: TimedEvent) {
+        self.release_event(event.0);
+    }
 
     /// What an operation has just written on a stream into cells of rows that are NULL has no meaning: a platform that tests
     /// puts there what hurts whoever looks.

@@ -1,4 +1,4 @@
-//! Sources that look at one row at a time: filter, project, limit, union and values.
+//! Sources that look at one row at a time: filter, project, limit and union.
 
 use pystachio_plan::{Error, Result};
 
@@ -6,10 +6,7 @@ use super::{
     Driver, Operator, Source,
     expressions::{RowCondition, RowProgram},
 };
-use crate::{
-    device::{Chunk, Rows},
-    program::Program,
-};
+use crate::device::Rows;
 
 /// The rows for which a condition is true.
 pub(super) struct FilterSource {
@@ -117,24 +114,5 @@ impl Source for UnionSource {
     fn expect_whole(&mut self) -> bool {
         self.inputs.iter_mut().for_each(|(input, _)| input.expect_whole());
         false
-    }
-}
-
-/// Rows written in the plan, each a program over nothing.
-pub(super) struct ValuesSource {
-    pub(super) rows: Vec<Program>,
-    pub(super) is_done: bool,
-}
-
-impl Source for ValuesSource {
-    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
-        if std::mem::replace(&mut self.is_done, true) || self.rows.is_empty() {
-            return Ok(None);
-        }
-        let queue = &driver.queue;
-        let nothing = Chunk { row_count: 1, columns: Vec::new() };
-        let evaluate = |row: &Program| Ok(Chunk { row_count: 1, columns: row.evaluate(queue, &nothing)? });
-        let rows = self.rows.iter().map(evaluate).collect::<Result<Vec<_>>>()?;
-        queue.concat_taken(rows).map(|chunk| Some(chunk.into()))
     }
 }

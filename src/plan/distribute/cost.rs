@@ -274,7 +274,7 @@ impl ExchangeCosts {
     pub(super) fn operator_seconds(&self, operator: &Operator, rows: f64, input_rows: &[f64]) -> f64 {
         let below: f64 = input_rows.iter().sum();
         match (operator, input_rows) {
-            (Operator::Scan { .. } | Operator::Values { .. } | Operator::Exchange { .. }, _) => 0.0,
+            (Operator::Scan { .. } | Operator::Exchange { .. }, _) => 0.0,
             (Operator::Filter { .. } | Operator::Project { .. } | Operator::UnionAll { .. }, _) => {
                 below * self.output_row_s
             }

@@ -95,9 +95,7 @@ impl Distribution {
     pub(super) fn above(operator: &Operator, inputs: &[Self]) -> Result<Self> {
         match (operator, inputs) {
             (Operator::Scan { extent: ScanExtent::Dealt, .. }, []) => Ok(Self::Arbitrary),
-            (Operator::Scan { extent: ScanExtent::Whole, .. } | Operator::Values { .. }, []) => {
-                Ok(Self::Replicated)
-            }
+            (Operator::Scan { extent: ScanExtent::Whole, .. }, []) => Ok(Self::Replicated),
             (Operator::Scan { extent: ScanExtent::Range { column, cuts }, columns, .. }, []) => {
                 let column = columns.iter().find(|known| known.id == *column);
                 let column =

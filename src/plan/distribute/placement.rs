@@ -81,7 +81,6 @@ impl Placement<'_> {
         relation.expressions().into_iter().for_each(|part| require_columns(part, &mut needed));
         let ways = match &relation.operator {
             Operator::Scan { .. } => self.place_scan(relation)?,
-            Operator::Values { .. } => vec![self.above(relation.operator.clone(), rows, &[])?],
             Operator::Filter { input, predicate } => {
                 self.place_each(input, &needed, |placement, below| {
                     let input = below.relation.clone();

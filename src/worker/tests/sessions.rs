@@ -23,7 +23,7 @@ use pystachio_plan::{
     CacheEntry, ColumnId, DeviceSettings, EngineChoice, EngineStatus, Error, ErrorKind, FileLayout, FileSet,
     FrameKind, GenerateRequest, Literal, Operator, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, Plan,
     QueryEntry, QueryMetrics, QueryOrigin, QueryRequest, QueryState, QueryWait, Relation, Request, Response,
-    Result, SampleRequest, TableDescription, Value, decode_message, encode_message,
+    Result, SampleRequest, ScanExtent, TableDescription, Value, decode_message, encode_message,
 };
 use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server};
 use tokio::{
@@ -371,11 +371,14 @@ impl Client {
 }
 
 fn query(behaviour: Behaviour) -> Request {
-    let columns = vec![(ColumnId(1), pystachio_plan::DataType::Int64)];
-    let plan = Plan {
-        root: Relation::new(Operator::Values { columns, rows: Vec::new() }, 0.0),
-        outputs: vec![ColumnId(1)],
+    let scan = Operator::Scan {
+        table: "t".to_owned(),
+        files: FileSet { paths: vec!["/t".to_owned()] },
+        columns: Vec::new(),
+        filters: Vec::new(),
+        extent: ScanExtent::Whole,
     };
+    let plan = Plan { root: Relation::new(scan, 0.0), outputs: Vec::new() };
     let behaviour = Literal::new(Value::Int(behaviour as i64), pystachio_plan::DataType::Int64);
     let request = QueryRequest {
         plan,

@@ -18,7 +18,7 @@ use crate::{
         aggregate::{AggregateSource, Call},
         expressions::{RowCondition, RowProgram},
         query::NO_OPERATOR,
-        rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
+        rows::{FilterSource, LimitSource, ProjectSource, UnionSource},
         runtime_filter::FilterRoute,
         scan::{ScanPlace, ScanShare, ScanSource},
         sort::SortSource,
@@ -65,7 +65,6 @@ fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
                 let rank = ranks.len();
                 ranks.insert(std::ptr::from_ref(relation) as usize, rank);
             }
-            PlanOperator::Values { .. } => {}
             PlanOperator::Filter { input, .. }
             | PlanOperator::Project { input, .. }
             | PlanOperator::Aggregate { input, .. }
@@ -129,18 +128,6 @@ pub(super) fn relation(
             let scan_place = ScanPlace { operator: place, rank, route: route.below(place), share };
             let source = ScanSource::open(table, files, scan_columns, filters, scan_place, query)?;
             Ok(operator(source.columns(), source, place))
-        }
-        PlanOperator::Values { columns, rows } => {
-            let place = describe(query, "Values".to_owned(), depth);
-            let rows = rows
-                .iter()
-                .map(|row| {
-                    let typed =
-                        row.iter().zip(columns).map(|(value, (_, data_type))| retyped(value, data_type));
-                    Program::compile(&typed.collect::<Vec<_>>(), &[], &query.parameters)
-                })
-                .collect::<Result<_>>()?;
-            Ok(operator(columns.clone(), ValuesSource { rows, is_done: false }, place))
         }
         PlanOperator::Filter { input, predicate } => {
             let place = describe(query, "Filter".to_owned(), depth);

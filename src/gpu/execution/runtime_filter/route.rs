@@ -264,7 +264,7 @@ pub(in crate::execution) fn key_columns(keys: &[JoinKey], side: JoinSide) -> Vec
 pub(in crate::execution) fn is_selective(relation: &Relation) -> bool {
     match &relation.operator {
         Operator::Scan { filters, .. } => !filters.is_empty(),
-        Operator::Filter { .. } | Operator::Limit { .. } | Operator::Values { .. } => true,
+        Operator::Filter { .. } | Operator::Limit { .. } => true,
         Operator::Project { input, .. }
         | Operator::Aggregate { input, .. }
         | Operator::Sort { input, .. }

@@ -13,7 +13,7 @@ use super::*;
 use pystachio_files::Slot;
 
 use crate::{
-    device::{CallWatch, DeviceFile, DeviceFileMode, Event, KERNELS, Kernel, Stream, StreamPriority},
+    device::{CallWatch, DeviceFile, DeviceFileMode, Event, KERNELS, Kernel, Stream, StreamPriority, TimedEvent},
     operation::operation_of,
 };
 
@@ -242,11 +242,11 @@ impl Platform for Watched {
         self.device.record_event(stream)
     }
 
-    fn elapsed_us(&self, from: Event, to: Event) -> Result<f64> {
-        self.device.elapsed_us(from, to)
-    }
-
     fn release_event(&self, event: Event) {
         self.device.release_event(event);
+    }
+
+    fn elapsed_us(&self, from: TimedEvent, to: TimedEvent) -> Result<f64> {
+        self.device.elapsed_us(from, to)
     }
 }

@@ -176,7 +176,7 @@ impl Generator {
 
     fn relation(&mut self, depth: usize) -> Arc<Relation> {
         if depth == 0 {
-            return if self.random.chance(90) { self.scan() } else { self.values() };
+            return self.scan();
         }
         match self.random.below(20) {
             0 => self.filter(depth - 1),
@@ -244,17 +244,6 @@ impl Generator {
             share: *self.random.pick(&[0.01, 0.2, 0.5, 0.9]),
         };
         (0..count).map(common).collect()
-    }
-
-    fn values(&mut self) -> Arc<Relation> {
-        let columns = vec![(ColumnId(self.id()), DataType::Int64), (ColumnId(self.id()), DataType::Int64)];
-        let count = self.random.below(4);
-        let literal = |random: &mut Random| match random.chance(20) {
-            true => Expression::literal(Value::Null, DataType::Int64),
-            false => int(random.below(VALUES) as i64),
-        };
-        let rows = (0..count).map(|_| vec![literal(&mut self.random), literal(&mut self.random)]).collect();
-        self.above(Operator::Values { columns, rows })
     }
 
     fn filter(&mut self, depth: usize) -> Arc<Relation> {

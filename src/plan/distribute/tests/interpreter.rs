@@ -349,9 +349,6 @@ impl Ranks<'_> {
                 }
                 Ok(rows)
             }
-            Operator::Values { rows, .. } => {
-                rows.iter().map(|row| self.values(row.iter(), &[], &Row::new())).collect()
-            }
             Operator::Filter { input, predicate } => {
                 let columns = input_columns(input);
                 let mut kept = Vec::new();

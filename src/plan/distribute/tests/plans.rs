@@ -354,20 +354,21 @@ fn different_values_meet_by_group_or_by_value() {
 
 #[test]
 fn rows_that_every_rank_has_are_in_a_union_once() {
-    let columns = vec![(ColumnId(11), DataType::Int64)];
-    let rows = vec![vec![int(1)], vec![Expression::literal(Value::Null, DataType::Int64)]];
-    let values = Relation::new(Operator::Values { columns: columns.clone(), rows }, 2.0);
-    let inputs = vec![(scan("t", 1, 6e8), vec![ColumnId(1)]), (values, vec![ColumnId(11)])];
+    let counted = aggregate(&scan("u", 11, 6e8), Vec::new(), vec![count(14)], 1.0);
+    let inputs = vec![(scan("t", 1, 6e8), vec![ColumnId(1)]), (counted, vec![ColumnId(14)])];
     let columns = vec![(ColumnId(20), DataType::Int64)];
     assert_plan(
         &Relation::new(Operator::UnionAll { inputs, columns }, 6e8),
-        &[LARGE],
+        &[LARGE, LARGE],
         &[
-            "Gather 1: the result",
+            "Gather 2: the result",
             "  Union all of 2",
             "    Dealt scan t [c0]",
-            "    Own 0 of rank 0: rows that every rank has count once",
-            "      Values, 2 rows",
+            "    Own 1 of rank 0: rows that every rank has count once",
+            "      Final aggregate count(*)",
+            "        Broadcast 0: few partial results",
+            "          Partial aggregate count(*)",
+            "            Dealt scan u []",
         ],
     );
 }

@@ -1,12 +1,17 @@
 //! Plans on the emulated device.
 
-use std::sync::Arc;
+use std::{fs::File, sync::Arc};
 
-use arrow::{array::AsArray, datatypes::Decimal256Type, datatypes::Int64Type, datatypes::i256};
+use arrow::{
+    array::{ArrayRef, AsArray, Decimal256Array, RecordBatch},
+    datatypes::{Decimal256Type, Int64Type, i256},
+};
+use parquet::arrow::ArrowWriter;
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
-    Aggregate, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, Function,
-    JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation, SortKey, Value,
+    Aggregate, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet,
+    Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation,
+    ScanColumn, ScanExtent, SortKey, Value,
 };
 
 use super::aggregate_call;
@@ -36,22 +41,57 @@ fn column(id: u32, data_type: DataType) -> Expression {
     Expression::column(ColumnId(id), data_type)
 }
 
+/// A file of decimals, deleted with the table, and a scan of it.
+struct DecimalTable {
+    scan: Arc<Relation>,
+    _folder: tempfile::TempDir,
+}
+
+impl DecimalTable {
+    /// A table of columns, each with its id, precision, scale and values.
+    fn new(columns: &[(u32, (u8, i8), Vec<Option<i128>>)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let array = |(id, (precision, scale), values): &(u32, (u8, i8), Vec<Option<i128>>)| {
+            let values: Decimal256Array = values.iter().map(|value| value.map(i256::from)).collect();
+            let values = values.with_precision_and_scale(*precision, *scale).unwrap();
+            (format!("c{id}"), Arc::new(values) as ArrayRef)
+        };
+        let batch = RecordBatch::try_from_iter(columns.iter().map(array)).unwrap();
+        let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let column = |(id, (precision, scale), _): &(u32, (u8, i8), Vec<Option<i128>>)| ScanColumn {
+            id: ColumnId(*id),
+            name: format!("c{id}"),
+            data_type: decimal(*precision, *scale as u8),
+            not_null: false,
+            length_max: None,
+            trim_blanks: false,
+            common: Vec::new(),
+        };
+        let operator = Operator::Scan {
+            table: "t".to_owned(),
+            files: FileSet { paths: vec![path.display().to_string()] },
+            columns: columns.iter().map(column).collect(),
+            filters: Vec::new(),
+            extent: ScanExtent::Whole,
+        };
+        Self { scan: Relation::new(operator, batch.num_rows() as f64), _folder: folder }
+    }
+}
+
 /// Rows of a key of 40 digits and a value of 38.
-fn values(rows: &[(Option<i128>, Option<i128>)]) -> Arc<Relation> {
-    let literal = |value: Option<i128>, data_type: DataType| {
-        Expression::literal(value.map_or(Value::Null, Value::Decimal), data_type)
-    };
-    let row = |(key, value): &(Option<i128>, Option<i128>)| {
-        vec![literal(*key, key_type()), literal(*value, decimal(38, 2))]
-    };
-    let columns = vec![(ColumnId(KEY), key_type()), (ColumnId(VALUE), decimal(38, 2))];
-    Relation::new(Operator::Values { columns, rows: rows.iter().map(row).collect() }, rows.len() as f64)
+fn values(rows: &[(Option<i128>, Option<i128>)]) -> DecimalTable {
+    let (keys, values) = rows.iter().copied().unzip();
+    DecimalTable::new(&[(KEY, (40, 2), keys), (VALUE, (38, 2), values)])
 }
 
 /// The rows of several relations: a chunk each.
-fn union(inputs: Vec<Arc<Relation>>) -> Arc<Relation> {
+fn union(inputs: &[DecimalTable]) -> Arc<Relation> {
     let columns = vec![(ColumnId(KEY), key_type()), (ColumnId(VALUE), decimal(38, 2))];
-    let inputs = inputs.into_iter().map(|input| (input, vec![ColumnId(KEY), ColumnId(VALUE)])).collect();
+    let inputs =
+        inputs.iter().map(|input| (input.scan.clone(), vec![ColumnId(KEY), ColumnId(VALUE)])).collect();
     Relation::new(Operator::UnionAll { inputs, columns }, 10.0)
 }
 
@@ -103,7 +143,7 @@ fn averages_of_wide_decimals_by_a_large_key_are_merged_over_chunks() {
     ];
     let groups = vec![NamedExpression { id: ColumnId(KEY), expression: column(KEY, key_type()) }];
     let grouped = Relation::new(
-        Operator::Aggregate { input: union(chunks), groups, aggregates, phase: AggregatePhase::Whole },
+        Operator::Aggregate { input: union(&chunks), groups, aggregates, phase: AggregatePhase::Whole },
         4.0,
     );
     let count = Expression::call(Function::Cast, vec![column(COUNT, DataType::Int64)], decimal(13, 0));
@@ -144,13 +184,16 @@ fn averages_of_wide_decimals_by_a_large_key_are_merged_over_chunks() {
 fn keys_of_more_than_38_digits_are_joined_by_value() {
     let left = values(&[(Some(250), Some(1)), (Some(i128::MAX), Some(2)), (None, Some(3))]);
     // 2.5 at another scale, and a number of fewer digits.
-    let other = |value: i128| vec![Expression::literal(Value::Decimal(value), decimal(20, 3))];
-    let columns = vec![(ColumnId(OTHER_KEY), decimal(20, 3))];
-    let right =
-        Relation::new(Operator::Values { columns, rows: vec![other(2_500), other(1), other(2_500)] }, 3.0);
+    let right = DecimalTable::new(&[(OTHER_KEY, (20, 3), vec![Some(2_500), Some(1), Some(2_500)])]);
     let keys = vec![JoinKey { left: column(KEY, key_type()), right: column(OTHER_KEY, decimal(20, 3)) }];
-    let joined =
-        Operator::Join { kind: JoinKind::Inner, left, right, keys, residual: None, build: JoinSide::Right };
+    let joined = Operator::Join {
+        kind: JoinKind::Inner,
+        left: left.scan.clone(),
+        right: right.scan.clone(),
+        keys,
+        residual: None,
+        build: JoinSide::Right,
+    };
     let batches = run(Relation::new(joined, 2.0), &[KEY, VALUE]);
     let rows: Vec<Option<i256>> = batches
         .iter()
