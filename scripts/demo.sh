@@ -4,7 +4,7 @@ source "$(dirname "$0")/environment.sh"
 
 scale=${1:-1}
 [[ $scale =~ ^[0-9]+([.][0-9]+)?$ ]] || die "SF=$scale is not a scale factor: give a number such as 1 or 0.1"
-say "building: a quarter to half an hour the first time on two cores, seconds where nothing has changed"
+say "building: about 10 minutes the first time on two idle cores, seconds if nothing has changed"
 stage=$("$project_root/scripts/build.sh")
 say "starting the cluster target/demo: seconds"
 folder=$("$project_root/scripts/cluster.sh" start demo "$stage")

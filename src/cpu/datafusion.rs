@@ -12,10 +12,6 @@ pub(crate) use datafusion_physical_expr_common as physical_expr_common;
 pub(crate) use datafusion_physical_optimizer as physical_optimizer;
 pub(crate) use datafusion_physical_plan as physical_plan;
 
-pub(crate) mod datasource {
-    pub(crate) use datafusion_datasource::memory;
-}
-
 pub(crate) mod execution {
     pub(crate) use datafusion_execution::*;
 

@@ -428,12 +428,12 @@ mod tests {
         let lines = |estimates, actual_rows: &[_], run_count| {
             plan_lines(&plan, PlanFacts { estimates, actual_rows, run_count, exchanges: &[] }).join("|")
         };
-        assert_eq!(lines(false, &[], 0), "Limit all|  Scan t []");
-        assert_eq!(lines(true, &[], 1), "Limit all  (rows=5)|  Scan t []  (rows=7)");
+        assert_eq!(lines(false, &[], 0), "Limit all|  Scan t");
+        assert_eq!(lines(true, &[], 1), "Limit all  (rows=5)|  Scan t  (rows=7)");
         assert_eq!(
             lines(true, &[rows(4, false), rows(6, true)], 1),
-            "Limit all  (rows=5 actual=4)|  Scan t []  (rows=7 actual=6 reduced)"
+            "Limit all  (rows=5 actual=4)|  Scan t  (rows=7 actual=6 reduced)"
         );
-        assert_eq!(lines(false, &[rows(8, false), None], 2), "Limit all  (actual=8 runs=2)|  Scan t []");
+        assert_eq!(lines(false, &[rows(8, false), None], 2), "Limit all  (actual=8 runs=2)|  Scan t");
     }
 }

@@ -422,7 +422,7 @@ mod tests {
         let error = parse(&line.replace("--host [::1]:2", "--host b:1")).unwrap_err();
         assert_eq!(error.message, "--host is none of the hosts: host=b:1, hosts=a:1,[::1]:2");
         assert!(parse(&line.replace("--tls-key /k", "")).unwrap_err().message.contains("--tls-key"));
-        assert!(parse(&line.replace("ranks 4", "ranks 600")).unwrap_err().message.contains("ranks=1200"));
+        assert!(parse(&line.replace("ranks 4", "ranks 40")).unwrap_err().message.contains("ranks=80"));
     }
 
     #[test]

@@ -44,9 +44,7 @@ use crate::datafusion::{
         union::UnionExec,
     },
 };
-use arrow::{
-    compute::SortOptions,
-};
+use arrow::compute::SortOptions;
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
     AggregatePhase, ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression,

@@ -139,7 +139,8 @@ async fn unions_align_columns_by_place() {
     let fixture = Fixture::new();
     let path = fixture.write("t", vec![("a", int64s(&[Some(1)])), ("b", int64s(&[None]))], 10);
     let input = |first: u32| scan(&path, &[(first, "a", DataType::Int64), (first + 1, "b", DataType::Int64)]);
-    let other = fixture.write("u", vec![("a", int64s(&[Some(5), None])), ("b", int64s(&[Some(6), Some(9)]))], 10);
+    let other =
+        fixture.write("u", vec![("a", int64s(&[Some(5), None])), ("b", int64s(&[Some(6), Some(9)]))], 10);
     let other = scan(&other, &[(7, "a", DataType::Int64), (8, "b", DataType::Int64)]);
     let union = Operator::UnionAll {
         inputs: vec![

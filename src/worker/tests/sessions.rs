@@ -20,10 +20,10 @@ use arrow::{
 use async_trait::async_trait;
 use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
 use pystachio_plan::{
-    CacheEntry, ColumnId, DeviceSettings, EngineChoice, EngineStatus, Error, ErrorKind, FileLayout, FileSet,
-    FrameKind, GenerateRequest, Literal, Operator, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, Plan,
-    QueryEntry, QueryMetrics, QueryOrigin, QueryRequest, QueryState, QueryWait, Relation, Request, Response,
-    Result, SampleRequest, ScanExtent, TableDescription, Value, decode_message, encode_message,
+    CacheEntry, DeviceSettings, EngineChoice, EngineStatus, Error, ErrorKind, FileLayout, FileSet, FrameKind,
+    GenerateRequest, Literal, Operator, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, Plan, QueryEntry,
+    QueryMetrics, QueryOrigin, QueryRequest, QueryState, QueryWait, Relation, Request, Response, Result,
+    SampleRequest, ScanExtent, TableDescription, Value, decode_message, encode_message,
 };
 use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server};
 use tokio::{

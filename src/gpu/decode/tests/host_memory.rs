@@ -72,7 +72,8 @@ fn page_with_long_levels(row_count: u64) -> Vec<u8> {
 #[test]
 fn the_end_of_a_query_ends_its_wait_for_memory_in_which_a_corrupt_page_is_described() {
     let bytes = page_with_long_levels(1);
-    let metadata = compressed_chunk_metadata(PhysicalType::INT32, true, bytes.len(), CompressionCodec::LZ4);
+    let metadata =
+        compressed_chunk_metadata(PhysicalType::INT32, true, bytes.len(), CompressionCodec::BROTLI);
     let column = column("v", DataType::Int32);
     let decode = |memory: &DeviceMemory| {
         let path = Path::new("f.parquet");

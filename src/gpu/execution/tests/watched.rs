@@ -13,7 +13,9 @@ use super::*;
 use pystachio_files::Slot;
 
 use crate::{
-    device::{CallWatch, DeviceFile, DeviceFileMode, Event, KERNELS, Kernel, Stream, StreamPriority, TimedEvent},
+    device::{
+        CallWatch, DeviceFile, DeviceFileMode, Event, KERNELS, Kernel, Stream, StreamPriority, TimedEvent,
+    },
     operation::operation_of,
 };
 

@@ -4,6 +4,8 @@
 //! `b <> 0 AND a / b > 1`: what may fail, or takes long, sees only rows that the conditions before it do
 //! not decide. Everything else is evaluated for every row, which is cheaper than not to.
 
+use std::{borrow::Borrow, fmt::Debug};
+
 use pystachio_plan::{CaseBranch, DataType, Expression, Function, Result};
 
 use super::{Compiler, Slot};
@@ -12,25 +14,47 @@ use crate::program::{
     opcode::{Condition, Opcode},
 };
 
+/// How conditions are joined.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Logic {
+    /// Three-valued AND.
+    And,
+    /// Three-valued OR.
+    Or,
+    /// The conditions of a filter, which drops a row at the first that is not true.
+    Conditions,
+}
+
 impl Compiler<'_> {
-    /// AND or OR, in order.
-    pub(super) fn logic(&mut self, function: Function, conditions: &[Expression]) -> Result<Slot> {
-        let (opcode, undecided) = match function {
-            Function::And => (Opcode::And, Condition::NotFalse),
-            _ => (Opcode::Or, Condition::NotTrue),
+    /// A condition of which only matters where it is true. PostgreSQL tests the conditions of a plan node one after the other and drops
+    /// a row at the first that is not true: NULL guards what follows as false does, unlike within an AND.
+    pub(super) fn condition(&mut self, condition: &Expression) -> Result<Slot> {
+        self.logic(Logic::Conditions, &conjuncts(condition))
+    }
+
+    /// Conditions joined by AND or OR, in order: what may fail or takes long sees the rows that those before it leave undecided.
+    pub(super) fn logic<E: Borrow<Expression> + Debug>(
+        &mut self,
+        logic: Logic,
+        conditions: &[E],
+    ) -> Result<Slot> {
+        let (opcode, undecided) = match logic {
+            Logic::And => (Opcode::And, Condition::NotFalse),
+            Logic::Or => (Opcode::Or, Condition::NotTrue),
+            Logic::Conditions => (Opcode::And, Condition::True),
         };
         let Some((first, rest)) = conditions.split_first() else {
-            return self.builder.integer(i128::from(function == Function::And));
+            return self.builder.integer(i128::from(opcode == Opcode::And));
         };
-        let eager = rest.iter().take_while(|condition| !is_lazy(condition)).count();
+        let eager = rest.iter().take_while(|condition| !is_lazy((*condition).borrow())).count();
         let (eager, lazy) = rest.split_at(eager);
-        let name = choice_name(&format!("{function:?}"), conditions, lazy.is_empty());
+        let name = choice_name(&format!("{logic:?}"), conditions, lazy.is_empty());
         if let Some(slot) = name.as_deref().and_then(|name| self.builder.known_choice(name)) {
             return Ok(slot);
         }
-        let mut decided = self.compile_as(first, &DataType::Bool)?;
+        let mut decided = self.compile_as(first.borrow(), &DataType::Bool)?;
         for condition in eager {
-            let next = self.compile_as(condition, &DataType::Bool)?;
+            let next = self.compile_as(condition.borrow(), &DataType::Bool)?;
             decided = self.builder.lenient(opcode, &[decided, next], 0)?;
         }
         let Some(name) = name else { return Ok(decided) };
@@ -42,7 +66,7 @@ impl Compiler<'_> {
             } else {
                 self.builder.narrow(undecided, Slot::Value(variable))?;
             }
-            let next = self.compile_as(condition, &DataType::Bool)?;
+            let next = self.compile_as(condition.borrow(), &DataType::Bool)?;
             self.builder.combine(opcode, variable, next)?;
         }
         self.builder.leave()?;
@@ -163,6 +187,20 @@ impl Compiler<'_> {
 }
 
 /// A text that is different for different choices; `None` for one that is no choice.
-fn choice_name(function: &str, arguments: &[Expression], is_eager: bool) -> Option<String> {
+fn choice_name(function: &str, arguments: &[impl Debug], is_eager: bool) -> Option<String> {
     (!is_eager).then(|| format!("{function} {arguments:?}"))
+}
+
+/// The conditions that must all be true for a condition to be, in order.
+fn conjuncts(condition: &Expression) -> Vec<&Expression> {
+    let (mut found, mut left) = (Vec::new(), vec![condition]);
+    while let Some(condition) = left.pop() {
+        match condition {
+            Expression::Call { function: Function::And, arguments, .. } => {
+                left.extend(arguments.iter().rev())
+            }
+            _ => found.push(condition),
+        }
+    }
+    found
 }

@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use arrow::datatypes::i256;
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 
+use self::logic::Logic;
 use super::{
     builder::{Builder, Slot},
     constants::Cell,
@@ -143,7 +144,7 @@ impl<'a> Compiler<'a> {
 
     /// Compiles a condition and writes to an output where it is true.
     pub(super) fn filter(&mut self, condition: &Expression, output: usize) -> Result<()> {
-        let value = self.compile_as(condition, &DataType::Bool)?;
+        let value = self.condition(condition)?;
         self.builder.store(Opcode::StoreFlag, value, output_number(output)?)
     }
 
@@ -196,7 +197,8 @@ impl<'a> Compiler<'a> {
 
     fn call(&mut self, function: Function, arguments: &[Expression], data_type: &DataType) -> Result<Slot> {
         match Compilation::of(function) {
-            Compilation::Logic => self.logic(function, arguments),
+            Compilation::And => self.logic(Logic::And, arguments),
+            Compilation::Or => self.logic(Logic::Or, arguments),
             Compilation::Test => self.test(function, argument(function, arguments, 0)?),
             Compilation::Coalesce => self.coalesce(arguments, data_type),
             Compilation::In => self.is_in(arguments),
@@ -311,8 +313,10 @@ fn too_deep() -> Error {
 /// By what a function is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compilation {
-    /// `logic.rs`: AND and OR.
-    Logic,
+    /// [`Compiler::logic`].
+    And,
+    /// The same.
+    Or,
     /// `logic.rs`: NOT and tests of one value.
     Test,
     /// `logic.rs`.
@@ -345,7 +349,8 @@ impl Compilation {
     /// Every function of the plan language, and by what it is compiled.
     pub(super) fn of(function: Function) -> Self {
         match function {
-            Function::And | Function::Or => Self::Logic,
+            Function::And => Self::And,
+            Function::Or => Self::Or,
             Function::Not
             | Function::IsNull
             | Function::IsNotNull

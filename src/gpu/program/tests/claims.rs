@@ -93,6 +93,28 @@ fn and_evaluates_what_may_fail_where_the_rest_is_null() {
 }
 
 #[test]
+fn a_filter_tests_nothing_after_a_condition_that_is_not_true() {
+    // NULL for the rows of 0, as a comparison with NULL is, and true for others.
+    let known = Expression::predicate(
+        Function::NotEqual,
+        vec![
+            Expression::call(Function::NullIf, vec![divisor(), Expression::int32(0)], DataType::Int32),
+            Expression::int32(0),
+        ],
+    );
+    let rows = Expression::predicate(
+        Function::And,
+        vec![known, Expression::predicate(Function::IsNotNull, vec![divisor()])],
+    );
+    let both = Expression::predicate(Function::And, vec![rows, greater_than_three(quotient())]);
+    let flags = Device::new().filter(&both, &divisors(), 5).expect("no row of 0 is divided");
+    assert_eq!(flags, [false, false, false, true, false]);
+    // Within an expression NULL decides nothing.
+    let tested = Expression::predicate(Function::IsNotNull, vec![both]);
+    assert_eq!(run(&tested, &divisors()).expect_err("a zero divisor").kind, ErrorKind::DivisionByZero);
+}
+
+#[test]
 fn or_does_not_evaluate_what_may_fail_for_decided_rows() {
     let zero = Expression::predicate(Function::Not, vec![not_zero()]);
     let either = Expression::predicate(Function::Or, vec![zero, greater_than_three(quotient())]);

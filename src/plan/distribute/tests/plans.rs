@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeKind, Expression, Function,
     JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, PlanFacts, RELATION_DEPTH_MAX, Relation,
-    ScanExtent, TwoLevelExchange, Value, plan_lines,
+    ScanExtent, TwoLevelExchange, plan_lines,
 };
 
 const LARGE: ScanFigures =
@@ -368,7 +368,7 @@ fn rows_that_every_rank_has_are_in_a_union_once() {
             "      Final aggregate count(*)",
             "        Broadcast 0: few partial results",
             "          Partial aggregate count(*)",
-            "            Dealt scan u []",
+            "            Dealt scan u",
         ],
     );
 }

@@ -83,7 +83,11 @@ fn damage_is_an_error_of_its_own() {
                 Err(error) => {
                     let is_damage = matches!(
                         error.kind,
-                        ErrorKind::FileCorrupt | ErrorKind::SchemaMismatch | ErrorKind::NotSupported
+                        ErrorKind::FileCorrupt
+                            | ErrorKind::SchemaMismatch
+                            | ErrorKind::NumericOutOfRange
+                            | ErrorKind::DatetimeOutOfRange
+                            | ErrorKind::NotSupported
                     );
                     assert!(is_damage, "{name}: {:?}: {error}", error.kind);
                     assert!(
