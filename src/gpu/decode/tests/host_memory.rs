@@ -1,18 +1,13 @@
 //! What the host takes of its memory for pages that it decompresses.
 
 use arrow::array::{ArrayRef, StringArray};
-use parquet::{basic::CompressionCodec, basic::Type as PhysicalType};
 use parquet::{
     basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel},
     file::properties::WriterProperties,
 };
-use pystachio_engine::StopFlag;
 use pystachio_plan::ErrorKind;
 
-use super::{
-    handmade::{compressed_chunk_metadata, integer},
-    *,
-};
+use super::*;
 use crate::device::HostBudget;
 
 const PAGE_BYTES: usize = 1 << 20;
@@ -51,43 +46,4 @@ fn pages_are_decompressed_in_the_memory_that_the_host_has_for_them() {
         assert_eq!(error.kind, ErrorKind::OutOfMemory, "{compression:?}: {error}");
         assert!(error.message.contains("column \"v\", page 0"), "{error}");
     }
-}
-
-/// A data page V2 whose definition levels are longer than it is.
-fn page_with_long_levels(row_count: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let (kind, body, plain) = (3, [0; 8], 0);
-    for number in [kind, body.len() as u64, body.len() as u64] {
-        integer(&mut bytes, number);
-    }
-    bytes.push(0x5c);
-    for number in [row_count, 0, row_count, plain, 100, 0] {
-        integer(&mut bytes, number);
-    }
-    bytes.extend([0, 0]);
-    bytes.extend(body);
-    bytes
-}
-
-#[test]
-fn the_end_of_a_query_ends_its_wait_for_memory_in_which_a_corrupt_page_is_described() {
-    let bytes = page_with_long_levels(1);
-    let metadata =
-        compressed_chunk_metadata(PhysicalType::INT32, true, bytes.len(), CompressionCodec::BROTLI);
-    let column = column("v", DataType::Int32);
-    let decode = |memory: &DeviceMemory| {
-        let path = Path::new("f.parquet");
-        let chunk =
-            EncodedColumnChunk { bytes: &bytes, metadata: &metadata, column: &column, table: "t", path };
-        decode_row_group(&Queue::new(memory).unwrap(), &[chunk], 1).map(|_| ()).unwrap_err()
-    };
-    let budget = HostBudget::new(1000);
-    let memory = memory().with_host_budget(budget.clone());
-    assert_eq!(decode(&memory).kind, ErrorKind::FileCorrupt);
-    // Another query has all of it, and does not go on.
-    let held = budget.take(1000, || Ok(())).unwrap();
-    let stop = StopFlag::default();
-    stop.stop();
-    assert_eq!(decode(&memory.until(stop)).kind, ErrorKind::Cancelled);
-    drop(held);
 }

@@ -12,6 +12,7 @@ use super::{
     Call, Compiler, Kind, Slot, Typed, argument,
     decimal::{number_scale, power_of_ten},
     literal_cell,
+    logic::Logic,
 };
 use crate::program::{
     constants::Cell,
@@ -53,7 +54,7 @@ impl Compiler<'_> {
         let Some(literals) = literals else {
             let equal =
                 |item: &Expression| Expression::predicate(Function::Equal, vec![value.clone(), item.clone()]);
-            return self.logic(Function::Or, &items.iter().map(equal).collect::<Vec<_>>());
+            return self.logic(Logic::Or, &items.iter().map(equal).collect::<Vec<_>>());
         };
         // Cloned, because compiling the value borrows the compiler.
         let literals: Vec<Literal> = literals.into_iter().cloned().collect();
