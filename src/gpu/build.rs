@@ -33,13 +33,14 @@ fn build() -> Result<(), String> {
         // Kernels read cells at addresses of any type, as a GPU does.
         .flag("-fno-strict-aliasing")
         .flag("-fwrapv")
-        // What ARM's compilers do otherwise: round once where PostgreSQL rounds twice, and take char for unsigned.
+        // ARM's compilers would round once where PostgreSQL rounds twice, and take char for unsigned.
         .flag("-ffp-contract=off")
         .flag("-fsigned-char")
         .file(kernels.join("emulate/emulate.cpp"))
         .file(output.join("dispatch.cpp"));
     for source in kernel_sources(&kernels)? {
-        // The extension .cu means nothing to a host compiler: each is included by a file that it knows.
+        // A host compiler does not know the extension .cu: each file is included by one that it
+        // knows.
         let name = source.file_stem().and_then(|name| name.to_str()).ok_or("a kernel file without a name")?;
         let wrapper = output.join(format!("{name}.cpp"));
         let path = fs::canonicalize(&source).map_err(|error| error.to_string())?;

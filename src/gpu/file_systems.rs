@@ -1,8 +1,9 @@
-//! Which ways from files to a device's memory a file system has.
+//! The methods of reading from a file system to a device's memory.
 //!
-//! A file system is tried when the first of its files is read, and what was found is kept and logged.
+//! The engine tests a file system when it reads the first of its files, and keeps and logs the
+//! result.
 //!
-//! Invariants: what the user asked for by name is taken or is an error; only `Auto` has a choice.
+//! Invariants: a method that the user names is used or is an error; only `Auto` chooses.
 //!
 //! Source of mount points: proc(5), /proc/pid/mountinfo.
 
@@ -30,7 +31,7 @@ pub struct FileSystems {
     known: Mutex<BTreeMap<u64, FileSystem>>,
 }
 
-/// A way in which a file is read.
+/// A method of reading a file.
 pub struct FileWay {
     /// Its name; never `Auto`.
     pub path: StoragePath,
@@ -38,14 +39,14 @@ pub struct FileWay {
     pub device_file: Option<Box<dyn DeviceFile>>,
 }
 
-/// What a file system has.
+/// The methods of a file system.
 #[derive(Clone, Debug)]
 struct FileSystem {
-    /// Where it is mounted, what it is, and how far its disks are.
+    /// Its mount point, its kind, and the distance of its disks.
     name: String,
-    /// Why there are no direct reads, or none by io_uring, if so.
+    /// The reason if there are no direct reads, or none by io_uring.
     direct_refusals: DirectRefusals,
-    /// Why there is no GPUDirect, if so.
+    /// The reason if there is no GPUDirect.
     gpudirect_refusal: Option<String>,
 }
 
@@ -67,12 +68,13 @@ impl FileSystems {
         (self.page_cache)(file, offset, range_bytes)
     }
 
-    /// Takes a way to read a file, where `wanted` is what the user asked for and `otherwise` is for `Auto` on a
-    /// file system without GPUDirect. Tries the file system, where the file is the first of it.
+    /// Chooses a method for a file. `wanted` is the user's choice, `otherwise` is for `Auto` on a
+    /// file system without GPUDirect. Tests the file system if the file is its first.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the user asked for what the file system has not; those of opening the file.
+    /// `InvalidArgument` if the user's choice is impossible on the file system; errors of opening
+    /// the file.
     pub fn open(&self, file: &TableFile, wanted: StoragePath, otherwise: StoragePath) -> Result<FileWay> {
         let by_host = |path| Ok(FileWay { path, device_file: None });
         match wanted {
@@ -109,7 +111,7 @@ impl FileSystems {
         Ok(FileWay { path, device_file: Some(device_file) })
     }
 
-    /// A line for each file system that was read from: where it is, and the ways that it has.
+    /// A line for each file system that was read from: its mount point, and its methods.
     pub fn lines(&self) -> Vec<String> {
         let known = lock_whole(&self.known);
         known.values().map(FileSystem::line).collect()
@@ -124,7 +126,7 @@ impl FileSystems {
         let handle = file.handle()?;
         let path = &file.footer.path;
         let gpudirect = self.platform.open_file(&handle, path, DeviceFileMode::GpuDirect);
-        // What is busy now may be had later.
+        // A busy resource may be free later.
         let is_final = gpudirect.as_ref().err().is_none_or(|error| error.kind == ErrorKind::Unavailable);
         let found = FileSystem {
             name: mount_name(device, self.affinity.place_of(device)),
@@ -154,8 +156,8 @@ impl FileSystem {
     }
 }
 
-/// Where the file system of this number is mounted, what it is, and where its disks are if that is known:
-/// `/data (ext4 on /dev/nvme0n1; nvme0 at 4 hops)`.
+/// The mount point of the file system with this number, its kind, and its disks if known: `/data
+/// (ext4 on /dev/nvme0n1; nvme0 at 4 hops)`.
 fn mount_name(device: u64, place: Option<String>) -> String {
     let (major, minor) = (libc::major(device), libc::minor(device));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -165,7 +167,8 @@ fn mount_name(device: u64, place: Option<String>) -> String {
     format!("{mount} ({kind}{place})")
 }
 
-/// The shortest mount point of a device number, for a file system may be mounted in parts too; and what it is.
+/// The shortest mount point of a device number, for a file system may be mounted in parts too; and
+/// its kind.
 fn mount_of(mounts: &str, major: u32, minor: u32) -> Option<(&str, String)> {
     let number = format!("{major}:{minor}");
     let of_device = mounts.lines().filter(|line| line.split(' ').nth(2) == Some(&number));

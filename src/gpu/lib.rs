@@ -1,12 +1,13 @@
 //! The GPU engine: plans run on a device, whose operations are kernels.
 //!
-//! - `execution`: a tree of sources that give chunks; what a host starts is [`execution::DeviceEngine`]
+//! - `execution`: a tree of sources that give chunks; hosts start [`execution::DeviceEngine`]
 //! - `decode`: column chunks of Parquet become columns; `program`: expressions become a byte-code
 //! - `spill`: rows that do not fit on the device
 //! - `exchange`: rows moving between ranks
-//! - `operation`: what operators are made of, by kernels
-//! - `device`: memory, columns, streams; the platform that they are had from, and the emulated one
-//! - `file_systems.rs`: which ways from files to a device there are; `affinity`: which disks are near a GPU
+//! - `operation`: the building blocks of operators, implemented by kernels
+//! - `device`: memory, columns, streams; the platform interface, and the emulated platform
+//! - `file_systems.rs`: methods of reading files to a device; `affinity`: which disks are near a
+//!   GPU
 //!
 //! Invariants: a result is the CPU engine's, or the query is refused with `NotSupported` before its first row.
 //!

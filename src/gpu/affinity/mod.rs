@@ -5,10 +5,10 @@
 //! - `policy.rs`: which GPUs should read a disk, by a user's rule
 //! - `processors.rs`: threads on the processors near a GPU
 //!
-//! Invariants: everything but reading /sys and binding threads is a pure function of a described topology. What
-//! /sys does not tell is left open: nothing is bound, and every GPU is as near.
+//! Invariants: everything but reading /sys and binding threads is a pure function of a described
+//! topology. If /sys lacks information, threads are not bound, and all GPUs count as equally near.
 //!
-//! Deliberately absent: CUDA. Whoever knows the GPUs says their PCI addresses.
+//! Deliberately absent: CUDA. The caller passes the PCI addresses of the GPUs.
 //!
 //! Source: policies as PG-Strom has them, by PCI Express hops and NUMA nodes. We compare the NUMA nodes, the host
 //! bridge and the hops one after another instead of adding weights.
@@ -25,7 +25,7 @@ use std::path::Path;
 
 use pystachio_plan::{AffinityPolicy, AffinityRule};
 
-/// What an engine on one GPU knows of its neighbourhood.
+/// The surroundings of an engine's GPU.
 #[derive(Clone, Debug, Default)]
 pub struct Affinity {
     topology: Topology,
@@ -40,7 +40,7 @@ impl Affinity {
         Self { topology: sysfs::read(Path::new("/sys"), addresses), rule, gpu }
     }
 
-    /// GPUs, disks, their distances and what follows from them, a line each, for the log.
+    /// GPUs, disks, their distances and the conclusions from them, a line each, for the log.
     pub fn lines(&self) -> Vec<String> {
         let gpus = self.topology.gpus.iter().enumerate().map(|(number, gpu)| format!("GPU {number}: {gpu}"));
         let disks = self.topology.disks.iter().map(|disk| {
@@ -50,9 +50,9 @@ impl Affinity {
             let chosen: Vec<String> = self.gpus_for(&[disk]).iter().map(usize::to_string).collect();
             format!("{disk}: {}; read by GPU {} ({})", distances.join(", "), chosen.join(", "), self.rule)
         });
-        let unknown = policy::unknown_entries(&self.topology, &self.rule)
-            .into_iter()
-            .map(|entry| format!("the option affinity names what is not there: {entry}; it has no effect"));
+        let unknown = policy::unknown_entries(&self.topology, &self.rule).into_iter().map(|entry| {
+            format!("the option affinity names a missing disk or GPU: {entry}; the entry has no effect")
+        });
         gpus.chain(disks).chain(unknown).collect()
     }
 
@@ -65,8 +65,8 @@ impl Affinity {
         gpu.processors.clone()
     }
 
-    /// The disks of the file system with this device number, and how far they are from the engine's GPU:
-    /// `nvme0 at 2 hops`. `None` if that is not known.
+    /// The disks of the file system with this device number, and their distance from the engine's
+    /// GPU: `nvme0 at 2 hops`. `None` if unknown.
     pub fn place_of(&self, device: u64) -> Option<String> {
         let gpu = self.topology.gpus.get(self.gpu)?;
         let disks = self.topology.disks_of(device);
@@ -75,7 +75,8 @@ impl Affinity {
         (!places.is_empty()).then(|| places.join(", "))
     }
 
-    /// The GPUs that should read what lies on these disks, in their order; all of them where nothing says more.
+    /// The GPUs that should read files on these disks, in their order; all of them if nothing
+    /// decides.
     pub fn gpus_for(&self, disks: &[&Disk]) -> Vec<usize> {
         policy::gpus_for(&self.topology, &self.rule, disks)
     }

@@ -4,7 +4,7 @@ use pystachio_plan::{AffinityPolicy, AffinityRule};
 
 use super::{Disk, Distance, Topology};
 
-/// Entries of a rule that name a disk or a GPU that is not there.
+/// Entries of a rule that name a missing disk or GPU.
 pub(super) fn unknown_entries(topology: &Topology, rule: &AffinityRule) -> Vec<String> {
     let is_known = |(disk, gpu): &&(String, u32)| {
         (*gpu as usize) < topology.gpus.len() && topology.disks.iter().any(|known| known.name == *disk)
@@ -13,7 +13,7 @@ pub(super) fn unknown_entries(topology: &Topology, rule: &AffinityRule) -> Vec<S
     unknown.map(|(disk, gpu)| format!("{disk}:{gpu}")).collect()
 }
 
-/// The GPUs that should read what lies on some disks, in their order. Where nothing says more it is all of them.
+/// The GPUs that should read files on some disks, in their order. All of them if nothing decides.
 pub(super) fn gpus_for(topology: &Topology, rule: &AffinityRule, disks: &[&Disk]) -> Vec<usize> {
     let count = topology.gpus.len();
     let named = rule.disks.iter().filter(|(name, _)| disks.iter().any(|disk| disk.name == *name));
@@ -33,7 +33,7 @@ pub(super) fn gpus_for(topology: &Topology, rule: &AffinityRule, disks: &[&Disk]
             (0..count).filter(is_of_node).collect()
         }
         AffinityPolicy::Optimal => {
-            // Of disks that are read together, the farthest is what is waited for.
+            // If disks are read together, the farthest one decides.
             let farthest = |gpu: usize| {
                 let gpu = topology.gpus.get(gpu)?;
                 disks.iter().map(|disk| Distance::between(gpu, disk)).max()

@@ -14,7 +14,7 @@ pub struct Processors {
 const PROCESSORS_MAX: usize = libc::CPU_SETSIZE as usize;
 
 impl Processors {
-    /// From the kernel's text: `0-15,32-47`. `None` if it is something else, or no processor.
+    /// From the kernel's text: `0-15,32-47`. `None` for any other text, or without processors.
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = Vec::new();
         for range in text.trim().split(',') {
@@ -49,7 +49,8 @@ impl Processors {
         Ok(Self { numbers })
     }
 
-    /// Keeps this thread on those of the processors that it may run on. Where there are none, it stays as it is.
+    /// Binds this thread to those of the processors that it may run on. Without any, it stays as it
+    /// is.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The host's topology, as the kernel tells it.
+//! Reads the host's topology from the kernel.
 //!
 //! | below /sys | what |
 //! |---|---|
@@ -15,10 +15,10 @@ use std::{
 
 use super::{Disk, Gpu, PciPath, Processors, Topology};
 
-/// Block devices may be made of others to this depth.
+/// Depth of block devices that consist of others.
 const SLAVES_DEPTH_MAX: usize = 8;
 
-/// Reads a tree like /sys. GPUs are known by their PCI addresses. What is not there is left out.
+/// Reads a tree like /sys. GPUs are given by their PCI addresses. Missing files are skipped.
 pub(super) fn read(root: &Path, gpu_addresses: &[String]) -> Topology {
     let gpus = gpu_addresses.iter().map(|address| read_gpu(root, &address.to_ascii_lowercase())).collect();
     let mut disks: BTreeMap<String, Disk> = BTreeMap::new();
@@ -63,7 +63,7 @@ fn read_gpu(root: &Path, address: &str) -> Gpu {
     }
 }
 
-/// The disks that a block device is made of.
+/// The disks that a block device consists of.
 fn disks_of(root: &Path, name: &str, depth: usize) -> Vec<Disk> {
     let folder = root.join("block").join(name);
     let slaves = names(&folder.join("slaves"));
@@ -98,7 +98,7 @@ fn disks_of(root: &Path, name: &str, depth: usize) -> Vec<Disk> {
     controllers.into_iter().filter_map(disk).collect()
 }
 
-/// `nvme0` for what is below a controller of NVMe, otherwise the block device's name.
+/// `nvme0` for a device below a controller of NVMe, otherwise the block device's name.
 fn controller_name(place: &Path, name: &str) -> String {
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
     let mut parts = place.components().map(|part| part.as_os_str().to_string_lossy().into_owned());

@@ -27,11 +27,11 @@ impl PciPath {
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// Where it is; absent if the kernel does not tell.
+    /// Its place; absent if the kernel does not report it.
     pub path: Option<PciPath>,
     /// Its NUMA node; absent on hosts with one.
     pub node: Option<u32>,
-    /// How far that node is from each other node, as the firmware says: 10 from itself.
+    /// The distance of that node from each other node, as the firmware reports it: 10 from itself.
     pub node_distances: Vec<u32>,
     /// The processors of its node, if they are not all.
     pub processors: Option<Processors>,
@@ -42,7 +42,7 @@ pub struct Gpu {
 pub struct Disk {
     /// As the kernel names it: `nvme0`, `sda`.
     pub name: String,
-    /// Where its controller is.
+    /// The place of its controller.
     pub path: PciPath,
     /// Its controller's NUMA node; absent on hosts with one.
     pub node: Option<u32>,
@@ -55,19 +55,19 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// In the order of their names.
     pub disks: Vec<Disk>,
-    /// The disks, by place, that each block device is made of; by device number.
+    /// The disks, by place, that each block device consists of; by device number.
     pub block_devices: BTreeMap<u64, Vec<usize>>,
 }
 
 impl Topology {
-    /// The disks that a block device is made of.
+    /// The disks that a block device consists of.
     pub fn disks_of(&self, device: u64) -> Vec<&Disk> {
         let places = self.block_devices.get(&device).map_or(&[][..], Vec::as_slice);
         places.iter().filter_map(|place| self.disks.get(*place)).collect()
     }
 }
 
-/// How far a disk is from a GPU: nearer is less.
+/// The distance of a disk from a GPU: nearer is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// Below one host bridge.
@@ -76,11 +76,11 @@ pub enum Distance {
     Bridges(usize),
     /// Over NUMA nodes this far from each other.
     Nodes(u32, usize),
-    /// The kernel does not tell where the GPU is.
+    /// The kernel does not report where the GPU is.
     Unknown,
 }
 
-/// Between NUMA nodes whose distance the firmware does not tell: what it usually says.
+/// The distance between NUMA nodes if the firmware reports none: the usual value.
 const REMOTE_NODE_DISTANCE: u32 = 20;
 
 impl Distance {

@@ -1,4 +1,5 @@
-//! What the kernels in kernels/parquet are given, laid out as in kernels/abi/parquet.h.
+//! Arguments and structures of the kernels in kernels/parquet, laid out as in
+//! kernels/abi/parquet.h.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -12,9 +13,9 @@ pub(super) const RUN_SEGMENT_VALUES: u32 = 512;
 pub(super) const WORD_ROWS: u32 = 32;
 /// Bytes after a page's last that may be read.
 pub(super) const PAGE_PADDING_BYTES: u64 = 64;
-/// Bytes of a page's strings that a launch of `build_strings` makes at most.
+/// Bytes of strings that a launch of `build_strings` writes of a page at most.
 pub(super) const BUILD_BYTES: u64 = 4 << 20;
-/// What a string counts for then beside its own bytes.
+/// The cost of a string against that limit, besides its own bytes.
 pub(super) const BUILD_STRING_BYTES: u64 = 64;
 
 /// Decompressed pages start at multiples of this.
@@ -110,7 +111,7 @@ pub(super) struct DeltaSegment {
 }
 const _: () = assert!(size_of::<DeltaSegment>() == 16);
 
-/// What `index_deltas` finds out about a page; its segments follow.
+/// The results of `index_deltas` for a page; its segments follow.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct DeltaIndex {
@@ -157,7 +158,7 @@ pub(super) struct EncodedPage {
 }
 const _: () = assert!(size_of::<EncodedPage>() == 88);
 
-/// What is found out about a page on the device.
+/// Results about a page, written on the device.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct PageState {
@@ -198,7 +199,7 @@ pub(super) struct PageColumn {
 }
 const _: () = assert!(size_of::<PageColumn>() == 176);
 
-/// Arguments of the kernels that decode, and do not write cells.
+/// Arguments of the decoding kernels that do not write cells.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct DecodePages {
@@ -210,7 +211,7 @@ pub(super) struct DecodePages {
 }
 const _: () = assert!(size_of::<DecodePages>() == 40);
 
-/// Rows of a page, and where their cells go.
+/// Rows of a page, and the places of their cells.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct PageSlice {
@@ -241,7 +242,7 @@ pub(super) struct DecodeRange {
 }
 const _: () = assert!(size_of::<DecodeRange>() == 72);
 
-/// Ranges that are given with the launch.
+/// Ranges passed with the launch.
 pub(super) const LAUNCH_RANGES: usize = 32;
 
 /// Arguments of the kernels that write cells.
@@ -287,7 +288,7 @@ pub(super) struct DecompressFrames {
 }
 const _: () = assert!(size_of::<DecompressFrames>() == 16);
 
-/// What a page's bytes must be, levels included, for a library to see it.
+/// The expected bytes of a page, levels included, before a library sees it.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct PageChecksum {

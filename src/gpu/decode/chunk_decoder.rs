@@ -25,7 +25,7 @@ pub(super) struct ChunkDecoder<'a> {
     pub(super) space: &'a mut ScratchSpace,
 }
 
-/// Where what a chunk is decoded into lies. Addresses; 0 for what there is not.
+/// Addresses of a chunk's outputs; 0 for those that it has not.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ChunkTarget {
     /// The column's cells, or codes.
@@ -36,11 +36,11 @@ pub(super) struct ChunkTarget {
     pub(super) entries: u64,
     /// Their flags.
     pub(super) entry_flags: u64,
-    /// Whether they are there already.
+    /// Whether they are decoded already.
     pub(super) has_entries: bool,
-    /// What is wrong with an entry: a byte for each.
+    /// Faults of the entries: a byte for each.
     pub(super) faults: u64,
-    /// Where NULLs are counted; absent if that is known, and that there is no fault.
+    /// The counter of NULLs; absent if the count and the lack of faults are known.
     pub(super) null_count: u64,
     /// Present if rows become codes.
     pub(super) codes: Option<ChunkCodes>,
@@ -56,7 +56,7 @@ pub(super) struct ChunkCodes {
 }
 
 impl ChunkDecoder<'_> {
-    /// Adds the dictionary, if there is one, and the data pages that are wanted.
+    /// Adds the dictionary, if there is one, and the wanted data pages.
     pub(super) fn add(mut self) -> Result<()> {
         let (plan, target) = (self.plan, self.target);
         let mut column = plan.conversion.page_column();
@@ -72,7 +72,8 @@ impl ChunkDecoder<'_> {
             column.dictionary = target.entries;
             column.faults = target.faults;
             column.dictionary_count = dictionary.page.row_count;
-            // Where the entries are there, this is the first data page, in which there is no fault either.
+            // If the entries are decoded already, this is the first data page; no fault is possible
+            // there either.
             column.dictionary_page = self.batch.next_page();
             if !target.has_entries {
                 self.add_dictionary(dictionary)?;

@@ -1,4 +1,4 @@
-//! What is decided about a chunk before it is decoded.
+//! The plan for decoding a chunk.
 
 use parquet::basic::Type as PhysicalType;
 use pystachio_files::{ColumnVariant, ListedPage, PageEncoding, PageKind};
@@ -20,7 +20,7 @@ use crate::device::CellType;
 /// Bytes of a validity word.
 pub(super) const WORD_BYTES: u64 = 8;
 
-/// A chunk, the rows of it that are wanted, and how its pages are decoded.
+/// A chunk, its wanted rows, and how its pages are decoded.
 pub(super) struct ChunkPlan<'a> {
     pub(super) source: &'a ColumnSource<'a>,
     pub(super) chunk: &'a ResidentChunk,
@@ -29,18 +29,18 @@ pub(super) struct ChunkPlan<'a> {
     pub(super) conversion: ColumnConversion,
     pub(super) physical: PhysicalType,
     pub(super) is_optional: bool,
-    /// The data pages that have rows that are wanted.
+    /// The data pages with wanted rows.
     pub(super) wanted: Vec<WantedPage<'a>>,
 }
 
-/// A data page with rows that are wanted.
+/// A data page with wanted rows.
 #[derive(Clone, Copy)]
 pub(super) struct WantedPage<'a> {
     pub(super) page: &'a ListedPage,
     pub(super) layout: PageLayout,
 }
 
-/// A data page as kernels are given it, and how its values are found.
+/// A data page in the form for kernels, and how its values are found.
 pub(super) struct DataPage {
     pub(super) encoded: EncodedPage,
     pub(super) source: ValueSource,
@@ -70,7 +70,8 @@ impl<'a> ChunkPlan<'a> {
         self.names.not_supported(self.source.metadata.column_descr(), what)
     }
 
-    /// A data page as kernels are given it, but for its column and the memory that it needs beside the chunk's own.
+    /// A data page in the form for kernels, without its column and without the memory that it needs
+    /// beside the chunk's own.
     ///
     /// # Errors
     ///
@@ -95,7 +96,7 @@ impl<'a> ChunkPlan<'a> {
         Ok(DataPage { encoded, source, delta_form })
     }
 
-    /// As what the column is declared.
+    /// By the declared type of the column.
     pub(super) fn variant(&self) -> ColumnVariant {
         ColumnVariant::of(self.source.column)
     }
@@ -127,7 +128,7 @@ impl<'a> ChunkPlan<'a> {
         self.dictionary().map_or(0, |dictionary| dictionary.page.row_count.into())
     }
 
-    /// What its pages need of memory of their own while they are decoded.
+    /// Temporary memory of its pages while they are decoded.
     pub(super) fn scratch_bytes(&self) -> u64 {
         let of_page = |page: &ListedPage, encoding| {
             let rows = u64::from(page.row_count);
@@ -177,7 +178,7 @@ pub(super) fn encoding(page: &ListedPage) -> PageEncoding {
     }
 }
 
-/// Whether the places of a page's values are found before they are converted.
+/// Whether the positions of a page's values are found before the conversion.
 pub(super) fn has_scratch(source: ValueSource, form: DeltaForm) -> bool {
     source == ValueSource::Strings && !form.is_indexed()
 }

@@ -1,4 +1,4 @@
-//! Encoded bytes on their way from files to the device, with the pages found on the way.
+//! Upload of encoded bytes from files to the device; pages are found on the way.
 
 use pystachio_files::PartSource;
 use pystachio_files::{PageFault, PageList, PageWalk};
@@ -21,7 +21,7 @@ pub struct UploadedChunk {
 pub enum ChunkReads<'a> {
     /// The host reads them.
     Host(&'a mut dyn PartSource),
-    /// The device reads them by itself, from a place in a file on.
+    /// The device reads them by itself, from this offset of a file on.
     Device(&'a dyn DeviceFile, u64),
 }
 
@@ -38,7 +38,7 @@ pub struct ChunkUpload<'a> {
 }
 
 impl<'a> ChunkUpload<'a> {
-    /// Makes room for what is read of a chunk.
+    /// Makes room for the bytes of a chunk.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl<'a> ChunkUpload<'a> {
     ///
     /// # Errors
     ///
-    /// `FileCorrupt`, those of reading, `OutOfMemory`, `Device`.
+    /// `FileCorrupt`, errors of reading, `OutOfMemory`, `Device`.
     pub fn add(&mut self, range_bytes: u64, reads: ChunkReads<'_>) -> Result<()> {
         let corrupt = |(page, reason): PageFault| self.source.names().corrupt_page(page, reason);
         let (walk, memory) = (&mut self.walk, self.memory);
@@ -71,7 +71,7 @@ impl<'a> ChunkUpload<'a> {
             }
             ChunkReads::Device(file, offset) => {
                 memory.read_file(file, offset, target, self.stream)?;
-                // The host has seen nothing of it, and wants the headers.
+                // The host has read nothing of it, and needs the headers.
                 while let Some(start) = walk.skip_body().filter(|start| (*start as u64) < end) {
                     let length = HEADER_READ_BYTES.min(end as usize - start);
                     let header =
@@ -84,7 +84,7 @@ impl<'a> ChunkUpload<'a> {
         Ok(())
     }
 
-    /// The chunk, when all ranges are there.
+    /// The chunk, after all ranges.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl<'a> ChunkUpload<'a> {
     }
 }
 
-/// Memory for pages, with the bytes after them that kernels load too when they load whole words.
+/// Memory for pages. Kernels load whole words, so some bytes follow.
 pub(super) fn allocate_padded(memory: &DeviceMemory, bytes: u64, stream: Stream) -> Result<Buffer> {
     let buffer = memory.allocate_for(Lifetime::Long, bytes + PAGE_PADDING_BYTES, stream)?;
     memory.fill_range(&buffer, bytes..bytes + PAGE_PADDING_BYTES, 0, stream)?;

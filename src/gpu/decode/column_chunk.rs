@@ -1,4 +1,4 @@
-//! A chunk's bytes, what is known about it, and what of it can be decoded.
+//! A chunk's bytes, its metadata, and the check whether kernels can decode it.
 
 use std::path::Path;
 
@@ -17,12 +17,12 @@ use super::{
 };
 use crate::device::FrameFormat;
 
-/// One column of one row group: what is known of it, and what it is declared as.
+/// One column of one row group: its metadata and its declaration.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnSource<'a> {
     /// From the footer.
     pub metadata: &'a ColumnChunkMetaData,
-    /// What it is declared as.
+    /// The declared type.
     pub column: &'a ScanColumn,
     /// The foreign table, for messages.
     pub table: &'a str,
@@ -43,7 +43,7 @@ pub struct EncodedColumnChunk<'a> {
     pub bytes: &'a [u8],
     /// From the footer.
     pub metadata: &'a ColumnChunkMetaData,
-    /// What it is declared as.
+    /// The declared type.
     pub column: &'a ScanColumn,
     /// The foreign table, for messages.
     pub table: &'a str,
@@ -62,12 +62,12 @@ impl<'a> EncodedColumnChunk<'a> {
 ///
 /// # Errors
 ///
-/// `NotSupported`, naming the column: the CPU engine must read it, or say why it can't.
+/// `NotSupported`, naming the column: the CPU engine must read it, or report why it can't.
 pub fn check_column(descriptor: &ColumnDescriptor, column: &ScanColumn) -> Result<()> {
     ColumnConversion::plan(descriptor, column).map(|_| ())
 }
 
-/// Who decompresses a chunk's pages.
+/// The decompressor of a chunk's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codec {
     None,
@@ -95,7 +95,7 @@ impl Codec {
     }
 }
 
-/// How a data page's values are found, by their encoding and type; `None` if no kernel does.
+/// How the values of a data page are found, by their encoding and type; `None` if no kernel does.
 pub(super) fn value_source(
     encoding: PageEncoding,
     physical: PhysicalType,

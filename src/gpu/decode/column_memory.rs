@@ -1,5 +1,5 @@
-//! What a column is decoded into: one piece of memory for the rows of all its chunks, and one for the entries of dictionaries that do
-//! not stay with their chunks.
+//! The memory that a column is decoded into: one piece for the rows of all its chunks, and one for
+//! the entries of dictionaries that do not stay with their chunks.
 
 use pystachio_plan::{Error, Result};
 
@@ -10,8 +10,8 @@ use super::{
 };
 use crate::device::{AnyColumn, Buffer, CODE_BYTES, CellType, CodedColumn, Column, DeviceMemory, Stream};
 
-/// A column's memory. Entries that do not stay lie one after another; behind those of codes there is one entry more, which is
-/// NULL if the data may be.
+/// A column's memory. Entries that do not stay lie one after another. Behind the entries of codes
+/// there is one more, which is NULL if the data may be.
 pub(super) struct ColumnMemory {
     /// Cells, or codes.
     values: Buffer,
@@ -32,8 +32,8 @@ pub(super) fn text_buffers(plans: &[ChunkPlan<'_>]) -> Vec<Buffer> {
 }
 
 impl ColumnMemory {
-    /// Memory for so many rows of a column's chunks, and where each of these is decoded into. Of what becomes codes, the
-    /// dictionaries of all chunks have places, or none has.
+    /// Allocates memory for so many rows of a column's chunks. Returns where each is decoded into.
+    /// If rows become codes, either the dictionaries of all chunks stay, or none does.
     pub(super) fn allocate(
         (memory, stream): (&DeviceMemory, Stream),
         plans: &[ChunkPlan<'_>],
@@ -119,7 +119,8 @@ impl ColumnMemory {
         (self.entries, self.entry_flags) = (Some(entries), flags);
     }
 
-    /// The column, with the pages that its text points into. `scratch` takes what only kernels read.
+    /// The column, with the pages that its text points into. `scratch` keeps memory that only
+    /// kernels read.
     pub(super) fn into_column(self, plans: &[ChunkPlan<'_>], scratch: &mut Vec<Buffer>) -> Result<AnyColumn> {
         let first = plans.first().ok_or_else(|| Error::internal("a column without chunks is decoded"))?;
         let column = |values, validity| Column {

@@ -1,7 +1,7 @@
-//! From a file's column to the column as it is declared, as kernels are told.
+//! Conversion of a file's column to its declared type, in the form for kernels.
 //!
-//! Invariants: a conversion that is planned gives every value that the CPU engine's gives, or an error.
-//! Pairs of types without a conversion are left to the CPU engine.
+//! Invariants: a planned conversion gives the CPU engine's value, or an error. Pairs of types
+//! without a conversion are left to the CPU engine.
 
 use std::ops::RangeInclusive;
 
@@ -31,7 +31,7 @@ const _: () = assert!(TIMESTAMP_US_MIN % 1000 == 0 && DAY_US % 1000 == 0);
 pub(super) struct ColumnConversion {
     pub(super) cell_type: CellType,
     code: ConversionCode,
-    /// Of the file's value, before it is multiplied by `factor`.
+    /// Range of the file's value, before it is multiplied by `factor`.
     range: RangeInclusive<i256>,
     factor: i256,
     /// Bytes of a value; 0 for byte arrays and booleans.
@@ -57,7 +57,7 @@ impl Step {
         Self { code, range: widen(&range), factor: i256::ONE }
     }
 
-    /// With the range that the file's annotation allows too.
+    /// Also limited to the range of the file's annotation.
     fn allowing(self, allowed: Option<&RangeInclusive<i128>>) -> Self {
         let Some(allowed) = allowed.map(widen) else { return self };
         let least = *self.range.start().max(allowed.start());
@@ -79,7 +79,7 @@ impl ColumnConversion {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for what kernels do not convert, naming the column.
+    /// `NotSupported` for types that kernels do not convert, naming the column.
     pub(super) fn plan(descriptor: &ColumnDescriptor, column: &ScanColumn) -> Result<Self> {
         let refused = || {
             let message = format!("no kernel reads column \"{}\" as {}", column.name, column.data_type);
@@ -103,7 +103,7 @@ impl ColumnConversion {
             return Err(refused());
         }
         let (integer_bits, is_signed) = match file {
-            // What is stored beyond the annotation's bits is out of its range, and not cut off.
+            // Values beyond the annotation's bits are out of range, and not truncated.
             StoredType::Integer { bits, is_signed } if bits >= 32 => (bits, is_signed),
             _ if physical == PhysicalType::INT32 => (32, true),
             _ => (64, true),
@@ -140,7 +140,7 @@ impl ColumnConversion {
         })
     }
 
-    /// The part of a kernel's column that the conversion decides.
+    /// The fields of a kernel's column that depend on the conversion.
     pub(super) fn page_column(&self) -> PageColumn {
         PageColumn {
             least: words(*self.range.start()),

@@ -1,13 +1,13 @@
-//! A dictionary's values as cells, which stay with the chunk: data pages that are decoded again look them up and need no launch
-//! for the dictionary.
+//! A dictionary's values as cells, which stay with the chunk. Data pages that are decoded again
+//! look them up, without another launch for the dictionary.
 //!
 //! ```text
 //! one chunk        | entry 0 … | NULL |
 //! several, joined  | entry 0 … of the first | entry 0 … of the second | NULL |      what codes of a column of both are of
 //! ```
 //!
-//! Invariants: only of chunks that are known to be good, so that no entry has a fault. Behind the entries there is one for NULL, all
-//! zeroes, as codes want it.
+//! Invariants: only of chunks decoded without a fault, so no entry has one. Behind the entries
+//! there is one for NULL, all zeroes, as codes require.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,21 +21,22 @@ use crate::{
     operation::Queue,
 };
 
-/// Bytes of an entry that are set aside: a cell of 128 bits and its flag. Larger cells are decoded each time.
+/// Bytes reserved for an entry: a cell of 128 bits and its flag. Larger cells are decoded each
+/// time.
 const ENTRY_BYTES: u64 = 17;
-/// The part of a chunk's own bytes that one kind of what stays beside its pages may take.
+/// The part of a chunk's own bytes that each kind of cached data beside its pages may take.
 const PART_OF_CHUNK: u64 = 4;
-/// And what it may take whatever the chunk's bytes.
+/// And the minimum, whatever the chunk's bytes.
 const KEPT_BYTES_MIN: u64 = 4096;
-/// Dictionaries with more entries do not stay with others.
+/// Dictionaries with more entries are not joined with others.
 const JOINED_ENTRIES_MAX: u64 = 1024;
-/// And no more chunks than these, of dictionaries of one size.
+/// Limit of the number of chunks that are joined, with dictionaries of one size.
 const JOINED_CHUNKS_MAX: u64 = 16;
 
 /// The entries of one chunk, as one kind of column.
 #[derive(Debug)]
 pub(super) struct DecodedDictionary {
-    /// No other has it.
+    /// Unique.
     number: u64,
     variant: ColumnVariant,
     /// Cells, the one for NULL last.
@@ -57,7 +58,7 @@ pub(super) struct JoinedDictionaries {
 pub(super) struct CodeEntries {
     pub(super) entries: Buffer,
     pub(super) flags: Option<Buffer>,
-    /// That for NULL included.
+    /// The entry for NULL included.
     pub(super) count: usize,
 }
 
@@ -69,15 +70,15 @@ pub(super) struct DictionaryMember<'a> {
     pub(super) entry_count: u64,
 }
 
-/// Where a chunk's entries are, or are decoded into.
+/// Entries of a chunk: decoded, or to be decoded.
 pub(super) enum DictionaryPlace<'a> {
-    /// They are there.
+    /// Decoded.
     Decoded(&'a DecodedDictionary),
-    /// They are about to be, and stay then.
+    /// To be decoded; they stay then.
     New(DecodedDictionary),
 }
 
-/// What a chunk of so many bytes of its own may take for so many entries: nothing where that were too much.
+/// Limit of a chunk's so many bytes for so many entries: 0 if they would exceed it.
 pub(super) fn dictionary_bytes_max(chunk_bytes: u64, entry_count: u64) -> u64 {
     part_of_chunk(chunk_bytes, (entry_count + 1) * ENTRY_BYTES)
 }
@@ -90,13 +91,13 @@ pub(super) fn joined_bytes_max(chunk_bytes: u64, entry_count: u64) -> u64 {
     }
 }
 
-/// Bytes that may stay beside a chunk's own: none where these were too many.
+/// `bytes` if they may stay beside a chunk's own; 0 if they are too many.
 pub(super) fn part_of_chunk(chunk_bytes: u64, bytes: u64) -> u64 {
     if bytes <= KEPT_BYTES_MIN.max(chunk_bytes / PART_OF_CHUNK) { bytes } else { 0 }
 }
 
 impl<'a> DictionaryPlace<'a> {
-    /// The place of the entries of a chunk that is known to be good; `None` where they do not stay.
+    /// The entries of a chunk decoded without a fault; `None` if they do not stay.
     ///
     /// # Errors
     ///
@@ -147,8 +148,8 @@ impl<'a> DictionaryPlace<'a> {
         }
     }
 
-    /// Lets entries stay with their chunk, whose decoding is enqueued; unless somebody else was faster, or the device has no room
-    /// for what is nobody's.
+    /// Keeps entries with their chunk, whose decoding is enqueued. Not if another reader was
+    /// faster, or if the device lacks room for memory without an account.
     ///
     /// # Errors
     ///
@@ -184,8 +185,8 @@ impl DecodedDictionary {
 }
 
 impl CodeEntries {
-    /// The entries of the chunks of one column, one after another. They stay with the first chunk, until it is decoded with
-    /// others, if they are few.
+    /// The entries of the chunks of one column, one after another. If they are few, they stay with
+    /// the first chunk until it is decoded together with other chunks.
     ///
     /// # Errors
     ///
@@ -245,7 +246,7 @@ impl CodeEntries {
         Ok(made)
     }
 
-    /// Makes the last entry that for NULL, which is all zeroes.
+    /// Sets the last entry, for NULL, to all zeroes.
     pub(super) fn clear_null(&self, queue: &Queue, cell_bytes: u64) -> Result<()> {
         let last = self.count as u64 - 1;
         let range = last * cell_bytes..(last + 1) * cell_bytes;

@@ -1,4 +1,4 @@
-//! Pages that the device decompresses: kernels do, and a library where the platform has one.
+//! Decompression of pages on the device, by kernels or by a library of the platform.
 //!
 //! ```text
 //! Snappy, LZ4_RAW ─► kernel ─► a status, if one is corrupt
@@ -6,10 +6,11 @@
 //! Zstandard, gzip ─► prepare ─► library ─► check ─┴► pages that are refused ─► host ─► its bytes, or its error
 //! ```
 //!
-//! Invariants: what is refused is decompressed by the host, from the bytes that are on the device, so that rare forms
-//! are read and corrupt ones fail in the same words as without a library. A library that promises nothing for damaged
-//! pages sees those that are as their writer's checksum says, and others only where that is asked for. It gets scratch
-//! memory within a bound, batch after batch; what does not fit is refused.
+//! Invariants: the host decompresses refused pages from their bytes on the device. So rare forms
+//! are read, and corrupt ones fail with the same messages as without a library. A library that
+//! promises nothing for damaged pages gets only pages with a correct checksum, unless a setting
+//! allows the others. Its scratch memory is bounded, batch after batch; pages that need more are
+//! refused.
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
@@ -31,7 +32,7 @@ use crate::{
 /// Bytes of an element of the arrays that a library takes, and of a status.
 const NUMBER_BYTES: u64 = 8;
 const STATUS_BYTES: u64 = 4;
-/// Bytes of what says whether a page is refused.
+/// Bytes of the flag whether a page is refused.
 const FLAG_BYTES: u64 = 4;
 
 /// Pages to decompress.
@@ -44,18 +45,18 @@ pub(super) struct Decompression {
     hadoop_lz4: Vec<RefusablePage>,
     zstd: Vec<RefusablePage>,
     gzip: Vec<RefusablePage>,
-    /// Chunks of refusable pages.
+    /// Chunks whose pages may be refused.
     encoded: Vec<EncodedPages>,
 }
 
-/// A page that the host may have to decompress after all.
+/// A page that the host may have to decompress.
 struct RefusablePage {
     task: CompressedPage,
     checksum: PageChecksum,
     origin: PageOrigin,
     /// Its chunk among [`Decompression::encoded`].
     chunk: usize,
-    /// Where it starts on the device, with its header, and how long it is.
+    /// Its offset on the device, with its header, and its length.
     address: u64,
     bytes: usize,
 }
@@ -68,7 +69,7 @@ struct EncodedPages {
 }
 
 impl Decompression {
-    /// Adds the compressed pages of a chunk, the one with a number among those that are loaded at once.
+    /// Adds the compressed pages of a chunk. `chunk`: its number among the chunks loaded together.
     pub(super) fn add(&mut self, chunk: &ResidentChunk, codec: Codec, format: &PageFormat, number: usize) {
         let refusable = match codec {
             Codec::Snappy | Codec::Lz4 | Codec::None | Codec::Host => None,
@@ -115,8 +116,8 @@ impl Decompression {
         self.encoded.push(EncodedPages { format: format.clone(), _buffer: chunk.encoded.clone() });
     }
 
-    /// Enqueues the kernels, and waits for pages that may be refused. Where kernels report pages that can only be corrupt,
-    /// and which they are, by the number that is reported; absent if there are none.
+    /// Enqueues the kernels, and waits for pages that may be refused. Returns the status where
+    /// kernels report corrupt pages by their numbers; absent if no page can be refused.
     ///
     /// # Errors
     ///
@@ -145,7 +146,7 @@ impl Decompression {
                     Some(library) => {
                         launch_library(queue, (library, format), pages, flags.address() + first)?;
                     }
-                    // It has been given up since the chunks were laid out.
+                    // It has been freed since the chunks were laid out.
                     None => queue.memory().fill_range(&flags, first..end, 1, queue.stream())?,
                 }
                 first = end;
@@ -183,7 +184,7 @@ fn launch_hadoop_lz4(queue: &Queue, pages: &[RefusablePage], refused: u64) -> Re
     queue.launch_moving(kernel, tasks.len() as u32, &arguments, || bytes_moved(&tasks))
 }
 
-/// Has a library decompress pages of a format, as far as it can.
+/// Lets a library decompress pages of a format, as far as it can.
 fn launch_library(
     queue: &Queue,
     (library, format): (&dyn Decompressor, FrameFormat),

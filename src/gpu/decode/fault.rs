@@ -1,4 +1,4 @@
-//! What a kernel's status means, in the words of the CPU engine.
+//! Translation of a kernel's status into the CPU engine's error.
 
 use std::{path::Path, sync::Arc};
 
@@ -32,7 +32,7 @@ impl ColumnNames {
         }
     }
 
-    /// A page that is not what it should be. Pages are counted from 0, the dictionary included.
+    /// An invalid page. Pages are counted from 0, the dictionary included.
     pub(super) fn corrupt_page(&self, page: usize, reason: &str) -> Error {
         Error::new(
             ErrorKind::FileCorrupt,
@@ -55,7 +55,7 @@ impl ColumnNames {
         Error::new(ErrorKind::OutOfMemory, message).with_hint("Raise the server option memory.")
     }
 
-    /// What a form of the file means that no kernel reads.
+    /// The error for a form of the file that no kernel reads.
     pub(super) fn not_supported(&self, descriptor: &ColumnDescriptor, what: &str) -> Error {
         let message = format!(
             "no kernel reads column \"{}\" of file \"{}\": {what} of {}",

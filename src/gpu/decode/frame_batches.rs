@@ -1,4 +1,4 @@
-//! How many frames a library gets at once.
+//! The number of frames that a library gets at once.
 //!
 //! Zstandard takes about three times the output as scratch memory. A batch is as large as a bound on that allows, and the
 //! same memory serves all batches of a load, one after another.
@@ -9,7 +9,8 @@ use crate::device::{BatchSize, DeviceMemory, FrameFormat};
 
 /// Scratch memory of one load at most: enough for some hundred pages of a megabyte.
 const SCRATCH_BYTES_MAX: u64 = 1 << 30;
-/// Of what the query could still use, one part in so many: several readers load at once, and the rest is for columns.
+/// The part of the memory left to the query: several readers load at once, and the rest is for
+/// columns.
 const SCRATCH_PARTS: u64 = 16;
 /// Frames of a batch at most.
 const FRAMES_MAX: usize = 1 << 14;
@@ -19,18 +20,18 @@ const FRAMES_MAX: usize = 1 << 14;
 pub(super) struct FrameBatches {
     /// Places of the frames. A frame that is too large for the bound is in none.
     pub(super) ranges: Vec<Range<usize>>,
-    /// What the neediest batch takes.
+    /// Scratch bytes of the largest batch.
     pub(super) scratch_bytes: u64,
 }
 
 impl FrameBatches {
-    /// What a load may take.
+    /// Limit of a load's scratch bytes.
     pub(super) fn scratch_limit(memory: &DeviceMemory) -> u64 {
         SCRATCH_BYTES_MAX.min(memory.available_bytes() / SCRATCH_PARTS)
     }
 
-    /// Batches of frames with so many bytes of output each. `needed` says what a batch takes, if it can be at all, and
-    /// never less for a larger one.
+    /// Batches of frames with so many bytes of output each. `needed`: the scratch bytes of a batch,
+    /// if it is possible at all; never less for a larger one.
     pub(super) fn plan(
         target_bytes: &[u64],
         scratch_bytes_max: u64,
@@ -53,7 +54,7 @@ impl FrameBatches {
                 first += 1;
                 continue;
             };
-            // What ends here fits, and what ends there does not.
+            // Binary search: `end` frames fit, `beyond` do not.
             let (mut end, mut beyond) = (first + 1, end_max + 1);
             let mut tried = end_max;
             while end < tried {
@@ -71,7 +72,7 @@ impl FrameBatches {
     }
 }
 
-/// A frame of one byte, for a library to decompress in place of a page that it is not to see.
+/// A frame of one byte, which the library decompresses in place of a page that it must not see.
 pub(super) fn stand_in(format: FrameFormat) -> &'static [u8] {
     match format {
         // Magic; one segment, whose size is one byte; that size; the last block, plain, of one byte; the byte.

@@ -1,10 +1,11 @@
-//! Pages that the host decompresses: Brotli, Zstandard and gzip where there is no library, and what the device refuses.
+//! Decompression of pages on the host: Brotli; Zstandard and gzip without a library; and pages that
+//! the device refuses.
 //!
-//! The `parquet` crate's own reader decompresses each page on its own, so what decompresses there does here, with the same
-//! result. A reader works beside as many of the device's [`HostThreads`] as are idle.
+//! The `parquet` crate's own reader decompresses each page on its own, so the result, or the error,
+//! is the crate's. A reader works together with idle threads of the device's [`HostThreads`].
 //!
-//! Invariants: what pages are decompressed to is counted for the host's budget before it is allocated, and given back when
-//! it has been copied to the device. A query that waits for the budget has no share of it.
+//! Invariants: decompressed bytes are counted in the host's budget before they are allocated, until
+//! they have been copied to the device. A query that waits for the budget holds none of it.
 
 use std::{
     io::Read,
@@ -33,10 +34,10 @@ use pystachio_plan::Result;
 use super::fault::ColumnNames;
 use crate::{device::HostThreads, operation::Queue};
 
-/// What is decompressed at once, unless one page alone is more.
+/// Bytes decompressed at once, unless one page alone has more.
 const BATCH_BYTES: u64 = 64 << 20;
 
-/// What the host must know of a chunk to decompress its pages.
+/// The metadata that the host needs to decompress a chunk's pages.
 #[derive(Clone, Debug)]
 pub(super) struct PageFormat {
     descriptor: ColumnDescPtr,
@@ -59,9 +60,9 @@ pub(super) struct HostPage<'a> {
 /// A page that the host decompresses for the device.
 pub(super) struct HostJob<'a> {
     pub(super) page: HostPage<'a>,
-    /// What it is decompressed to, levels included.
+    /// The decompressed bytes, levels included.
     pub(super) bytes: u64,
-    /// How many bytes of its end the device wants, and where.
+    /// How many bytes of its end go to the device, and where.
     pub(super) target_bytes: usize,
     pub(super) target: u64,
     pub(super) names: &'a ColumnNames,
@@ -89,7 +90,7 @@ pub(super) fn decompress_to_device(queue: &Queue, jobs: &[HostJob<'_>]) -> Resul
         let (batch, later) = rest.split_at(rest.iter().take_while(within).count().max(1));
         let bytes = batch.iter().map(|job| job.bytes).sum();
         let share = budget.take(bytes, || queue.check_wanted())?;
-        // Only of a page that is alone.
+        // Only for a page that is alone.
         let _share = share
             .ok_or_else(|| batch[0].names.page_beyond_memory(batch[0].number, bytes, budget.bytes_max()))?;
         let pages: Vec<HostPage<'_>> = batch.iter().map(|job| job.page).collect();
@@ -106,7 +107,7 @@ pub(super) fn decompress_to_device(queue: &Queue, jobs: &[HostJob<'_>]) -> Resul
     Ok(())
 }
 
-/// Decompresses pages; each result is the page's bytes without its header, or what is wrong with it.
+/// Decompresses pages; each result is the page's bytes without its header, or its error.
 pub(super) fn decompress_pages(
     threads: &HostThreads,
     pages: &[HostPage<'_>],

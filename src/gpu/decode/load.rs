@@ -1,4 +1,5 @@
-//! From a file's bytes to pages on the device: copied once, decompressed once, decoded as often as wanted.
+//! Loading of a file's bytes as pages on the device: copied once, decompressed once, decoded any
+//! number of times.
 //!
 //! ```text
 //! file ─► page-locked parts ─► device ─► decompressed pages ─┐
@@ -6,9 +7,10 @@
 //! file ─► host, for formats that it decompresses ─► device ──┴─► indexes of pages ─► ResidentChunk
 //! ```
 //!
-//! Invariants: a resident chunk, whole or some pages of one, depends on the file alone, not on how a query declares the
-//! column. What the device has decompressed is not kept in its compressed form. Pages that store differences or runs,
-//! which can only be walked over from their start, are walked over once: their index says where to begin within them.
+//! Invariants: a resident chunk, whole or some of its pages, depends on the file alone, not on a
+//! query's declaration of the column. Compressed bytes are dropped once the device has decompressed
+//! them. Pages of differences or runs can only be decoded from their start; an index, made once,
+//! says where to begin within them.
 
 use std::{
     ops::Range,
@@ -45,7 +47,7 @@ use crate::{
 
 /// A chunk's encoded bytes.
 pub enum EncodedBytes<'a> {
-    /// The file's bytes in [`pystachio_files::chunk_range`], as far as an extent has them.
+    /// The file's bytes in [`pystachio_files::chunk_range`], as far as the extent covers them.
     Host(&'a [u8], &'a ChunkExtent),
     /// The same, on the device.
     Device(UploadedChunk),
@@ -62,25 +64,26 @@ pub struct ResidentChunk {
     pub(super) decompressed: Option<Buffer>,
     /// Where to begin within pages that store differences or runs.
     pub(super) index: Option<Buffer>,
-    /// As what all of it has been decoded without a fault.
+    /// The forms in which it was decoded without a fault.
     pub(super) known_good: Arc<KnownGood>,
-    /// What is kept beside its pages once they are known to be good.
+    /// Further data beside its pages, after a decoding without a fault.
     pub(super) kept: KeptWithChunk,
 }
 
-/// What stays with a chunk that is known to be good.
+/// Data that stays with a chunk after a decoding without a fault.
 #[derive(Debug, Default)]
 pub(super) struct KeptWithChunk {
     /// The dictionary's entries, once they were decoded.
     pub(super) dictionary: OnceLock<DecodedDictionary>,
-    /// The entries of its dictionary and those of the chunks that it was last decoded to codes with.
+    /// The joined entries of its dictionary and those of the chunks that it was last decoded to
+    /// codes with.
     pub(super) joined: Mutex<Option<JoinedDictionaries>>,
-    /// Its pages as kernels are given them; absent within where they can't stay.
+    /// Its pages in the form for kernels; absent inside if they can't stay.
     pub(super) descriptors: OnceLock<Option<Box<PageDescriptors>>>,
 }
 
-/// As what rows of a chunk have been decoded without a fault: they will be again, and so will some of them. Of a row group that
-/// several ranks have, these are the rows of one.
+/// The forms in which rows of a chunk were decoded without a fault. These rows, and any of them,
+/// decode without one again. If several ranks share a row group, these are one rank's rows.
 #[derive(Debug, Default)]
 pub(super) struct KnownGood(Mutex<Vec<GoodRows>>);
 
@@ -89,15 +92,15 @@ struct GoodRows {
     form: DecodedForm,
     /// By their numbers in the row group.
     rows: Range<u32>,
-    /// Among all rows of the pages that have these.
+    /// Among all rows of the pages with these rows.
     null_count: u32,
 }
 
-/// A form in which a chunk was decoded: as what it was declared, and whether into codes.
+/// A form in which a chunk was decoded: the declared type, and whether into codes.
 pub(super) type DecodedForm = (ColumnVariant, bool);
 
 impl KnownGood {
-    /// Notes a form of some rows, with the number of NULLs among all rows of their pages.
+    /// Records a form of some rows, with the number of NULLs among all rows of their pages.
     pub(super) fn add(&self, form: DecodedForm, rows: Range<u32>, null_count: u32) {
         let mut known = lock_whole(&self.0);
         match known.iter_mut().find(|known| known.form == form) {
@@ -109,7 +112,8 @@ impl KnownGood {
         }
     }
 
-    /// How many NULLs there are among all rows of the pages of a selection, or more, if its rows are known to be good in a form.
+    /// An upper bound of the NULLs among all rows of a selection's pages, if its rows were decoded
+    /// in a form without a fault.
     pub(super) fn null_count(&self, form: &DecodedForm, rows: &RowSelection) -> Option<u32> {
         let known = lock_whole(&self.0);
         let known = known.iter().find(|known| known.form == *form)?;
@@ -121,16 +125,16 @@ impl KnownGood {
 /// Chunks whose loading is enqueued.
 pub struct PendingLoad {
     chunks: Vec<Arc<ResidentChunk>>,
-    /// Waits, and says which page could not be decompressed.
+    /// Waits, and reports pages that could not be decompressed.
     wait: Box<dyn FnOnce() -> Result<()> + Send>,
 }
 
-/// Whether the host decompresses a chunk, so that it must have its bytes. `first_page` reads the start of the first page
-/// that is wanted of it.
+/// Whether the host decompresses a chunk, so that it needs the bytes. `first_page` reads the start
+/// of the first wanted page.
 ///
 /// # Errors
 ///
-/// Those of `first_page`.
+/// Errors of `first_page`.
 pub fn is_decompressed_by_host(
     metadata: &ColumnChunkMetaData,
     memory: &DeviceMemory,
@@ -150,12 +154,12 @@ fn codec_of(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> Option<Cod
 }
 
 impl ResidentChunk {
-    /// Device memory that it takes, with what may stay beside its pages.
+    /// Its device memory, with the limit of further data beside its pages.
     pub fn bytes(&self) -> u64 {
         self.buffer_bytes() + self.dictionary_bytes() + self.joined_bytes() + self.descriptor_bytes()
     }
 
-    /// What the host keeps to describe its pages.
+    /// Host memory for the descriptions of its pages.
     pub fn host_bytes(&self) -> u64 {
         description_bytes(&self.pages, &self.layouts)
     }
@@ -165,25 +169,25 @@ impl ResidentChunk {
         self.buffers().map(Buffer::bytes).sum()
     }
 
-    /// What the entries of its dictionary may take beside its pages.
+    /// Limit for the entries of its dictionary beside its pages.
     pub(super) fn dictionary_bytes(&self) -> u64 {
         let entries = self.pages.dictionary.as_ref().map(|page| u64::from(page.row_count));
         entries.map_or(0, |entries| dictionary_bytes_max(self.buffer_bytes(), entries))
     }
 
-    /// What the entries of its dictionary may take together with those of other chunks.
+    /// Limit for the entries of its dictionary joined with those of other chunks.
     pub(super) fn joined_bytes(&self) -> u64 {
         let entries = self.pages.dictionary.as_ref().map(|page| u64::from(page.row_count));
         entries.map_or(0, |entries| joined_bytes_max(self.buffer_bytes(), entries))
     }
 
-    /// What the descriptors of its pages may take.
+    /// Limit for the descriptors of its pages.
     pub(super) fn descriptor_bytes(&self) -> u64 {
         let bytes = descriptor_bytes_max(self.pages.data.len() as u64, self.row_count() as u64);
         part_of_chunk(self.buffer_bytes(), bytes)
     }
 
-    /// What is set aside for what may stay beside its pages and not used.
+    /// Reserved and unused bytes for further data.
     #[cfg(test)]
     pub(crate) fn unused_bytes(&self) -> u64 {
         let dictionary = self.kept.dictionary.get().map_or(0, DecodedDictionary::bytes);
@@ -251,7 +255,7 @@ impl ResidentChunk {
     }
 }
 
-/// What pages and their layouts take of the host's memory.
+/// Host memory of pages and their layouts.
 pub(super) fn description_bytes(pages: &PageList, layouts: &Vec<PageLayout>) -> u64 {
     (pages.data.capacity() * size_of::<ListedPage>() + layouts.capacity() * size_of::<PageLayout>()) as u64
 }
@@ -292,7 +296,7 @@ impl<'a> Load<'a> {
             && matches!(bytes, EncodedBytes::Host(..))
             && !(has_checksums || memory.techniques().takes_unchecked_pages)
         {
-            // A library would not see one of them.
+            // A library would not get one of them.
             codec = Codec::Host;
         }
         let needs_dictionary = pages.data.iter().any(|page| encoding(page) == PageEncoding::Dictionary);
@@ -319,7 +323,8 @@ impl<'a> Load<'a> {
         Ok((layouts, builder))
     }
 
-    /// What the host says of a page that can't be laid out, if it is the host that has the last word on such pages.
+    /// The host's error for a page that can't be laid out, if the host has the last word on such
+    /// pages.
     fn words_of_host(
         &self,
         memory: &DeviceMemory,
@@ -356,7 +361,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Copies what is not on the device yet, and makes room for what is decompressed.
+    /// Copies bytes that are not on the device yet, and allocates memory for decompressed pages.
     fn place(self, memory: &DeviceMemory, stream: Stream) -> Result<ResidentChunk> {
         let (layouts, LayoutBuilder { decompressed_bytes, index_bytes, .. }) =
             self.lay_out(memory, stream)?;
@@ -394,7 +399,7 @@ struct Indexing {
 }
 
 impl Indexing {
-    /// Adds the pages of a chunk that have an index. What levels no kernel reads is found out when they are decoded.
+    /// Adds the pages of a chunk that have an index. Decoding reports levels that no kernel reads.
     fn add(&mut self, chunk: &ResidentChunk, descriptor: &ColumnDescriptor) {
         for (page, layout) in chunk.pages().zip(&chunk.layouts).filter(|(_, layout)| layout.index.is_some()) {
             let Some(levels_form) = layout.levels_form(page, descriptor.max_def_level() > 0) else {
@@ -429,9 +434,10 @@ impl Indexing {
 }
 
 impl Queue {
-    /// Enqueues the loading of chunks, of any row groups: their pages come to the device, if they are not there yet, and
-    /// are decompressed. One resident chunk each, in their order. Waits if the host may have to decompress some of the
-    /// pages after all: those of LZ4, and those that a library decompresses.
+    /// Enqueues the loading of chunks, of any row groups: their pages are copied to the device, if
+    /// they are not there, and decompressed. Returns one resident chunk each, in their order. Waits
+    /// if the host may have to decompress some pages: those of LZ4, and those that a library
+    /// decompresses.
     ///
     /// # Errors
     ///
@@ -468,7 +474,7 @@ impl Queue {
     }
 }
 
-/// Waits, and turns what kernels report of pages into an error.
+/// Waits, and turns the kernels' reports into an error.
 fn check_decompressed(
     queue: &Queue,
     status: &Buffer,
@@ -486,7 +492,7 @@ fn check_decompressed(
     }
 }
 
-/// A chunk without the memory that only its decompression, which is enqueued, reads.
+/// A chunk without the memory that only its enqueued decompression reads.
 fn without_compressed(mut chunk: ResidentChunk) -> ResidentChunk {
     let is_encoded = |section: &Section| section.memory == PageMemory::Encoded && section.bytes > 0;
     let reads_encoded =
@@ -498,7 +504,7 @@ fn without_compressed(mut chunk: ResidentChunk) -> ResidentChunk {
 }
 
 impl PendingLoad {
-    /// The chunks, which what is enqueued on the same stream may use.
+    /// The chunks, for work enqueued on the same stream.
     pub fn chunks(&self) -> &[Arc<ResidentChunk>] {
         &self.chunks
     }

@@ -1,17 +1,18 @@
 //! Parquet column chunks, decoded on a device.
 //!
 //! - `chunk_upload.rs`: from files to the device
-//! - `load.rs`: chunks become pages on the device; `row_groups.rs`: pages become columns, as often as wanted: cells, or codes
+//! - `load.rs`: chunks become pages on the device; `row_groups.rs`: pages become columns, any
+//!   number of times: cells, or codes
 //! - `pinned_chunk.rs`: a loaded chunk off the device and back
 //! - `row_selection.rs`: which rows are decoded, and where their cells go
-//! - `column_chunk.rs`: what is known of a chunk, and what can be decoded
-//! - `column_memory.rs`: what a column's chunks are decoded into
+//! - `column_chunk.rs`: a chunk's metadata, and whether kernels can decode it
+//! - `column_memory.rs`: the memory that a column's chunks are decoded into
 //! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
 //! - `page_map.rs`: where a chunk's pages are, and which of them are read
 //! - `stored_type.rs`, `conversion.rs`: from the file's type to the declared one
 //! - `page_layout.rs`: where a page's levels and values are once it is decompressed
-//! - `page_batch.rs`: pages as kernels are given them, and their launches; `page_descriptors.rs`: those that stay with their chunk;
-//!   `resident_columns.rs`: columns of these
+//! - `page_batch.rs`: pages in the form for kernels, and their launches; `page_descriptors.rs`:
+//!   descriptors that stay with their chunk; `resident_columns.rs`: columns of these
 //! - `decoded_dictionary.rs`: entries that stay with their chunk
 //! - `decompression.rs`: pages that the device decompresses; `frame_batches.rs`: how many at once, where a library does
 //! - `host_codec.rs`: pages that the host decompresses
@@ -23,12 +24,12 @@
 //!                    one launch each, over all pages of all columns of some row groups
 //! ```
 //!
-//! Invariants: every value is the CPU engine's, or there is an error. Kernels check every read against the
-//! page, so corrupt bytes are an error or other values, and nothing worse. Text is not copied: cells point
-//! into pages that the column keeps alive.
+//! Invariants: every value is the CPU engine's, or there is an error. Kernels check every read
+//! against the page, so corrupt bytes cause an error or other values, and nothing worse. Text is
+//! not copied: cells point into pages that the column keeps alive.
 //!
-//! What is enqueued are operations of a [`Queue`](crate::operation::Queue): `load_chunks` (`load.rs`) and `decode_columns`
-//! (`row_groups.rs`).
+//! The operations on a [`Queue`](crate::operation::Queue) are `load_chunks` (`load.rs`) and
+//! `decode_columns` (`row_groups.rs`).
 //!
 //! Deliberately absent: files and footers (the caller reads bytes), nested columns, encryption.
 

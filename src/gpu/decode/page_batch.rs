@@ -1,4 +1,4 @@
-//! The pages of row groups as kernels are given them, and the launches that decode them.
+//! The pages of row groups in the form for kernels, and the launches that decode them.
 //!
 //! Invariants: a page's number is its place in the batch. Lists hold numbers of pages, or slices of their rows, one a
 //! block.
@@ -24,7 +24,7 @@ const ARRAY_ALIGNMENT: usize = 16;
 /// Bytes of a value in a page's scratch memory.
 pub(super) const SCRATCH_BYTES: u64 = 8;
 
-/// Where a page is in its file.
+/// The position of a page in its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageOrigin {
     /// The chunk's place among those decoded at once.
@@ -81,7 +81,7 @@ const CELL_KERNELS: [Kernel; 5] = [
 pub(super) struct CellLists<T>([T; CELL_KERNELS.len()]);
 
 impl<T> CellLists<T> {
-    /// What pages of a source and form are written with into cells of a size.
+    /// The kernel that writes cells of a size from pages of a source and form.
     pub(super) fn of(&mut self, source: ValueSource, form: DeltaForm, cell_bytes: u32) -> &mut T {
         let is_large = cell_bytes == CellType::Int256.bytes();
         let place = match source {
@@ -91,24 +91,24 @@ impl<T> CellLists<T> {
         &mut self.0[place]
     }
 
-    /// The kernels with what they have.
+    /// The kernels with their elements.
     pub(super) fn each(&self) -> impl Iterator<Item = (Kernel, &T)> {
         CELL_KERNELS.into_iter().zip(&self.0)
     }
 
-    /// The same, with something else for each.
+    /// The same, mapped.
     pub(super) fn map<U>(&self, of: impl FnMut(&T) -> U) -> CellLists<U> {
         CellLists(self.0.each_ref().map(of))
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut()
     }
 }
 
 impl PageBatch {
-    /// The number that the next page gets.
+    /// The number of the next page.
     pub(super) fn next_page(&self) -> u32 {
         self.pages.len() as u32
     }
@@ -119,7 +119,7 @@ impl PageBatch {
         (self.columns.len() - 1) as u32
     }
 
-    /// Adds a page, in the order of [`PageBatch::next_page`], and says which rows of it are wanted, among those from
+    /// Adds a page, in the order of [`PageBatch::next_page`], and its wanted rows, among those from
     /// `first_row` on.
     pub(super) fn add_page(&mut self, added: BatchPage, rows: &RowSelection, first_row: u32) {
         let number = self.next_page();
@@ -157,8 +157,8 @@ impl PageBatch {
         self.origins.get(page as usize).copied()
     }
 
-    /// Enqueues everything. Waits only if there are pages whose strings must be built: for their size, and so that few bytes
-    /// are on their way when nobody wants them any more.
+    /// Enqueues everything. Waits only if strings must be built: for their size, and so that little
+    /// work is left on the stream if the query is cancelled.
     ///
     /// # Errors
     ///
@@ -214,8 +214,8 @@ impl PageBatch {
         Ok(built)
     }
 
-    /// What decoding a page moves, at least: its bytes, what kernels hand on to one another, and its cells. The
-    /// entries of a dictionary, which caches hold, and strings that are built are left out.
+    /// The least bytes moved to decode a page: its bytes, intermediate results, and its cells.
+    /// Dictionary entries, which caches hold, and built strings are left out.
     fn bytes_moved(&self, kernel: Kernel, number: u32) -> u64 {
         let Some(page) = self.pages.get(number as usize) else { return 0 };
         let cell_bytes = self.columns.get(page.column as usize).map_or(0, |column| column.cell_bytes);
@@ -239,7 +239,7 @@ impl PageBatch {
         self.bytes_moved(kernel, slice.page) * u64::from(slice.row_count) / u64::from(rows.max(1))
     }
 
-    /// Memory for the strings of pages that store only what differs from the string before.
+    /// Memory for the strings of pages that store only the difference from the previous string.
     fn allocate_strings(
         &self,
         queue: &Queue,

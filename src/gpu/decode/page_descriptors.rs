@@ -1,13 +1,13 @@
-//! A chunk's pages as kernels are given them, which stay with the chunk: rows that are decoded again need no more than to be
-//! named.
+//! A chunk's pages in the form for kernels, which stay with the chunk: to decode rows again, a
+//! launch only names them.
 //!
 //! ```text
 //! buffer   | PageColumn | EncodedPage … | PageState … | PageSlice … of each kernel that writes cells |
 //! launch   DecodeRange: rows 100 to 300 of the chunk, and where their cells go
 //! ```
 //!
-//! Invariants: only of chunks that are known to be good and have no NULL, so that no kernel looks at levels any more; whose pages need
-//! no memory but their own; whose dictionary, if they have one, stays too.
+//! Invariants: only of chunks decoded without a fault and without NULLs, so kernels no longer read
+//! levels. Their pages need no memory but their own, and the dictionary, if any, stays too.
 
 use pystachio_files::ColumnVariant;
 use pystachio_plan::{ErrorKind, Result};
@@ -27,7 +27,7 @@ use crate::{
     operation::Queue,
 };
 
-/// Bytes that a chunk's descriptors take whatever its pages: a column, and what arrays are aligned by.
+/// Bytes of a chunk's descriptors besides those of its pages: a column, and the arrays' alignment.
 const CHUNK_BYTES: u64 = 512;
 /// Bytes of a page's descriptors, without its slices.
 const PAGE_BYTES: u64 = (size_of::<EncodedPage>() + size_of::<PageState>() + size_of::<u32>()) as u64;
@@ -68,7 +68,7 @@ struct SliceRows {
 pub(super) struct RangeList {
     pub(super) ranges: Vec<DecodeRange>,
     pub(super) block_count: u32,
-    /// What is read and written, at least.
+    /// The least bytes read and written.
     pub(super) bytes: u64,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct RangeTarget {
     pub(super) flags: u32,
 }
 
-/// What the descriptors of so many pages with so many rows take at most.
+/// Upper bound of the bytes of descriptors of so many pages with so many rows.
 pub(super) fn descriptor_bytes_max(page_count: u64, row_count: u64) -> u64 {
     if page_count == 0 {
         return 0;
@@ -94,8 +94,8 @@ pub(super) fn descriptor_bytes_max(page_count: u64, row_count: u64) -> u64 {
 }
 
 impl PageDescriptors {
-    /// Those of a chunk that is known to be good and has no NULL; made if they can be. What the queue enqueues from now on
-    /// may use them. `None` where they do not stay.
+    /// The descriptors of a chunk decoded without a fault and without NULLs; made if possible. Work
+    /// enqueued on the queue from now on may use them. `None` if they do not stay.
     ///
     /// # Errors
     ///
@@ -163,7 +163,8 @@ impl PageDescriptors {
         memory.upload_to(&arrays.bytes, buffer.address(), queue.stream())?;
         let at = |place: usize| buffer.address() + place as u64;
         if let Some((scratch, words_bytes)) = scratch {
-            // Where the values begin behind the levels; there is nothing else to be found out, and nothing to be reported.
+            // Where the values begin behind the levels; nothing else needs to be measured or
+            // reported.
             let arguments = DecodePages {
                 pages: at(page_place),
                 columns: at(columns),
@@ -178,7 +179,7 @@ impl PageDescriptors {
         Ok(Made::Now(Box::new(Self { variant, buffer, pages: page_place, states: state_place, slices })))
     }
 
-    /// Adds the rows of a selection to what kernels are to decode, and says how many rows these are.
+    /// Adds the rows of a selection to the kernels' work, and returns their number.
     pub(super) fn add_ranges(
         &self,
         rows: &RowSelection,
@@ -224,12 +225,12 @@ impl PageDescriptors {
     }
 }
 
-/// What came of making descriptors.
+/// The outcome of making descriptors.
 enum Made {
     Now(Box<PageDescriptors>),
-    /// For want of memory, or of the dictionary.
+    /// Not now: memory is short, or the dictionary does not stay yet.
     NotNow,
-    /// They can't be.
+    /// Never.
     Never,
 }
 
@@ -275,8 +276,8 @@ impl DescribedPages {
     }
 }
 
-/// Gives pages memory for the words that their levels become, which nobody reads: the memory, and the bytes of the words; behind them
-/// is a status.
+/// Gives pages memory for their level words, which no kernel reads: the memory, and the bytes of
+/// the words; behind them is a status.
 fn take_words(queue: &Queue, pages: &mut [EncodedPage]) -> Result<(Buffer, u64)> {
     let words = |page: &EncodedPage| u64::from(page.row_count.div_ceil(WORD_ROWS)) * WORD_BYTES;
     let bytes: u64 = pages.iter().map(words).sum();
@@ -290,7 +291,8 @@ fn take_words(queue: &Queue, pages: &mut [EncodedPage]) -> Result<(Buffer, u64)>
 }
 
 impl SliceList {
-    /// The slices that have some of these rows: the first, how many they are, and how many of the rows they have.
+    /// The slices with some of these rows: the first, their number, and how many of the rows they
+    /// contain.
     fn within(&self, rows: PlacedRows) -> Option<(u32, u32, u32)> {
         let first = self.rows.partition_point(|slice| slice.end <= rows.first_row);
         let end = self.rows.partition_point(|slice| slice.first < rows.end());

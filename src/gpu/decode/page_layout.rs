@@ -1,7 +1,8 @@
-//! Where a page's levels and values are once it is decompressed.
+//! Where the levels and values of a decompressed page are.
 //!
-//! Decompressed pages of a chunk lie one after another in one buffer. What is not compressed stays in the
-//! buffer of the encoded chunk. Indexes of pages that store differences or runs lie one after another in a third.
+//! Decompressed pages of a chunk lie one after another in one buffer. Uncompressed sections stay in
+//! the buffer of the encoded chunk. Indexes of pages that store differences or runs lie one after
+//! another in a third.
 
 use parquet::basic::Type as PhysicalType;
 
@@ -48,7 +49,7 @@ pub(super) struct PageLayout {
 impl PageLayout {
     /// How a page's definition levels are stored; `None` if no kernel reads them.
     pub(super) fn levels_form(&self, page: &ListedPage, is_optional: bool) -> Option<LevelsForm> {
-        // A header that the CPU engine would not read is for it to name.
+        // The CPU engine reports headers that it would not read.
         if matches!(page.header.kind, PageKind::DataV1 { has_known_levels: false, .. }) {
             return None;
         }
@@ -86,7 +87,7 @@ impl LayoutBuilder {
     ///
     /// # Errors
     ///
-    /// What is wrong with the page, in words.
+    /// The fault of the page, in words.
     pub(super) fn add(&mut self, page: &ListedPage) -> Result<PageLayout, &'static str> {
         let (definition_bytes, repetition_bytes, is_compressed, is_v2) = match page.header.kind {
             PageKind::DataV2 { definition_bytes, repetition_bytes, is_compressed, .. } => {
@@ -134,7 +135,7 @@ impl LayoutBuilder {
         Ok(PageLayout {
             levels: is_v2.then(|| encoded(repetition_bytes, definition_bytes)),
             values,
-            // Nothing is the compressed form of nothing, in some writers' pages without values.
+            // Some writers' pages without values have an empty compressed form.
             compressed: (values_bytes > 0).then(|| encoded(levels_bytes, compressed_bytes)),
             index,
         })

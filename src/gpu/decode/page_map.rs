@@ -1,11 +1,11 @@
-//! Where the pages of a column chunk are before they are read, and what of a chunk is read.
+//! Where the pages of a column chunk are before they are read, and which bytes of a chunk are read.
 //!
 //! ```text
 //! chunk    | dictionary | page 0 | page 1 | page 2 | page 3 |
 //! extent   | dictionary |        | page 1 | page 2 |            one after another on the device
 //! ```
 //!
-//! Invariants: what a map says of a page is compared with the page itself when it has been read. An extent has a
+//! Invariants: each page is checked against its map when it has been read. An extent includes a
 //! chunk's dictionary page if there is one.
 
 use std::ops::Range;
@@ -32,13 +32,13 @@ struct PagePlace {
 /// Where the pages of a chunk are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageMap {
-    /// What comes before the first data page, if anything does.
+    /// Bytes before the first data page, if any.
     dictionary: Option<Range<u64>>,
     /// Data pages that have rows.
     pages: Vec<PagePlace>,
 }
 
-/// What of a chunk is read.
+/// The bytes of a chunk to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkExtent {
     /// In the chunk, sorted and disjoint.
@@ -50,8 +50,9 @@ pub struct ChunkExtent {
 }
 
 impl PageMap {
-    /// The map of a chunk of so many bytes and rows whose data pages begin at some places: the first byte of each,
-    /// in the chunk, its length and the first of its rows. `None` if that can't be.
+    /// The map of a chunk of so many bytes and rows from the positions of its data pages: the first
+    /// byte of each, in the chunk, its length and the first of its rows. `None` if they are
+    /// impossible.
     pub fn of_places(
         places: impl IntoIterator<Item = (u64, u64, u64)>,
         chunk_bytes: u64,
@@ -82,12 +83,12 @@ impl PageMap {
         Some(Self { dictionary, pages })
     }
 
-    /// The map of a chunk of so many bytes and rows, by reading the header of every page: `read` fills memory from a
-    /// place in the chunk.
+    /// The map of a chunk of so many bytes and rows, by reading the header of every page: `read`
+    /// fills memory from an offset in the chunk.
     ///
     /// # Errors
     ///
-    /// `FileCorrupt`; those of `read`.
+    /// `FileCorrupt`; errors of `read`.
     pub fn walk(
         source: &ColumnSource<'_>,
         (chunk_bytes, row_count): (u64, u32),
@@ -154,7 +155,7 @@ impl ChunkExtent {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Data pages that are left out.
+    /// Data pages that are not read.
     pub fn skipped_pages(&self) -> u64 {
         self.skipped_pages
     }
@@ -168,7 +169,7 @@ impl ChunkExtent {
     ///
     /// # Errors
     ///
-    /// A page that is not where or what it was said to be.
+    /// A page that is not as its map describes it.
     pub(super) fn place(&self, mut list: PageList) -> std::result::Result<PageList, PageFault> {
         let Some(places) = &self.pages else { return Ok(list) };
         let dictionary_bytes =

@@ -1,4 +1,4 @@
-//! A resident chunk off the device, and its way back.
+//! A resident chunk on the host, and its way back to the device.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct PinnedChunk {
     pages: PageList,
     layouts: Vec<PageLayout>,
     known_good: Arc<KnownGood>,
-    /// The encoded bytes, then the decompressed ones, then the index, of those that there are.
+    /// The encoded bytes, then the decompressed ones, then the index, as far as there are any.
     content: HostBytes,
     encoded_bytes: Option<u64>,
     decompressed_bytes: Option<u64>,
@@ -24,8 +24,8 @@ pub struct PinnedChunk {
 }
 
 impl PinnedChunk {
-    /// Copies a chunk to the host and waits for it; `None` if there is no room. Nothing is left to do for the chunk
-    /// on any stream.
+    /// Copies a chunk to the host and waits for it; `None` if there is no room. No work on any
+    /// stream may still use the chunk's memory.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl PinnedChunk {
             offset += buffer.bytes();
             content.download(memory, start, (buffer.address(), buffer.bytes()), stream)
         });
-        // Before the memory is anybody else's, also where a copy could not be enqueued.
+        // Before the slabs are given back, even if a copy could not be enqueued.
         memory.platform().wait(stream)?;
         copied?;
         Ok(Some(Self {
@@ -58,17 +58,18 @@ impl PinnedChunk {
         }))
     }
 
-    /// What the host keeps to describe its pages.
+    /// Host memory for the descriptions of its pages.
     pub fn host_bytes(&self) -> u64 {
         description_bytes(&self.pages, &self.layouts)
     }
 
-    /// What is page-locked for it.
+    /// Its page-locked memory.
     pub fn locked_bytes(&self) -> u64 {
         self.content.locked_bytes()
     }
 
-    /// Enqueues the copy back to the device. The chunk stays where it is until the stream has done so.
+    /// Enqueues the copy back to the device. The chunk stays on the host until the copy has
+    /// happened.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Columns of chunks whose descriptors stay on the device: nothing is uploaded, and a kernel for each way in which values are
-//! encoded is all that is launched.
+//! Columns of chunks whose descriptors stay on the device: nothing is uploaded, and only one kernel
+//! for each encoding of values is launched.
 
 use bytemuck::cast_slice;
 use pystachio_plan::{Error, Result};
@@ -31,7 +31,8 @@ struct ResidentColumn<'a> {
 }
 
 impl<'a> ResidentColumns<'a> {
-    /// The columns of some chunks that are known to be good and have no NULL, if their descriptors are there or can be made.
+    /// The columns of some chunks decoded without a fault and without NULLs, if their descriptors
+    /// exist or can be made.
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ impl<'a> ResidentColumns<'a> {
         for (request, plans) in requests.iter().zip(plans) {
             let mut column = ResidentColumn { plans, descriptors: Vec::new(), members: None };
             for plan in plans {
-                // Those of the others are made all the same, so that they are there the next time.
+                // The others' descriptors are made even so, for the next time.
                 match PageDescriptors::of(queue, plan)? {
                     Some(descriptors) => column.descriptors.push(descriptors),
                     None => is_whole = false,
@@ -61,7 +62,7 @@ impl<'a> ResidentColumns<'a> {
         Ok(is_whole.then_some(Self(columns)))
     }
 
-    /// Enqueues the decoding of the rows that are wanted, into columns of so many rows.
+    /// Enqueues the decoding of the wanted rows, into columns of so many rows.
     ///
     /// # Errors
     ///
@@ -74,7 +75,7 @@ impl<'a> ResidentColumns<'a> {
             columns.push(column.add(queue, row_count, &mut lists)?);
             pages = column.plans.iter().map(ChunkPlan::page_counts).fold(pages, PageCounts::plus);
         }
-        // Nothing is reported of what was decoded before without a fault.
+        // Nothing is reported of pages that were decoded before without a fault.
         let status = queue.memory().allocate(size_of::<Status>() as u64, queue.stream())?;
         for (kernel, list) in lists.each().filter(|(_, list)| list.block_count > 0) {
             let mut arguments = DecodeCells {
@@ -102,7 +103,7 @@ fn member_of<'a>(plan: &'a ChunkPlan<'_>) -> Option<DictionaryMember<'a>> {
 }
 
 impl ResidentColumn<'_> {
-    /// Makes the column's memory, and adds its rows to what kernels decode.
+    /// Allocates the column's memory, and adds its rows to the kernels' work.
     fn add(&self, queue: &Queue, row_count: usize, lists: &mut CellLists<RangeList>) -> Result<AnyColumn> {
         let first = self.plans.first();
         let first = first.ok_or_else(|| Error::internal("a column without chunks is decoded"))?;

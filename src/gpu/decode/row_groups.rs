@@ -1,4 +1,4 @@
-//! The columns of row groups, decoded with one launch of each kernel.
+//! Decodes the columns of row groups, with one launch of each kernel.
 
 use std::{ops::Range, sync::Arc};
 
@@ -30,7 +30,7 @@ const STATUS_WORDS: usize = 2;
 ///
 /// # Errors
 ///
-/// As of [`decode_row_group`].
+/// Errors of [`decode_row_group`].
 pub fn decode_column_chunk(
     queue: &Queue,
     chunk: &EncodedColumnChunk<'_>,
@@ -46,8 +46,8 @@ pub fn decode_column_chunk(
 ///
 /// - `NotSupported`: a form that no kernel reads, naming the column; the CPU engine reads it.
 /// - `FileCorrupt`, naming file, column and page.
-/// - `NullNotAllowed`, `StringTooLong`, `NumericOutOfRange`, `DatetimeOutOfRange`: a value that the column
-///   as it is declared can't hold.
+/// - `NullNotAllowed`, `StringTooLong`, `NumericOutOfRange`, `DatetimeOutOfRange`: a value outside
+///   of the declared type
 /// - `OutOfMemory`, `Device`.
 pub fn decode_row_group(
     queue: &Queue,
@@ -68,7 +68,7 @@ pub fn decode_row_group(
     let requests: Vec<_> = sources.iter().zip(load.chunks().iter().map(Arc::as_ref)).map(request).collect();
     let rows = RowSelection::range(0..rows);
     let pending = queue.decode_columns(&requests, &[&rows], row_count);
-    // What is wrong with a page's compression comes before what its values then seem to be.
+    // A fault in a page's compression is reported before faults in the values that it yields.
     load.wait_chunks()?;
     pending?.wait_columns()
 }
@@ -79,14 +79,14 @@ fn row_count_of(row_count: usize) -> Result<u32> {
     })
 }
 
-/// Waits, and says how many NULLs each column has, or what is wrong with a value or a page.
+/// Waits, and returns the number of NULLs of each column, or the fault of a value or a page.
 type WaitDecoded = Box<dyn FnOnce() -> Result<Vec<u32>> + Send>;
 
 /// A column to be decoded: a chunk for each of some row groups, in the order of their rows.
 pub struct ColumnRequest<'a> {
     /// One a row group; at least one.
     pub chunks: Vec<ChunkRequest<'a>>,
-    /// Whether rows become places in the dictionaries, which must have all values
+    /// Whether rows become indices into the dictionaries, which must contain all values
     /// ([`ResidentChunk::dictionary_entries`]).
     pub as_codes: bool,
 }
@@ -94,7 +94,7 @@ pub struct ColumnRequest<'a> {
 /// A chunk to be decoded.
 #[derive(Clone, Copy)]
 pub struct ChunkRequest<'a> {
-    /// What is known of it.
+    /// Its metadata.
     pub source: &'a ColumnSource<'a>,
     /// Its pages.
     pub chunk: &'a ResidentChunk,
@@ -103,7 +103,7 @@ pub struct ChunkRequest<'a> {
 /// Columns whose decoding is enqueued.
 pub struct PendingColumns {
     columns: Vec<AnyColumn>,
-    /// Data pages that are decoded, and those that have no row that is wanted.
+    /// Numbers of decoded data pages, and of those without a wanted row.
     pages: PageCounts,
     wait: WaitDecoded,
 }
@@ -113,7 +113,7 @@ pub struct PendingColumns {
 pub struct PageCounts {
     /// Decoded.
     pub decoded: u64,
-    /// Not decoded: no row of theirs is wanted.
+    /// Not decoded, without a wanted row.
     pub skipped: u64,
 }
 
@@ -125,7 +125,7 @@ impl PageCounts {
 }
 
 impl PendingColumns {
-    /// Columns without NULLs, of chunks that are known to be good.
+    /// Columns without NULLs, of chunks decoded without a fault before.
     pub(super) fn of_known_good(columns: Vec<AnyColumn>, pages: PageCounts) -> Self {
         let null_counts = vec![0; columns.len()];
         Self { columns, pages, wait: Box::new(|| Ok(null_counts)) }
@@ -136,13 +136,13 @@ impl PendingColumns {
         self.columns.iter().map(|column| u64::from(column.row_bytes())).sum()
     }
 
-    /// Puts other columns in the places of those that have cells: copies of some of their rows, which are enqueued on
-    /// the same stream. They are what [`Self::wait_columns`] gives. Where text points to is known only when
-    /// they have been waited for.
+    /// Replaces columns of cells by copies of some of their rows, which are enqueued on the same
+    /// stream. [`Self::wait_columns`] then returns the copies. The addresses of text are known only
+    /// after the wait.
     ///
     /// # Errors
     ///
-    /// Those of `copy`.
+    /// Errors of `copy`.
     pub fn map_columns(mut self, copy: impl FnOnce(&[&Column]) -> Result<Vec<Column>>) -> Result<Self> {
         let cells = self.columns.iter().filter_map(|column| match column {
             AnyColumn::Cells(cells) => Some(cells),
@@ -157,7 +157,7 @@ impl PendingColumns {
         Ok(self)
     }
 
-    /// How many data pages are decoded, of all columns together.
+    /// The number of decoded data pages of all columns.
     pub fn pages(&self) -> PageCounts {
         self.pages
     }
@@ -166,7 +166,7 @@ impl PendingColumns {
     ///
     /// # Errors
     ///
-    /// As of [`decode_row_group`].
+    /// Errors of [`decode_row_group`].
     pub fn wait_columns(self) -> Result<Vec<Column>> {
         let cells = |column| match column {
             AnyColumn::Cells(cells) => Ok(cells),
@@ -175,11 +175,12 @@ impl PendingColumns {
         self.wait_decoded()?.into_iter().map(cells).collect()
     }
 
-    /// Waits for the columns. What is copied by codes must not be enqueued before: a corrupt page leaves any.
+    /// Waits for the columns. Copies by codes must not be enqueued before: a corrupt page may leave
+    /// any codes.
     ///
     /// # Errors
     ///
-    /// As of [`decode_row_group`].
+    /// Errors of [`decode_row_group`].
     pub fn wait_decoded(mut self) -> Result<Vec<AnyColumn>> {
         let null_counts = (self.wait)()?;
         for (column, null_count) in self.columns.iter_mut().zip(null_counts) {
@@ -192,18 +193,19 @@ impl PendingColumns {
 }
 
 impl Queue {
-    /// Enqueues the decoding of some rows of resident chunks, each as its column is declared: of some row groups, whose rows
-    /// lie one after another in the columns, as their selections say. Pages without such rows are not looked at. Waits
-    /// only if a chunk has pages of DELTA_BYTE_ARRAY.
+    /// Enqueues the decoding of some rows of resident chunks, each as its column is declared. The
+    /// rows of the row groups lie one after another in the columns, as their selections say. Pages
+    /// without such rows are skipped. Waits only if a chunk has pages of DELTA_BYTE_ARRAY.
     ///
     /// # Shapes
     ///
-    /// `rows`: a selection a row group, whose places are those in the columns, as [`RowSelection::starting_at`] makes them. One
-    /// column a request, each with `row_count` rows, as cells or as codes. Rows that no selection has have no meaning.
+    /// `rows`: a selection for each row group, with places in the columns (see
+    /// [`RowSelection::starting_at`]). One column a request, each with `row_count` rows, as cells
+    /// or as codes. Rows outside of all selections have no meaning.
     ///
     /// # Errors
     ///
-    /// Of [`decode_row_group`], those that need no values.
+    /// Those of [`decode_row_group`] that do not depend on values.
     pub fn decode_columns<'a>(
         &self,
         requests: &[ColumnRequest<'a>],
@@ -226,8 +228,8 @@ impl Queue {
             return columns.decode(self, row_count);
         }
         let all_plans = || plans.iter().flatten();
-        // The status, a count of NULLs for each chunk, and a byte for each entry of dictionaries. Nobody looks at those of
-        // chunks that are known to be good.
+        // The status, a count of NULLs for each chunk, and a byte for each entry of dictionaries.
+        // They are not read for chunks decoded without a fault before.
         let counts_bytes = ((STATUS_WORDS + all_plans().count()) * 4) as u64;
         let fault_bytes: u64 = all_plans().map(ChunkPlan::entry_count).sum();
         let outcome = memory.0.allocate(counts_bytes + fault_bytes, memory.1)?;
@@ -245,7 +247,7 @@ impl Queue {
             let place = |plan| if known.is_some() { DictionaryPlace::of(self, plan) } else { Ok(None) };
             let mut places = plans.iter().map(place).collect::<Result<Vec<_>>>()?;
             if request.as_codes && places.iter().any(Option::is_none) {
-                // Codes are of entries that lie together.
+                // Codes need entries that lie together.
                 places.fill_with(|| None);
             }
             let (column, targets) =
@@ -262,7 +264,7 @@ impl Queue {
             memories.push((column, places));
         }
         let built = batch.launch(self, outcome.address())?;
-        // Dictionaries that only kernels read; until these are enqueued.
+        // Dictionaries that only kernels read; until those are enqueued.
         let mut dictionaries = Vec::new();
         let mut columns = Vec::with_capacity(requests.len());
         for ((plans, (mut memory, places)), request) in plans.iter().zip(memories).zip(requests) {
@@ -287,8 +289,8 @@ impl Queue {
             }
         }
         for column in &columns {
-            // The entry of a dictionary that stands for NULL is evaluated with the others where no row turns out to be NULL: it is
-            // all zeroes, and stays so.
+            // A dictionary's entry for NULL is evaluated with the others even if no row turns out
+            // to be NULL: it is and stays all zeroes.
             if let AnyColumn::Cells(cells) = column {
                 self.spoil_nulls(cells, row_count);
             }
@@ -307,7 +309,7 @@ impl Queue {
                     let chunk_nulls = null_counts(&queue, &outcome, &batch, &checked)?;
                     let mut null_counts = vec![0u32; column_count];
                     for ((chunk, null_count), column) in checked.into_iter().zip(chunk_nulls).zip(column_of) {
-                        // There are no more rows than 32 bits number.
+                        // There are no more rows than 32 bits can number.
                         null_counts[column] += null_count;
                         if let Some((known_good, rows)) = chunk.known_good {
                             known_good.add(chunk.form, rows, null_count);
@@ -321,7 +323,7 @@ impl Queue {
     }
 }
 
-/// The dictionaries of a column's chunks, if all of them have a place.
+/// The dictionaries of a column's chunks, if all of them stay.
 fn members_of<'a>(
     plans: &'a [ChunkPlan<'_>],
     places: &'a [Option<DictionaryPlace<'_>>],
@@ -340,7 +342,8 @@ impl<'a> ColumnRequest<'a> {
         Ok((ColumnVariant::of(first.source.column), self.as_codes))
     }
 
-    /// How many NULLs there are among all rows of all pages, if the rows that are wanted are known to be good.
+    /// How many NULLs there are among all rows of all pages, if the wanted rows were decoded
+    /// without a fault before.
     fn known_nulls(&self, form: &DecodedForm, rows: &[&RowSelection]) -> Option<u32> {
         let known = |(request, rows): (&ChunkRequest<'_>, &&RowSelection)| {
             request.chunk.known_good.null_count(form, rows)
@@ -359,17 +362,18 @@ impl<'a> ColumnRequest<'a> {
     }
 }
 
-/// What is left to be said of a chunk when it is decoded.
+/// The rest of a chunk's decoding.
 struct CheckedChunk {
     names: ColumnNames,
     form: DecodedForm,
-    /// Present if the rows that are decoded are good again when they have turned out to be, and which they are.
+    /// Present if the rows are to be recorded as decoded without a fault; which rows.
     known_good: Option<(Arc<KnownGood>, Range<u32>)>,
 }
 
 impl CheckedChunk {
     fn new(plan: &ChunkPlan<'_>, form: &DecodedForm) -> Self {
-        // Whoever is told that there is no NULL takes it for all rows of the pages: all of them were decoded, or can't be NULL.
+        // Callers take a count of 0 for all rows of the pages: either all rows were decoded, or
+        // none can be NULL.
         let is_whole = plan.chunk.row_count() == plan.rows.decoded_count();
         let mut ranges = plan.rows.ranges();
         let known_good = match (ranges.next(), ranges.next()) {
@@ -382,7 +386,7 @@ impl CheckedChunk {
     }
 }
 
-/// Waits, and gives the counts of NULLs; or turns what kernels report of pages into an error.
+/// Waits, and returns the counts of NULLs; or turns the kernels' reports into an error.
 fn null_counts(
     queue: &Queue,
     outcome: &Buffer,

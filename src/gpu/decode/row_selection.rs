@@ -1,4 +1,5 @@
-//! Which rows of a row group are decoded, and where their cells go: into columns that may have rows of other row groups before.
+//! Selected rows of a row group, and the places of their cells in columns, which may have rows of
+//! other row groups before them.
 //!
 //! ```text
 //! row group   ──[ 100 .. 300 )───────[ 700 .. 900 )──
@@ -12,7 +13,7 @@ use std::ops::Range;
 
 use super::abi::SLICE_ROWS;
 
-/// Rows that are left out are worth it from so many side by side: the rows of two slices.
+/// The shortest gap of unwanted rows that is skipped: the rows of two slices.
 const GAP_ROWS_MIN: usize = 2 * SLICE_ROWS as usize;
 
 /// Consecutive rows, and the place of the first of them in the column.
@@ -117,7 +118,7 @@ impl RowSelection {
         &self.ranges
     }
 
-    /// The rows that another selection has too.
+    /// The rows that both selections have.
     pub fn common(&self, other: &Self) -> Self {
         let common = |own: Range<u32>| {
             other.ranges().map(move |range| own.start.max(range.start)..own.end.min(range.end))
@@ -125,8 +126,8 @@ impl RowSelection {
         Self::of(self.ranges().flat_map(common))
     }
 
-    /// The same places without the rows of tiles that nobody wants. `is_wanted` has a flag for every `tile_rows`
-    /// rows of the columns. Short gaps are not left out.
+    /// The same places without the rows of unwanted tiles. `is_wanted` has a flag for every
+    /// `tile_rows` rows of the columns. Short gaps are not left out.
     pub fn narrowed(&self, tile_rows: usize, is_wanted: &[bool]) -> Self {
         self.narrowed_from(tile_rows, is_wanted, GAP_ROWS_MIN)
     }

@@ -1,7 +1,7 @@
-//! What the values of a Parquet column are, whatever they are declared as.
+//! The types of Parquet columns' values, whatever their declaration.
 //!
-//! The file's own annotations decide. What has no type here is left to the CPU engine, whose words for it
-//! are better.
+//! The file's own annotations decide. The CPU engine reads all other types, and its messages about
+//! them are better.
 
 use parquet::{
     basic::{ConvertedType, LogicalType, TimeUnit, Type as PhysicalType},
@@ -43,7 +43,7 @@ pub(super) enum StoredType {
     FixedBytes,
 }
 
-/// What a time counts.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoredTimeUnit {
     Milliseconds,

@@ -1,4 +1,4 @@
-//! What was done for a query and when: reads, copies, kernels and movements between ranks on one clock.
+//! The activities of a query: reads, copies, kernels and movements between ranks on one clock.
 //!
 //! ```text
 //! storage  ├─ read ─┤├─ read ─┤                       start and end are known at once
@@ -20,16 +20,16 @@ use pystachio_plan::{Activity, ActivityKind, DeviceWork, Result};
 
 use super::{Platform, Stream, TimedEvent};
 
-/// Activities that a log keeps.
+/// Limit of the activities that a log keeps.
 const ACTIVITIES_MAX: usize = 1 << 16;
-/// Where [`Activity::lane`] begins to number streams.
+/// The first [`Activity::lane`] of streams.
 const FIRST_STREAM_LANE: u32 = 2;
 
 /// The activities of one query. Filled by all its threads.
 pub struct ActivityLog {
     platform: Arc<dyn Platform>,
     origin: Instant,
-    /// The same moment on the clock that processes share.
+    /// The same instant on the clock that processes share.
     origin_time: SystemTime,
     origin_event: TimedEvent,
     state: Mutex<LogState>,
@@ -38,17 +38,18 @@ pub struct ActivityLog {
 #[derive(Default)]
 struct LogState {
     entries: Vec<Entry>,
-    /// How many were not kept.
+    /// The number of dropped activities.
     missed: u64,
 }
 
 struct Entry {
-    /// The operator that it was done for, as [`DeviceMemory::attribute`](super::DeviceMemory::attribute) was told.
+    /// The operator that it belongs to, as
+    /// [`DeviceMemory::attribute`](super::DeviceMemory::attribute) set it.
     operator: u32,
     kind: ActivityKind,
     name: &'static str,
     bytes: u64,
-    /// When it was begun or enqueued, in microseconds since the log's origin.
+    /// The time when it began or was enqueued, in microseconds since the log's origin.
     begun_us: f64,
     end: End,
 }
@@ -56,7 +57,7 @@ struct Entry {
 enum End {
     /// The host did it.
     Host(f64),
-    /// It is over when the event is reached.
+    /// It ends when the event is reached.
     Device(Stream, TimedEvent),
 }
 
@@ -65,7 +66,7 @@ impl ActivityLog {
     ///
     /// # Errors
     ///
-    /// Those of the platform.
+    /// Errors of the platform.
     pub fn start(platform: Arc<dyn Platform>, stream: Stream) -> Result<Self> {
         let origin_event = platform.record_timed_event(stream)?;
         platform.wait(stream)?;
@@ -73,28 +74,29 @@ impl ActivityLog {
         Ok(Self { platform, origin, origin_time, origin_event, state: Mutex::default() })
     }
 
-    /// When its clock was started, in microseconds since 1970.
+    /// The time when its clock started, in microseconds since 1970.
     pub fn started_unix_us(&self) -> u64 {
         let since = self.origin_time.duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Notes what has just been enqueued on a stream.
+    /// Records an activity that has just been enqueued on a stream.
     pub(super) fn add_enqueued(&self, what: What, stream: Stream) {
         let begun_us = self.now_us();
-        // Watching must not fail what is watched: without an event there is no entry.
+        // A failure here must not fail the query: without an event there is no entry.
         if let Ok(event) = self.platform.record_timed_event(stream) {
             self.add(what.entry(begun_us, End::Device(stream, event)));
         }
     }
 
-    /// Notes bytes that moved between this rank and another one from `begun` until now, for an operator.
+    /// Records bytes moved between this rank and another one from `begun` until now, for an
+    /// operator.
     pub(crate) fn add_moved(&self, operator: u32, kind: ActivityKind, bytes: u64, begun: Instant) {
         let name = if kind == ActivityKind::Send { "send" } else { "receive" };
         self.add_done(What { operator, kind, name, bytes }, begun);
     }
 
-    /// Notes what the host did from `begun` until now.
+    /// Records an activity of the host from `begun` until now.
     pub(super) fn add_done(&self, what: What, begun: Instant) {
         let begun_us = begun.saturating_duration_since(self.origin).as_secs_f64() * 1e6;
         self.add(what.entry(begun_us, End::Host(self.now_us())));
@@ -125,10 +127,11 @@ impl ActivityLog {
         }
     }
 
-    /// What was done, in the order of its start. The streams' work must be over; the log is empty then.
+    /// The activities, in the order of their start. The streams' work must have ended; the log is
+    /// empty then.
     pub fn take(&self) -> Vec<NotedActivity> {
         let entries = std::mem::take(&mut self.lock().entries);
-        // Where the activity before ended, by stream.
+        // The end of the previous activity, by stream.
         let mut ended: HashMap<Stream, f64> = HashMap::new();
         // Streams are numbered in the order of their first activity.
         let mut lanes: HashMap<Stream, u32> = HashMap::new();
@@ -163,7 +166,7 @@ impl ActivityLog {
     }
 }
 
-/// What was done, without its times.
+/// An activity without its times.
 pub(super) struct What {
     pub(super) operator: u32,
     pub(super) kind: ActivityKind,
@@ -178,15 +181,15 @@ impl What {
     }
 }
 
-/// An activity and the operator that it was done for.
+/// An activity and the operator that it belongs to.
 pub struct NotedActivity {
     /// Its place among the query's operators.
     pub operator: u32,
-    /// What was done when.
+    /// The activity.
     pub activity: Activity,
 }
 
-/// The lane of what no stream does.
+/// The lane of the host's activities.
 fn host_lane(kind: ActivityKind) -> u32 {
     u32::from(moves_between_ranks(kind))
 }
@@ -195,7 +198,8 @@ fn moves_between_ranks(kind: ActivityKind) -> bool {
     matches!(kind, ActivityKind::Send | ActivityKind::Receive)
 }
 
-/// What all activities come to, but for those between ranks. The rate of reading and the arena are left to whoever knows them.
+/// Sums of all activities, except those between ranks. The caller adds the rate of reading and the
+/// arena.
 pub fn device_work(activities: &[NotedActivity]) -> DeviceWork {
     let spans = |is_wanted: &dyn Fn(ActivityKind) -> bool| {
         let wanted =
@@ -232,7 +236,7 @@ fn length(spans: &[(u64, u64)]) -> u64 {
     spans.iter().map(|(start, end)| end - start).sum()
 }
 
-/// How long both cover the same moments.
+/// The time that both cover.
 fn shared_length(a: &[(u64, u64)], b: &[(u64, u64)]) -> u64 {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut shared = 0;
@@ -322,7 +326,7 @@ mod tests {
             noted(ActivityKind::Kernel, 14, 10),
             noted(ActivityKind::Kernel, 20, 10),
             noted(ActivityKind::Download, 40, 1),
-            // What moves between ranks is no work of this device.
+            // Movements between ranks are no work of this device.
             noted(ActivityKind::Send, 0, 50),
             noted(ActivityKind::Receive, 3, 50),
         ]);

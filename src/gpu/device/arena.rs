@@ -1,8 +1,8 @@
-//! Who may use how much of a device's memory.
+//! The limits of a device's memory for each user.
 //!
 //! ```text
 //! arena ── bytes_max
-//!   ├ no account: caches; they use what nobody does, and give way (`Reclaim`)
+//!   ├ no account: caches; they use idle memory, and give way (`Reclaim`)
 //!   ├ query: reserved = max(used, minimum + excess of its claims)
 //!   │   ├ working memory: chunks on their way
 //!   │   ├ claim of a join:  guaranteed part, and what it was granted beyond it
@@ -10,16 +10,18 @@
 //!   └ query: …
 //! ```
 //!
-//! What a query has reserved and does not use yet is not left idle: caches may have half of it. Otherwise as many queries
-//! as have reserved the whole arena would read all of their files again and again, though they use little of it.
+//! Caches may use half of the memory that queries have reserved and do not use. Otherwise, if the
+//! running queries had reserved the whole arena, each would read all of its files again, even if it
+//! used little of the memory.
 //!
-//! Invariants: what queries have reserved never exceeds `bytes_max`, nor does what queries and caches use. A query gets
-//! what it has reserved: caches give way when it is used, and whoever needs it waits a moment for those who decode what
-//! the cache has just given up. A query that waits for its minimum is admitted in the order of arrival, and while one
-//! waits nobody's claim grows. Claims get at most half of what a query could have beyond its minimum, so that its chunks
-//! have room too.
+//! Invariants: the reservations of queries never exceed `bytes_max`, nor does the use of queries
+//! and caches together. A query gets its reservation: caches give way, and the query waits a moment
+//! until readers have finished decoding the chunks that the cache has just evicted. Queries that
+//! wait for their minimum are admitted in the order of arrival, and while one waits no claim grows.
+//! Claims get at most half of the memory that a query could have beyond its minimum, so that its
+//! chunks have room too.
 //!
-//! - `account.rs`: what a query has of it, and what an operator of the query claims
+//! - `account.rs`: the memory of a query, and the claims of its operators
 //!
 //! Deliberately absent: addresses. The platform has an allocator.
 
@@ -39,16 +41,16 @@ use pystachio_plan::{Error, ErrorKind, Result};
 pub(super) use account::Account;
 pub use account::Claim;
 
-/// The part of what queries have reserved that caches leave alone.
+/// The part of the queries' reservations that caches leave free.
 const RESERVED_PART_LEFT: u64 = 2;
-/// How long a query waits for memory that it has reserved and that a cache has given up: as long as somebody decodes
-/// chunks that were there.
+/// How long a query waits for reserved memory that a cache has evicted: as long as a reader may
+/// still decode those chunks.
 const RELEASE_WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// Who holds memory that it can do without.
+/// An owner of memory that it can do without.
 pub trait Reclaim: Send + Sync {
-    /// Gives memory back: `bytes` of it if that much is held. Called by whichever thread needs memory, which
-    /// holds no lock of the arena's.
+    /// Frees `bytes`, or all if it holds less. Any thread that needs memory may call this; it holds
+    /// no lock of the arena.
     fn reclaim(&self, bytes: u64);
 }
 
@@ -56,7 +58,7 @@ pub trait Reclaim: Send + Sync {
 pub(super) struct Arena {
     bytes_max: u64,
     state: Mutex<ArenaState>,
-    /// What a cache has given up has become free.
+    /// Signals that evicted memory has become free.
     released: Condvar,
     reclaimers: Mutex<Vec<Weak<dyn Reclaim>>>,
     next_account: AtomicU64,
@@ -64,26 +66,26 @@ pub(super) struct Arena {
 
 #[derive(Default)]
 struct ArenaState {
-    /// What queries have reserved.
+    /// Reserved by queries.
     reserved_bytes: u64,
-    /// What queries and caches use.
+    /// Used by queries and caches.
     used_bytes: u64,
-    /// What caches use, and give back when they are asked.
+    /// Used by caches, which free it on request.
     cached_bytes: u64,
     peak_bytes: u64,
     accounts: BTreeMap<u64, AccountState>,
-    /// Accounts that wait for their minimum, and how the first of them is told to look.
+    /// Accounts that wait for their minimum, and the signal for the first of them.
     waiting: VecDeque<(u64, Arc<Condvar>)>,
-    /// The account that gives its memory back to those that wait, though it is not read.
+    /// The account whose query goes on without its reader, to free memory for those that wait.
     making_room: Option<u64>,
-    /// Those that wait for what a cache has given up.
+    /// Queries that wait for evicted memory.
     release_waiters: usize,
 }
 
-/// What came of taking memory.
+/// The outcome of taking memory.
 enum Taken {
     Yes,
-    /// Caches have this much of it, or whoever still uses what they gave up.
+    /// Caches have this much of it, or readers that still use evicted chunks.
     Missing(u64),
     /// Queries have all of it.
     No,
@@ -92,7 +94,7 @@ enum Taken {
 #[derive(Clone, Copy, Default)]
 struct AccountState {
     minimum_bytes: u64,
-    /// Granted to claims beyond what they are guaranteed.
+    /// Granted to claims beyond their guarantees.
     excess_bytes: u64,
     used_bytes: u64,
     peak_bytes: u64,
@@ -138,7 +140,7 @@ impl Arena {
         reclaimers.push(reclaimer);
     }
 
-    /// What caches may have beyond what they have.
+    /// The most that caches may use beyond their present use.
     pub(super) fn cache_room(&self) -> u64 {
         let state = self.lock();
         state.cache_bytes_max(self.bytes_max).saturating_sub(state.cached_bytes)
@@ -148,7 +150,7 @@ impl Arena {
         lock(&self.state)
     }
 
-    /// Asks caches for memory.
+    /// Requests memory from caches.
     pub(super) fn reclaim(&self, bytes: u64) {
         let reclaimers: Vec<Arc<dyn Reclaim>> = {
             let known = lock_whole(&self.reclaimers);
@@ -163,7 +165,7 @@ impl Arena {
     pub(super) fn take(&self, account: Option<&Account>, bytes: u64) -> Result<()> {
         let is_taken = match account {
             Some(account) => self.take_reserved(account, bytes),
-            // Nobody gives way to a cache.
+            // No other cache gives way to a cache.
             None => self.lock().take_unaccounted(bytes, self.bytes_max),
         };
         if is_taken {
@@ -209,8 +211,8 @@ impl Arena {
         }
     }
 
-    /// Makes memory that counted for an account nobody's, as what caches hold is. Says whether there is room:
-    /// the account keeps what it has reserved.
+    /// Moves memory from an account to the memory without one, like that of caches. Returns whether
+    /// there is room: the account keeps its reservation.
     pub(super) fn try_disown(&self, account: &Account, bytes: u64) -> bool {
         let mut state = self.lock();
         let before = state.account(account.number);
@@ -254,18 +256,18 @@ impl ArenaState {
         self.reserved_bytes = self.reserved_bytes - before.reserved_bytes() + after.reserved_bytes();
     }
 
-    /// Whether an account may change.
+    /// Whether an account may grow.
     fn has_room(&self, before: AccountState, after: AccountState, bytes_max: u64) -> bool {
         let reserved = self.reserved_bytes - before.reserved_bytes() + after.reserved_bytes();
         reserved <= bytes_max || after.reserved_bytes() <= before.reserved_bytes()
     }
 
-    /// The most that caches may have beside what queries have reserved.
+    /// The most that caches may use beside the queries' reservations.
     fn cache_bytes_max(&self, bytes_max: u64) -> u64 {
         bytes_max - (self.reserved_bytes / RESERVED_PART_LEFT).min(bytes_max)
     }
 
-    /// What caches have beyond that.
+    /// The use of caches beyond that limit.
     fn cache_surplus(&self, bytes_max: u64) -> u64 {
         self.cached_bytes.saturating_sub(self.cache_bytes_max(bytes_max))
     }
@@ -302,7 +304,7 @@ impl ArenaState {
         self.peak_bytes = self.peak_bytes.max(self.used_bytes);
     }
 
-    /// Lets the account that has waited the longest look whether there is room for it.
+    /// Wakes the account that has waited the longest, to check whether it has room.
     fn tell_next(&self) {
         if let Some((_, turn)) = self.waiting.front() {
             turn.notify_one();

@@ -1,11 +1,12 @@
 //! Calls of a device's driver that do not return.
 //!
-//! What is enqueued on a device can't be taken back: behind a kernel that never ends, whoever waits for its stream
-//! waits for ever, and so does, sooner or later, everything else on that device. Only the end of the process helps.
-//! Somebody who looks at regular intervals sees it here and ends the process.
+//! Work enqueued on a device can't be cancelled. A thread that waits for a stream behind a kernel
+//! that never ends waits for ever, and in the end so does everything else on that device. Only
+//! ending the process helps. A watchdog thread polls here at regular intervals and ends the
+//! process.
 //!
-//! Invariants: entering and leaving a call write to the thread's own memory only. Time is counted in looks, so a
-//! process that was stopped and goes on has not been in a call for all that time.
+//! Invariants: entering and leaving a call write to the thread's own memory only. Time is counted
+//! in polls, so a process that was stopped and goes on has not been in a call for all that time.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,18 +21,18 @@ pub struct CallWatch {
 /// The calls of one thread.
 #[derive(Default)]
 struct ThreadCalls {
-    /// How often one began or ended: odd within a call.
+    /// Incremented when a call begins or ends: odd within a call.
     changes: AtomicU64,
-    /// `changes` at the last look.
+    /// `changes` at the last poll.
     changes_seen: AtomicU64,
-    /// Looks in a row that found the same call.
+    /// Consecutive polls that found the same call.
     looks: AtomicU32,
 }
 
 /// A call that is under way until this is dropped.
 #[must_use = "the call is over when this is dropped"]
 pub struct CallGuard<'a> {
-    /// Absent for a call within another, which counts as one with it.
+    /// Absent for a nested call, which counts as part of the outer one.
     thread: Option<&'a ThreadCalls>,
 }
 
@@ -47,8 +48,8 @@ impl CallWatch {
         CallGuard { thread: Some(thread) }
     }
 
-    /// How many looks in a row, this one among them, have found the same call under way: the most of any thread.
-    /// For one that looks, at regular intervals.
+    /// How many consecutive polls, including this one, have found the same call running: the most
+    /// of any thread. For one thread that polls at regular intervals.
     pub fn look(&self) -> u32 {
         self.threads.iter().map(ThreadCalls::look).max().unwrap_or(0)
     }

@@ -7,7 +7,7 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::{Buffer, Stream};
 
-/// What a cell is: `CellType` of kernels/abi/column.h.
+/// The representation of a cell: `CellType` of kernels/abi/column.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum CellType {
@@ -43,11 +43,11 @@ pub const DECIMAL128_DIGITS_MAX: u8 = 38;
 pub const DECIMAL256_DIGITS_MAX: u8 = 76;
 
 impl CellType {
-    /// How values of a type are held.
+    /// The representation of a type's values.
     ///
     /// # Errors
     ///
-    /// `NotSupported` for types that no kernel has: arrays and decimals of more than 76 digits.
+    /// `NotSupported` for types without a kernel: arrays and decimals of more than 76 digits.
     pub fn of(data_type: &DataType) -> Result<Self> {
         Ok(match data_type {
             DataType::Bool => Self::Bool,
@@ -69,7 +69,7 @@ impl CellType {
         })
     }
 
-    /// The most digits of a decimal that is held so; 0 for what is no decimal.
+    /// The most digits of a decimal with this representation; 0 for other types.
     pub fn decimal_digits_max(self) -> u8 {
         match self {
             Self::Int64 => DECIMAL64_DIGITS_MAX,
@@ -110,7 +110,7 @@ const _: () = assert!(size_of::<StringCell>() == 16);
 pub struct Column {
     /// The type of its values.
     pub data_type: DataType,
-    /// How they are held.
+    /// The representation of its values.
     pub cell_type: CellType,
     /// One cell a row.
     pub values: Buffer,
@@ -120,14 +120,14 @@ pub struct Column {
     pub strings: Vec<Buffer>,
 }
 
-/// A column as places in the dictionary that its values come from.
+/// A column as indices into a dictionary of its values.
 #[derive(Clone, Debug)]
 pub struct CodedColumn {
     /// The dictionary's entries and, behind them, one more for rows that are NULL.
     pub entries: Column,
-    /// How many that are, the last included.
+    /// The number of entries, the last included.
     pub entry_count: usize,
-    /// A `u32` a row: which entry it has.
+    /// A `u32` a row: the index of its entry.
     pub codes: Buffer,
 }
 
@@ -136,21 +136,21 @@ const SLICE_ALIGNMENT: u64 = 64;
 /// Bytes of a code.
 pub const CODE_BYTES: u32 = 4;
 
-/// A column as it comes from below: what needs its cells makes them, and the rest does with codes.
+/// A column in either form: operators that need cells make them, the others work on codes.
 #[derive(Clone, Debug)]
 pub enum AnyColumn {
     /// Its values.
     Cells(Column),
-    /// A dictionary of them, and places in it.
+    /// Their dictionary, and indices into it.
     Codes(CodedColumn),
 }
 
-/// Columns of equal length, each with a cell a row: what the operations of a device work on.
+/// Columns of equal length, each with a cell a row: the input of device operations.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     /// Rows of every column.
     pub row_count: usize,
-    /// The columns, in the order that whoever made the chunk knows.
+    /// The columns, in an order defined by the chunk's producer.
     pub columns: Vec<Column>,
 }
 
@@ -159,7 +159,7 @@ pub struct Chunk {
 pub struct Rows {
     /// Rows of every column.
     pub row_count: usize,
-    /// The columns, in the order that the operator above knows.
+    /// The columns, in an order that the operator above knows.
     pub columns: Vec<AnyColumn>,
 }
 
@@ -180,7 +180,8 @@ impl Column {
         self.cell_type.bytes() + u32::from(self.validity.is_some())
     }
 
-    /// Some consecutive rows where they are, if they lie as kernels want memory to: these keep the whole column.
+    /// Some consecutive rows in place, if their alignment suits kernels: the slice keeps the whole
+    /// column.
     pub fn slice(&self, first_row: usize, row_count: usize) -> Option<Self> {
         let slice = |buffer: &Buffer, bytes: u64| {
             let offset = first_row as u64 * bytes;
@@ -195,7 +196,7 @@ impl Column {
         Some(Self { values, validity, ..self.clone() })
     }
 
-    /// Whether its cells are a part of what they keep.
+    /// Whether its cells are a slice of larger memory.
     pub fn is_slice(&self) -> bool {
         self.values.is_part() || self.validity.as_ref().is_some_and(Buffer::is_part)
     }
@@ -222,7 +223,7 @@ impl AnyColumn {
         }
     }
 
-    /// What has its values: all rows, or the entries.
+    /// The column of its values: all rows, or the entries.
     pub fn values_mut(&mut self) -> &mut Column {
         match self {
             Self::Cells(column) => column,
@@ -239,7 +240,7 @@ impl AnyColumn {
     }
 }
 
-/// Memory that is not freed as long as some buffers are held.
+/// Bytes of memory that some buffers keep from being freed.
 #[derive(Debug, Default)]
 pub struct HeldMemory {
     known: HashSet<u64>,
@@ -247,7 +248,7 @@ pub struct HeldMemory {
 }
 
 impl HeldMemory {
-    /// Adds what a chunk holds, once what it shares with others.
+    /// Adds the memory of a chunk; memory shared with other chunks counts once.
     pub fn add(&mut self, chunk: &Chunk) {
         self.add_buffers(chunk.columns.iter().flat_map(Column::buffers));
     }
@@ -278,8 +279,8 @@ impl Chunk {
         self.row_count as u64 * self.columns.iter().map(|column| u64::from(column.row_bytes())).sum::<u64>()
     }
 
-    /// Bytes that are not freed as long as the chunk is held: those that text lies in too, and of what it is a slice of,
-    /// which may be far more than the chunk's own.
+    /// Bytes of memory that the chunk keeps from being freed: with the pages of its text, and all
+    /// of the memory that it is a slice of. They may be far more than the chunk's own.
     pub fn held_bytes(&self) -> u64 {
         held_bytes(self.columns.iter().flat_map(Column::buffers))
     }
@@ -291,12 +292,12 @@ impl Rows {
         self.row_count as u64 * self.columns.iter().map(|column| u64::from(column.row_bytes())).sum::<u64>()
     }
 
-    /// As of [`Chunk::held_bytes`].
+    /// See [`Chunk::held_bytes`].
     pub fn held_bytes(&self) -> u64 {
         held_bytes(self.buffers())
     }
 
-    /// Says that from now on a stream uses the rows; see [`Buffer::use_all_on`].
+    /// Marks the rows as used by a stream from now on; see [`Buffer::use_all_on`].
     ///
     /// # Errors
     ///

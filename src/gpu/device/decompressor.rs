@@ -1,7 +1,7 @@
-//! A library that decompresses what no kernel does, many frames at once.
+//! A library that decompresses formats without a kernel, many frames at once.
 //!
-//! Invariants: what it says of a frame is not enough. Frames that are corrupt may come out as anything, and callers
-//! check what they get.
+//! Invariants: the library's status of a frame is not sufficient. Corrupt frames may decompress to
+//! any bytes, and callers check the output.
 
 use pystachio_plan::{ActivityKind, Result};
 
@@ -20,7 +20,7 @@ pub enum FrameFormat {
 /// Frames of one format: addresses of arrays on the device, each with an element a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameBatch {
-    /// Of all of them.
+    /// Of all arrays.
     pub format: FrameFormat,
     /// Where the frames are (`u64`).
     pub sources: u64,
@@ -28,7 +28,7 @@ pub struct FrameBatch {
     pub source_bytes: u64,
     /// Where the output goes (`u64`), at multiples of 16.
     pub targets: u64,
-    /// What it has room for (`u64`).
+    /// The capacity of the output (`u64`).
     pub target_bytes: u64,
     /// Written by the library: bytes of the output (`u64`).
     pub produced_bytes: u64,
@@ -38,7 +38,7 @@ pub struct FrameBatch {
     pub frame_count: usize,
 }
 
-/// What a batch takes, besides its frames.
+/// The size of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchSize {
     /// Frames.
@@ -51,14 +51,14 @@ pub struct BatchSize {
 
 /// A library that decompresses on the device. Methods enqueue and return.
 pub trait Decompressor: Send + Sync {
-    /// What `pystachio.timeline` shows.
+    /// The name in `pystachio.timeline`.
     fn name(&self, format: FrameFormat) -> &'static str;
 
-    /// Device memory that a batch needs while it is decompressed; `None` if the library does not take such a batch.
+    /// Device memory to decompress a batch; `None` if the library refuses such a batch.
     fn scratch_bytes(&self, format: FrameFormat, size: BatchSize, stream: Stream) -> Option<u64>;
 
-    /// Enqueues the decompression of a batch. `scratch` has as many bytes as were asked for, and an address at a
-    /// multiple of 256. If the library refuses, statuses and outputs stay as they are.
+    /// Enqueues the decompression of a batch. `scratch` has the requested bytes, at a multiple of
+    /// 256. If the library refuses, statuses and outputs stay as they are.
     ///
     /// # Errors
     ///
@@ -72,11 +72,11 @@ impl DeviceMemory {
         self.platform().decompressor().filter(|_| self.techniques().has_decompressor)
     }
 
-    /// Enqueues the decompression of a batch. `bytes` is what it reads and writes.
+    /// Enqueues the decompression of a batch. `bytes`: the bytes read and written.
     ///
     /// # Errors
     ///
-    /// Those of [`Decompressor::decompress`].
+    /// Errors of [`Decompressor::decompress`].
     pub fn decompress(
         &self,
         decompressor: &dyn Decompressor,

@@ -1,12 +1,14 @@
 //! The emulated device: host memory, and the kernels' own sources compiled for the host.
 //!
-//! Fresh memory is filled with a pattern, so that a kernel that reads what nobody wrote is found out; cells of rows that are
-//! NULL get hostile values, so that whoever looks at them is. What a driver refuses is refused: a copy over a range that no
-//! single live buffer holds, on the device or on the host. A buffer may be used on those streams only that it was told of.
+//! Fresh memory is filled with a pattern, so that a kernel which reads unwritten memory fails a
+//! test. Cells of NULL rows are filled with poison, so that code which reads a cell before its
+//! validity fails too. The device refuses calls that a driver refuses: a copy over a range that no
+//! single live buffer holds, on the device or on the host. A buffer may be used only on streams
+//! that were announced for it.
 //!
-//! - `memory.rs`: what is allocated, and what is refused
+//! - `memory.rs`: allocations, and refused accesses
 //! - `schedule.rs`: when work happens: at once, or late in an order that a seed chooses
-//! - `failures.rs`: what is refused on purpose
+//! - `failures.rs`: failures on purpose
 #![expect(unsafe_code, reason = "device addresses are host pointers here")]
 
 mod failures;
@@ -40,7 +42,7 @@ use super::{
     NullCells, Platform, Stream, StreamPriority, TimedEvent, hostile::hostile_cell,
 };
 
-/// What SplitMix64 adds for each number of a sequence.
+/// The increment of SplitMix64.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A number of a sequence of SplitMix64 by its state.
@@ -51,7 +53,7 @@ fn mix(state: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What fresh memory holds, unless someone wants to see that it makes no difference.
+/// The content of fresh memory, unless a test compares another one.
 const POISON: u8 = 0xa5;
 
 unsafe extern "C" {
@@ -72,10 +74,10 @@ pub struct EmulatedPlatform {
 }
 
 impl EmulatedPlatform {
-    /// A device of its own, which reads files by itself in the compatibility mode only. The environment may say that it works
-    /// late and refuses things (`failures.rs`).
+    /// A device that reads files by itself in the compatibility mode only. The environment may make
+    /// it late and let calls fail (`failures.rs`).
     pub fn new() -> Self {
-        // Devices of one process work in orders of their own.
+        // Each device of a process has an order of its own.
         static DEVICES: AtomicU64 = AtomicU64::new(0);
         let behaviour = Behaviour::of_environment();
         let number = DEVICES.fetch_add(1, Ordering::Relaxed);
@@ -97,12 +99,12 @@ impl EmulatedPlatform {
         }
     }
 
-    /// A device that works when it is asked to, whatever the environment says.
+    /// A device that works at once and never fails, whatever the environment says.
     pub fn at_once() -> Self {
         Self::behaving(Behaviour::default())
     }
 
-    /// A device that works late, in an order that a seed chooses.
+    /// A device that works late, in a seeded order.
     pub fn with_seed(seed: u64) -> Self {
         Self::behaving(Behaviour { seed: Some(seed), ..Behaviour::default() })
     }
@@ -125,7 +127,7 @@ impl EmulatedPlatform {
         Self { poison, ..Self::new() }
     }
 
-    /// Refuses the call of a kind that comes after so many others.
+    /// Makes the call of a kind fail that comes after so many others.
     pub fn refuse(&self, kind: Refusal, after: u64) {
         self.failures.plan(kind, after);
     }
@@ -135,12 +137,12 @@ impl EmulatedPlatform {
         self.failures.count(kind)
     }
 
-    /// Slots that have not been given back.
+    /// Slots that were not returned.
     pub fn slots_lent(&self) -> usize {
         self.slots_lent.load(Ordering::Relaxed)
     }
 
-    /// Refuses a copy, if it is this one's turn, and what a driver refuses.
+    /// Fails if the copy is to fail on purpose, or if a driver would refuse it.
     fn check_copy(&self, action: &str, ranges: &[(u64, u64)], stream: Stream) -> Result<()> {
         if self.failures.refuses(Refusal::Copy) {
             return Err(Error::internal(format!(
@@ -153,7 +155,7 @@ impl EmulatedPlatform {
     }
 }
 
-/// A library that works when it is called, in the order of its streams all the same.
+/// A library that works when it is called, yet in the order of its streams.
 struct OrderedDecompressor {
     library: Box<dyn Decompressor>,
     schedule: Arc<Schedule>,
@@ -180,7 +182,7 @@ impl Default for EmulatedPlatform {
     }
 }
 
-/// Slots that are lent without waiting.
+/// Slots that can be lent at once.
 const SLOTS: usize = 6;
 /// Small, so that column chunks are read in several parts.
 const SLOT_LAYOUT: Layout = match Layout::from_size_align(256 << 10, 4096) {
@@ -204,7 +206,7 @@ impl DeviceFile for EmulatedFile {
             return Err(Error::new(ErrorKind::FileAccess, message));
         }
         self.memory.check("read a file", target, bytes, None)?;
-        // SAFETY: the target is device memory of at least this size, which nobody else uses.
+        // SAFETY: the target is device memory of at least this size, and no other work uses it.
         let target = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes as usize) };
         self.file.read_exact_at(target, offset).map_err(|error| from_io(&self.path, "read", &error))
     }
@@ -277,7 +279,7 @@ impl Platform for EmulatedPlatform {
     fn note_returned(&self, address: u64, bytes: u64, streams: &[Stream]) {
         self.memory.remove(address, bytes);
         let poison = self.poison;
-        // The last stream that has done with it closes it.
+        // The last stream to use it closes it.
         let left = Arc::new(AtomicUsize::new(streams.len()));
         for stream in streams {
             let left = left.clone();
@@ -372,7 +374,7 @@ impl Platform for EmulatedPlatform {
 
     fn upload_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         if !self.locked.is_within(source) {
-            // SAFETY: memory of the caller's, which drivers have copied when they return.
+            // SAFETY: the caller's memory; a driver has copied it on return.
             let source = unsafe { std::slice::from_raw_parts(source as *const u8, bytes) };
             return self.upload(source, target, stream, &StopFlag::default());
         }
@@ -381,7 +383,7 @@ impl Platform for EmulatedPlatform {
         self.check_copy(TO_DEVICE, &[(target, bytes)], stream)?;
         let locked = self.locked.clone();
         self.schedule.enqueue(stream, move || {
-            // It must be there still.
+            // It must still be allocated.
             locked.check(TO_DEVICE, source, bytes)?;
             copy_bytes(source, target, bytes);
             Ok(())
@@ -390,7 +392,7 @@ impl Platform for EmulatedPlatform {
 
     fn download_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         if !self.locked.is_within(target) {
-            // SAFETY: memory of the caller's, into which drivers have copied when they return.
+            // SAFETY: the caller's memory; a driver has written it on return.
             let target = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes) };
             return self.download(source, target, stream, &StopFlag::default());
         }
@@ -485,14 +487,15 @@ impl Platform for EmulatedPlatform {
     }
 }
 
-/// Puts what hurts into the cells of rows that are NULL.
+/// Fills the cells of NULL rows with poison.
 fn spoil(cells: NullCells) {
     let NullCells { values, validity, cell_type, row_count } = cells;
     if row_count == 0 {
         return;
     }
     let cell_bytes = cell_type.bytes() as usize;
-    // SAFETY: both are device memory with so many rows, which nobody else writes while this stream may.
+    // SAFETY: both are device memory with so many rows, and no other work writes them while this
+    // stream may.
     let (validity, values) = unsafe {
         (
             std::slice::from_raw_parts(validity as *const u8, row_count),
@@ -505,9 +508,9 @@ fn spoil(cells: NullCells) {
     }
 }
 
-/// Gives a slot's memory back.
+/// Frees a slot's memory.
 fn give_back(slot: &Slot, slots_lent: &AtomicUsize) {
-    // SAFETY: `lend_slot` allocated it with this layout, and its owner gives it back.
+    // SAFETY: `lend_slot` allocated it with this layout, and its owner returns it.
     unsafe { dealloc(slot.address as *mut u8, SLOT_LAYOUT) };
     slots_lent.fetch_sub(1, Ordering::Relaxed);
 }

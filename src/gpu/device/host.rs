@@ -1,14 +1,15 @@
-//! Page-locked memory of the host, for what does not fit on the device.
+//! Page-locked host memory, for data that does not fit on the device.
 //!
 //! ```text
 //! budget ── extents, page-locked one after another as they are needed, and kept
-//!             └ slabs of one size: idle, or a piece of somebody's bytes
+//!             └ slabs of one size: idle, or lent for a piece of bytes
 //! ```
 //!
-//! Page-locking is slow, so many slabs are locked at once, and one that is given back is kept for the next one.
+//! Page-locking is slow, so many slabs are locked at once, and returned slabs are kept for reuse.
 //!
-//! Invariants: no more than `bytes_max` are page-locked. A slab is given back after the copies from and to it. One copy
-//! stays within one extent: extents often lie side by side, and a driver refuses a range that two of them hold.
+//! Invariants: at most `bytes_max` are page-locked. A slab is returned after the copies from and to
+//! it. One copy stays within one extent: extents are often adjacent, and a driver refuses a range
+//! that two of them hold.
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,15 +19,15 @@ use pystachio_plan::{ErrorKind, Result};
 
 use super::{DeviceMemory, Platform, Stream};
 
-/// Slabs that a budget is made of, unless they would be larger than `SLAB_BYTES_MAX`.
+/// Slabs that divide a budget, unless they would be larger than `SLAB_BYTES_MAX`.
 const SLABS_MIN: u64 = 4096;
-/// Small enough that the last one of a chunk wastes little. Slabs side by side are copied at once.
+/// Small enough that the last one of a chunk wastes little. One copy covers adjacent slabs.
 const SLAB_BYTES_MAX: u64 = 256 << 10;
 /// Slabs are no smaller.
 const SLAB_BYTES_MIN: u64 = 4 << 10;
-/// What is page-locked at once, or less where that would be most of the budget.
+/// Bytes that are page-locked at once, or less if that would be most of the budget.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
-/// Extents that a budget is made of, unless they would be larger than `EXTENT_BYTES_MAX`.
+/// Extents that divide a budget, unless they would be larger than `EXTENT_BYTES_MAX`.
 const EXTENTS_MIN: u64 = 256;
 
 /// Page-locked memory up to a budget. Cheap to clone.
@@ -45,30 +46,30 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Where each begins, and the slabs of it.
+    /// The start of each, and its slabs.
     extents: Vec<(u64, usize)>,
     /// Slabs of all extents.
     slab_count: usize,
-    /// Those that nobody uses.
+    /// Unused slabs.
     idle: Vec<Slab>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slab {
     address: u64,
-    /// The extent that it is a piece of, by its number.
+    /// The number of its extent.
     extent: usize,
 }
 
 impl Slab {
-    /// Whether the other one lies behind it in the same extent, so that one copy may have both.
+    /// Whether the other one follows it in the same extent, so that one copy may cover both.
     fn is_followed_by(self, other: Self, slab_bytes: u64) -> bool {
         self.extent == other.extent && self.address + slab_bytes == other.address
     }
 }
 
 impl HostMemory {
-    /// Memory of which at most `bytes_max` are page-locked. None is before it is needed.
+    /// Page-locks at most `bytes_max`, nothing before it is needed.
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
         let slab_bytes = (bytes_max / SLABS_MIN).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
         let extent_bytes = (bytes_max / EXTENTS_MIN).min(EXTENT_BYTES_MAX);
@@ -87,12 +88,12 @@ impl HostMemory {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The most that is page-locked.
+    /// The limit of page-locked memory.
     pub fn bytes_max(&self) -> u64 {
         (self.shared.slabs_max * self.shared.slab_bytes) as u64
     }
 
-    /// Memory for `bytes`, or `None` if the budget or the host has not that much.
+    /// Memory for `bytes`, or `None` if the budget or the host lacks it.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl HostMemory {
             }
         }
         let first = state.idle.len() - count;
-        // In the order of their addresses, as far as they lie side by side.
+        // In the order of their addresses, adjacent where possible.
         let slabs = state.idle.drain(first..).rev().collect();
         Ok(Some(HostBytes { memory: self.clone(), slabs, bytes }))
     }
@@ -148,17 +149,17 @@ pub struct HostBytes {
 }
 
 impl HostBytes {
-    /// How many there are room for.
+    /// The capacity in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What is page-locked for them.
+    /// Its page-locked memory.
     pub fn locked_bytes(&self) -> u64 {
         (self.slabs.len() * self.memory.shared.slab_bytes) as u64
     }
 
-    /// Copies device bytes to `offset`; they are there once the stream has done so.
+    /// Copies device bytes to `offset`; they arrive once the stream has done so.
     ///
     /// # Errors
     ///
@@ -166,7 +167,7 @@ impl HostBytes {
     ///
     /// # Panics
     ///
-    /// If there is not room for them.
+    /// If they exceed the capacity.
     pub fn download(
         &self,
         memory: &DeviceMemory,
@@ -179,7 +180,7 @@ impl HostBytes {
         })
     }
 
-    /// Copies bytes from `offset` on to the device. They stay where they are until the stream has done so.
+    /// Copies bytes from `offset` on to the device. They must stay until the stream has done so.
     ///
     /// # Errors
     ///
@@ -187,7 +188,7 @@ impl HostBytes {
     ///
     /// # Panics
     ///
-    /// If there are not as many.
+    /// If there are fewer bytes.
     pub fn upload(
         &self,
         memory: &DeviceMemory,
@@ -200,14 +201,14 @@ impl HostBytes {
         })
     }
 
-    /// Copies bytes out. The copy that wrote them has happened.
+    /// Copies bytes out. The copy that wrote them must have happened.
     ///
     /// # Panics
     ///
-    /// If there are not as many.
+    /// If there are fewer bytes.
     pub fn read(&self, offset: u64, target: &mut [u8]) {
         let read = self.pieces(offset, target.len() as u64, |host, place, bytes| {
-            // SAFETY: the piece lies in a slab, which is this owner's alone.
+            // SAFETY: the piece lies in a slab that only this owner has.
             let source = unsafe { std::slice::from_raw_parts(host as *const u8, bytes) };
             target[place as usize..place as usize + bytes].copy_from_slice(source);
             Ok(())
@@ -215,8 +216,8 @@ impl HostBytes {
         debug_assert!(read.is_ok());
     }
 
-    /// Calls `copy` for every part of a range that lies side by side in one extent: its address, its place in the range,
-    /// its bytes.
+    /// Calls `copy` for every part of a range that is contiguous in one extent: its address, its
+    /// place in the range, its bytes.
     fn pieces(
         &self,
         offset: u64,
@@ -263,7 +264,7 @@ mod tests {
         let host = HostMemory::of_slabs(platform, 64 * SLAB_BYTES_MIN, SLAB_BYTES_MIN, 64);
         let values: Vec<u8> = (0..20_000u32).map(|number| (number * 7 % 251) as u8).collect();
         let source = memory.upload(&values, Stream(0)).unwrap();
-        // Slabs that lie side by side, and slabs that do not.
+        // Adjacent slabs, and slabs that are not.
         let mut others: Vec<HostBytes> = (0..5).map(|_| host.allocate(1).unwrap().unwrap()).collect();
         let whole = host.allocate(30_000).unwrap().unwrap();
         others.remove(3);

@@ -1,7 +1,7 @@
-//! Memory of the host that is not page-locked: counted before it is allocated.
+//! A budget for host memory that is not page-locked: counted before it is allocated.
 //!
-//! Invariants: those who wait are served in the order in which they came. Who has a share asks for no other before it is
-//! given back, so nobody waits for ever.
+//! Invariants: requests are granted in the order of arrival. The holder of a share returns it
+//! before it requests another one, so no request waits for ever.
 
 use std::{
     collections::VecDeque,
@@ -12,10 +12,10 @@ use std::{
 use pystachio_engine::locking::lock;
 use pystachio_plan::Result;
 
-/// How often whoever waits looks whether he is still to.
+/// How often a waiting request polls whether it is still wanted.
 const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// So many bytes, for all together. Cheap to clone.
+/// A limit of bytes that all users share. Cheap to clone.
 #[derive(Clone)]
 pub struct HostBudget {
     shared: Arc<Shared>,
@@ -30,12 +30,12 @@ struct Shared {
 #[derive(Default)]
 struct State {
     used_bytes: u64,
-    /// The numbers of those who wait.
+    /// The numbers of waiting requests.
     waiting: VecDeque<u64>,
     next_number: u64,
 }
 
-/// Bytes that somebody has; they are given back when it is dropped.
+/// A share of bytes, returned when it is dropped.
 #[must_use = "the bytes are given back when this is dropped"]
 pub struct HostShare {
     shared: Arc<Shared>,
@@ -49,16 +49,17 @@ impl HostBudget {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The most that may be used.
+    /// The limit.
     pub fn bytes_max(&self) -> u64 {
         self.shared.bytes_max
     }
 
-    /// Waits for a share; `None` if there will never be that much. `check_wanted` says whether to go on waiting.
+    /// Waits for a share; `None` if it exceeds the budget. `check_wanted` fails if the request is
+    /// no longer wanted.
     ///
     /// # Errors
     ///
-    /// Those of `check_wanted`.
+    /// Errors of `check_wanted`.
     pub fn take(&self, bytes: u64, check_wanted: impl Fn() -> Result<()>) -> Result<Option<HostShare>> {
         let shared = &self.shared;
         if bytes > shared.bytes_max {

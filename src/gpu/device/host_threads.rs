@@ -1,25 +1,26 @@
-//! Threads of the host that help those who have much to compute.
+//! Helper threads of the host for long computations.
 //!
-//! Invariants: all queries of a device together have no more of them than there are. Nobody waits for one: a thread that finds
-//! none idle does its work alone.
+//! Invariants: all queries of a device together have at most a fixed number of them. A thread never
+//! waits for a helper: if none is idle, it does its work alone.
 //!
-//! Deliberately absent: the threads themselves. They are started for a piece of work of many milliseconds, and end with it.
+//! Deliberately absent: the threads themselves. They are started for work of many milliseconds, and
+//! end with it.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Helping threads of a device at most. Readers work beside them.
+/// Limit of helper threads of a device. Readers work beside them.
 const THREADS_MAX: usize = 16;
 
-/// How many helping threads may still be started. Cheap to clone.
+/// The number of helper threads that may still start. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct HostThreads {
     idle_count: Arc<AtomicUsize>,
 }
 
-/// Threads that their borrower may start. They are idle again when this is dropped.
+/// Threads that the borrower may start. Dropping this returns them.
 #[derive(Debug)]
 #[must_use = "the threads are idle again when this is dropped"]
 pub struct LentThreads {
@@ -28,7 +29,7 @@ pub struct LentThreads {
 }
 
 impl HostThreads {
-    /// As many as the host has processors, and not more than some.
+    /// As many as the host has processors, up to a limit.
     pub fn of_host() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self::new(processors.min(THREADS_MAX))
@@ -38,7 +39,7 @@ impl HostThreads {
         Self { idle_count: Arc::new(AtomicUsize::new(count)) }
     }
 
-    /// Lends the idle ones, `most` of them at most. There may be none.
+    /// Lends idle threads, at most `most`, perhaps none.
     pub fn lend(&self, most: usize) -> LentThreads {
         let mut count = 0;
         let take = |idle: usize| {
@@ -52,7 +53,7 @@ impl HostThreads {
 }
 
 impl LentThreads {
-    /// How many these are.
+    /// The number of lent threads.
     pub fn count(&self) -> usize {
         self.count
     }

@@ -1,17 +1,17 @@
-//! What the emulated device puts into the cells of rows that are NULL, where nobody may look: numbers that overflow, text
-//! that lies nowhere. What converts or checks a cell before it knows that there is a value fails by it, or gives
-//! another result.
+//! Poison for the cells of NULL rows on the emulated device, which no code may read: numbers that
+//! overflow, and text at invalid addresses. Code that converts or checks a cell before its validity
+//! fails, or has another result.
 
 use super::{CellType, Column};
 
-/// Cells of one column, and which of them have a value.
+/// Cells of one column, and their validity.
 #[derive(Clone, Copy, Debug)]
 pub struct NullCells {
     /// The address of one cell a row.
     pub values: u64,
     /// The address of a byte a row, 0 for NULL.
     pub validity: u64,
-    /// What a cell is.
+    /// The representation of a cell.
     pub cell_type: CellType,
     /// Rows.
     pub row_count: usize,
@@ -28,9 +28,10 @@ impl NullCells {
 /// The most bytes that a cell has.
 const CELL_BYTES_MAX: usize = 32;
 
-/// The cell of a row that is NULL, in as many bytes as [`CellType::bytes`] says.
+/// The cell of a NULL row, in as many bytes as [`CellType::bytes`] says.
 pub(super) fn hostile_cell(cell_type: CellType, row: usize) -> [u8; CELL_BYTES_MAX] {
-    // The least and the greatest number by turns; as a float that is NaN of both signs, as an interval both of its ends.
+    // The least and the greatest number by turns; as a float, NaN of both signs; as an interval,
+    // both of its ends.
     let (fill, end) = if row.is_multiple_of(2) { (0x00, 0x80) } else { (0xff, 0x7f) };
     let mut cell = [fill; CELL_BYTES_MAX];
     match cell_type {

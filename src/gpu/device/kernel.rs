@@ -1,4 +1,4 @@
-//! Which kernels there are: the list of kernels/abi/kernels.h.
+//! The list of kernels of kernels/abi/kernels.h.
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 

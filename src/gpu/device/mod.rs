@@ -1,20 +1,24 @@
-//! Devices: their memory, where columns are, and how they come and go.
+//! Devices: their memory, and the placement and lifetime of columns.
 //!
-//! - `platform.rs`: memory, copies, streams and launches, the seam between this crate and a kind of device; `kernel.rs`: which
-//!   kernels there are
-//! - `emulated.rs`: a platform on the host, running the kernels' own sources; `hostile.rs`: what it puts into cells of NULLs
-//! - `memory.rs`: buffers; `arena.rs`: who may use how much
+//! - `platform.rs`: memory, copies, streams and launches, the interface between this crate and a
+//!   kind of device; `kernel.rs`: the list of kernels
+//! - `emulated.rs`: a platform on the host, running the kernels' own sources; `hostile.rs`: its
+//!   poison for cells of NULL rows
+//! - `memory.rs`: buffers; `arena.rs`: limits for each user
 //! - `upload.rs`: bytes on their way from files to the device
-//! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache; `staging.rs`: one piece of it, for what passes through
-//! - `host_budget.rs`: other memory of the host, which is counted; `host_threads.rs`: threads that help readers
-//! - `decompressor.rs`: libraries that decompress what no kernel does
+//! - `host.rs`: page-locked memory of the host, for spilled and evicted data; `staging.rs`: one
+//!   piece of it, for copies in passing
+//! - `host_budget.rs`: a budget for other host memory; `host_threads.rs`: helper threads for
+//!   readers
+//! - `decompressor.rs`: libraries that decompress formats without a kernel
 //! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
-//! - `activity.rs`: what was done for a query and when; `call_watch.rs`: calls that do not return
+//! - `activity.rs`: activities of a query; `call_watch.rs`: calls that do not return
 //!
-//! Invariants: work is ordered by [`Stream`]. What one stream made another uses after [`Buffer::use_on`], before which the first
-//! one has published it ([`DeviceMemory::publish`]) or the host has waited for it. A buffer's memory is nobody else's before all
-//! streams that use it have done so; the host waits for none of them.
+//! Invariants: work is ordered by [`Stream`]. A stream uses another one's buffers after
+//! [`Buffer::use_on`]; before that, the other one has published them ([`DeviceMemory::publish`]) or
+//! the host has waited for it. A buffer's memory is not reused before the work of all streams that
+//! use it; the host waits for none of them.
 //!
 //! Deliberately absent: CUDA. `src/cuda` implements [`Platform`] over it.
 

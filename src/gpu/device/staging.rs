@@ -1,6 +1,7 @@
-//! One piece of page-locked memory that copies go through, and that the host reads and writes between them.
+//! One piece of page-locked memory for copies in passing, which the host reads and writes between
+//! them.
 //!
-//! Invariants: whoever asks for the bytes has seen that no copy from or to them is under way.
+//! Invariants: callers touch the bytes only while no copy from or to them is running.
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use pystachio_plan::Result;
 
 use super::{DeviceMemory, Platform, Stream};
 
-/// Page-locked memory of one size. Dropped when no copy from or to it is under way.
+/// Page-locked memory of one size. Dropped while no copy from or to it is running.
 pub struct StagingBuffer {
     platform: Arc<dyn Platform>,
     address: u64,
@@ -21,28 +22,29 @@ impl StagingBuffer {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if the host has not enough of it, and faults of the device.
+    /// `OutOfMemory` if the host lacks it, and faults of the device.
     pub fn new(platform: Arc<dyn Platform>, bytes: usize) -> Result<Self> {
         let address = platform.allocate_host(bytes)?;
         let buffer = Self { platform, address, bytes };
-        // SAFETY: the memory is this owner's, for as many bytes; what is there is no value before this.
+        // SAFETY: this owner's memory, of as many bytes, which have no meaning yet.
         unsafe { std::ptr::write_bytes(buffer.address as *mut u8, 0, bytes) };
         Ok(buffer)
     }
 
-    /// What is there.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory is this owner's, for as many bytes, all of which were written when it was made.
+        // SAFETY: this owner's memory, of as many bytes, all of which were written when it was
+        // made.
         unsafe { std::slice::from_raw_parts(self.address as *const u8, self.bytes) }
     }
 
-    /// What is there, to be written.
+    /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as of `bytes`, and nobody else has them.
+        // SAFETY: see `bytes`; the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.bytes) }
     }
 
-    /// Copies device bytes to its beginning; they are there once the stream has done so.
+    /// Copies device bytes to its beginning; they arrive once the stream has done so.
     ///
     /// # Errors
     ///
@@ -50,13 +52,13 @@ impl StagingBuffer {
     ///
     /// # Panics
     ///
-    /// If there is not room for them.
+    /// If they exceed its size.
     pub fn download(&self, memory: &DeviceMemory, source: u64, bytes: usize, stream: Stream) -> Result<()> {
         assert!(bytes <= self.bytes, "bytes of a staging buffer");
         memory.download_pinned(source, self.address, bytes, stream)
     }
 
-    /// Copies bytes from its beginning to the device. They stay as they are until the stream has done so.
+    /// Copies bytes from its beginning to the device. They must stay until the stream has done so.
     ///
     /// # Errors
     ///
@@ -64,7 +66,7 @@ impl StagingBuffer {
     ///
     /// # Panics
     ///
-    /// If there are not as many.
+    /// If there are fewer bytes.
     pub fn upload(&self, memory: &DeviceMemory, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         assert!(bytes <= self.bytes, "bytes of a staging buffer");
         memory.upload_pinned(self.address, target, bytes, stream)

@@ -1,4 +1,4 @@
-//! Sources that look at one row at a time: filter, project, limit and union.
+//! Sources that treat each row by itself: filter, project, limit and union.
 
 use pystachio_plan::{Error, Result};
 
@@ -61,7 +61,7 @@ pub(super) fn project(driver: &Driver, rows: &Rows, program: &RowProgram) -> Res
 
 /// Some rows of the input's order.
 pub(super) struct LimitSource {
-    /// Absent once no more of its rows are wanted. Its scans stop their readers when it is dropped.
+    /// Absent once no more of its rows are wanted. Dropping it stops the readers of its scans.
     pub(super) input: Option<Operator>,
     /// Rows still to skip.
     pub(super) skip: usize,
@@ -88,12 +88,12 @@ impl Source for LimitSource {
     }
 
     fn expect_whole(&mut self) -> bool {
-        // What is below may be asked for a few rows only.
+        // The input may be asked for a few rows only.
         false
     }
 }
 
-/// The rows of several inputs, each made alike by a program.
+/// The rows of several inputs, converted to common types by a program.
 pub(super) struct UnionSource {
     pub(super) inputs: Vec<(Operator, RowProgram)>,
     /// The input being read.

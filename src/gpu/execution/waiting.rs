@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a future comes to on this thread, unless that takes longer than `limit`.
+/// The result of a future on this thread; `None` if it takes longer than `limit`.
 pub(super) fn wait_at_most<F: Future>(mut future: Pin<&mut F>, limit: Duration) -> Option<F::Output> {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,4 +1,4 @@
-//! What operators do to whole chunks with a device's operations and its memory.
+//! Operations on whole chunks.
 
 use pystachio_plan::{DataType, Error, Result};
 
@@ -10,17 +10,17 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn gather_chunk(&self, chunk: &Chunk, rows: &RowNumbers) -> Result<Chunk> {
         let columns = self.gather_all(&chunk.columns.iter().collect::<Vec<_>>(), rows)?;
         Ok(Chunk { row_count: rows.count, columns })
     }
 
-    /// Some consecutive rows of a column, where they are or copied.
+    /// Some consecutive rows of a column, in place or copied.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub(super) fn slice_of(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {
         match column.slice(first_row, row_count) {
             Some(slice) => Ok(slice),
@@ -32,7 +32,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn slice(&self, chunk: &Chunk, first_row: usize, row_count: usize) -> Result<Chunk> {
         debug_assert!(first_row + row_count <= chunk.row_count);
         if row_count == chunk.row_count {
@@ -47,16 +47,17 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn concat(&self, chunks: &[Chunk]) -> Result<Chunk> {
         self.concat_taken(chunks.to_vec())
     }
 
-    /// [`Queue::concat`] of chunks that nobody else wants: a column's parts are freed before the next column is copied.
+    /// Like [`Queue::concat`] for chunks without other users: a column's parts are freed before the
+    /// next column is copied.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn concat_taken(&self, mut chunks: Vec<Chunk>) -> Result<Chunk> {
         if chunks.len() <= 1 {
             return chunks.pop().ok_or_else(|| Error::internal("no chunks to join"));
@@ -118,7 +119,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue`]; `NotSupported` for types that no device has.
+    /// Errors of [`Queue`]; `NotSupported` for types without a kernel.
     pub fn empty(&self, types: &[DataType]) -> Result<Chunk> {
         let column = |data_type: &DataType| {
             Ok(Column {
@@ -136,7 +137,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::empty`].
+    /// Errors of [`Queue::empty`].
     pub fn nulls(&self, data_type: &DataType, row_count: usize) -> Result<Column> {
         let cell_type = CellType::of(data_type)?;
         let nulls = Column {
@@ -154,7 +155,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn has_null(&self, column: &Column, row_count: usize) -> Result<bool> {
         match &column.validity {
             None => Ok(false),

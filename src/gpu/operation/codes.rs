@@ -1,7 +1,7 @@
-//! Columns that come as codes: places in a dictionary.
+//! Columns that come as codes: indices into a dictionary.
 //!
-//! Codes are kept for as long as there are at least as many rows as the dictionary has entries: what is done once an
-//! entry is then never more than what would be done once a row.
+//! Codes are kept as long as there are at least as many rows as the dictionary has entries:
+//! evaluating entries then never costs more than evaluating rows.
 
 use pystachio_plan::{Error, Result};
 
@@ -9,7 +9,7 @@ use super::{Queue, RowNumbers};
 use crate::device::{AnyColumn, Buffer, Chunk, CodedColumn, Column, Rows};
 
 impl Queue {
-    /// What every row's entry has in `values`, a column of as many rows as there are entries.
+    /// Looks up every row's entry in `values`, a column of as many rows as there are entries.
     ///
     /// # Errors
     ///
@@ -24,7 +24,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::look_up_codes`].
+    /// Errors of [`Queue::look_up_codes`].
     pub fn cells_of(&self, column: &AnyColumn, row_count: usize) -> Result<Column> {
         match column {
             AnyColumn::Cells(cells) => Ok(cells.clone()),
@@ -36,7 +36,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::look_up_codes`]; `Internal` for codes of rows that may be [`super::NO_ROW`].
+    /// Errors of [`Queue::look_up_codes`]; `Internal` for codes of rows that may be
+    /// [`super::NO_ROW`].
     pub fn gather_cells(&self, column: &AnyColumn, rows: &RowNumbers) -> Result<Column> {
         match column {
             AnyColumn::Cells(cells) => self.gather(cells, rows),
@@ -48,11 +49,11 @@ impl Queue {
         }
     }
 
-    /// Some rows of columns, which stay codes where that is worth it.
+    /// Some rows of columns, which stay codes if that pays.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::gather_cells`].
+    /// Errors of [`Queue::gather_cells`].
     pub fn gather_columns(&self, columns: &[&AnyColumn], rows: &RowNumbers) -> Result<Vec<AnyColumn>> {
         if rows.may_miss && columns.iter().any(|column| matches!(column, AnyColumn::Codes(_))) {
             return Err(Error::internal("a row that is missing has no code"));
@@ -79,7 +80,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::gather_cells`].
+    /// Errors of [`Queue::gather_cells`].
     pub fn gather_rows(&self, rows: &Rows, numbers: &RowNumbers) -> Result<Rows> {
         let columns: Vec<&AnyColumn> = rows.columns.iter().collect();
         Ok(Rows { row_count: numbers.count, columns: self.gather_columns(&columns, numbers)? })
@@ -89,7 +90,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::look_up_codes`].
+    /// Errors of [`Queue::look_up_codes`].
     pub fn slice_rows(&self, rows: &Rows, first_row: usize, row_count: usize) -> Result<Rows> {
         debug_assert!(first_row + row_count <= rows.row_count);
         if row_count == rows.row_count {
@@ -112,17 +113,18 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::look_up_codes`].
+    /// Errors of [`Queue::look_up_codes`].
     pub fn chunk_of(&self, rows: &Rows) -> Result<Chunk> {
         let columns = rows.columns.iter().map(|column| self.cells_of(column, rows.row_count));
         Ok(Chunk { row_count: rows.row_count, columns: columns.collect::<Result<_>>()? })
     }
 
-    /// Rows of the same columns, one after another; at least one of these. Dictionaries are not made one.
+    /// Rows of the same columns, one after another; at least one of these. Dictionaries are not
+    /// merged.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::look_up_codes`].
+    /// Errors of [`Queue::look_up_codes`].
     pub fn concat_rows(&self, mut parts: Vec<Rows>) -> Result<Rows> {
         if parts.len() <= 1 {
             return parts.pop().ok_or_else(|| Error::internal("no rows to join"));

@@ -5,10 +5,10 @@
 //! compressed: where each piece ends behind these numbers, u32 a piece │ the pieces one after another
 //! ```
 //!
-//! Invariants: pieces know nothing of one another, so that they are compressed and decompressed beside one another. Nothing is believed of
-//! what is decompressed but how many bytes of text it is to be.
+//! Invariants: pieces are independent, so that they are compressed and decompressed in parallel. Of
+//! compressed bytes, decompression trusts only the expected number of bytes of text.
 //!
-//! Deliberately absent: when that pays.
+//! Deliberately absent: when compression pays.
 //!
 //! Source: lz4/lz4, doc/lz4_Block_format.md.
 
@@ -23,33 +23,33 @@ use super::{
 };
 use crate::device::{Buffer, Kernel};
 
-/// Bytes of the number that says where a piece ends.
+/// Bytes of the offset at which a piece ends.
 const END_BYTES: u64 = 4;
 
-/// A text, compressed, that lies in many places.
+/// A compressed text, in several parts of memory.
 #[derive(Clone, Debug)]
 pub struct CompressedText {
     text: Buffer,
-    /// For each piece as many bytes as a piece has.
+    /// For each piece as many bytes as an uncompressed one has.
     slots: Buffer,
-    /// Of the pieces.
+    /// Bytes of the pieces.
     sizes: Vec<u32>,
 }
 
-/// Text that is made of a compressed one.
+/// A text to be decompressed.
 #[derive(Clone, Copy, Debug)]
 pub struct DecompressRange {
-    /// Where that begins, at a multiple of 4.
+    /// The address of the compressed one, a multiple of 4.
     pub source: u64,
     /// Its bytes, [`compressed_bytes_min`] at least.
     pub source_bytes: u64,
-    /// Where the text goes.
+    /// The address of the text.
     pub target: u64,
     /// Bytes of the text.
     pub bytes: u64,
 }
 
-/// What a compressed text of so many bytes has at least: where its pieces end.
+/// The least bytes of a compressed text of so many bytes: the ends of its pieces.
 pub fn compressed_bytes_min(text_bytes: u64) -> u64 {
     text_bytes.div_ceil(TEXT_PIECE_BYTES) * END_BYTES
 }
@@ -70,7 +70,7 @@ impl CompressedText {
         ends.flat_map(u32::to_le_bytes).collect()
     }
 
-    /// What copies the pieces behind those to an address at which there is room for all.
+    /// The ranges that copy the pieces behind those, to an address with room for all.
     pub fn copies(&self, target: u64) -> impl Iterator<Item = ByteRange> {
         let mut target = target + END_BYTES * self.sizes.len() as u64;
         (0..).zip(&self.sizes).map(move |(piece, size)| {
@@ -88,7 +88,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn compress_texts(&self, texts: &[Buffer]) -> Result<Vec<CompressedText>> {
         let pieces_of = |text: &Buffer| text.bytes().div_ceil(TEXT_PIECE_BYTES);
         let pieces: u64 = texts.iter().map(pieces_of).sum();
@@ -127,11 +127,12 @@ impl Queue {
         Ok(placed.into_iter().map(compressed).collect())
     }
 
-    /// Makes texts of compressed ones; waits if there are some.
+    /// Decompresses texts; waits if there are any.
     ///
     /// # Errors
     ///
-    /// `Protocol` for one that is not made of so many bytes of text; what was written of any tells nothing then.
+    /// `Protocol` if one does not decompress to so many bytes of text; all outputs are invalid
+    /// then.
     ///
     /// # Panics
     ///
@@ -158,10 +159,7 @@ impl Queue {
         }
         match self.download::<u32>(&refused, 1)?.as_slice() {
             [0] => Ok(()),
-            _ => Err(Error::new(
-                ErrorKind::Protocol,
-                "a compressed text does not decompress to what it is to be",
-            )),
+            _ => Err(Error::new(ErrorKind::Protocol, "a compressed text does not decompress to its bytes")),
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Rows dealt to their owners: what a shuffle moves.
+//! Partitioning of rows by owner, for a shuffle.
 //!
 //! ```text
 //! keys ──► owner of each row, rows of each tile and owner ──► where each goes in the order of owners
 //! columns ──────────────────────────────────────────────────► one pass: every cell to its place in the memory of its owner
 //! ```
 //!
-//! Invariants: a row has the owner that [`Queue::partition`] by the same hash gives it. Rows of an owner stay in their order.
+//! Invariants: a row has the owner that [`Queue::partition`] by the same hash gives it. Rows of an
+//! owner stay in their order.
 
 use std::ops::Range;
 
@@ -24,45 +25,46 @@ use crate::device::{Buffer, Column, Kernel};
 /// Blocks of memory that one launch fills.
 pub const DEAL_BLOCKS_MAX: usize = DEALT_BLOCKS_MAX;
 
-/// Whose each row of a chunk is.
+/// The owners of a chunk's rows.
 #[derive(Clone, Debug)]
 pub struct RowOwners {
     /// A byte a row.
     pub(super) owners: Buffer,
-    /// Where the rows of each owner and tile go: a `u64`, owner by owner.
+    /// The positions of the rows of each owner and tile: a `u64`, owner by owner.
     offsets: Buffer,
     tiles: u64,
     row_count: usize,
-    /// Where the rows of each owner start in the order of owners, and where the last one's end.
+    /// The first position of each owner's rows, and the last one's end.
     pub bounds: Vec<usize>,
 }
 
-/// Rows that have an owner whatever their keys are.
+/// Rows with a fixed owner, whatever their keys.
 #[derive(Clone, Copy, Debug)]
 pub struct StayingRows<'a> {
     /// A byte a row, not 0 for these.
     pub flags: &'a Buffer,
-    /// Whose they are.
+    /// The owner.
     pub owner: usize,
 }
 
-/// Memory for some rows, by their places in the order of owners.
+/// Memory for some rows, by their positions in the order of owners.
 #[derive(Clone, Debug)]
 pub struct DealTarget {
-    /// The places.
+    /// The positions.
     pub rows: Range<usize>,
-    /// Where it begins.
+    /// Its address.
     pub address: u64,
-    /// Where the cells of each column begin in it, and their validity where there is one; multiples of 64.
+    /// The offset of the cells of each column in it, and of their validity, if any; multiples of
+    /// 64.
     pub parts: Vec<DealTargetPart>,
 }
 
-/// Where a column goes, in bytes from the beginning.
+/// The offsets of a column, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DealTargetPart {
     /// Cells.
     pub values_offset_bytes: u64,
-    /// A byte a row; not looked at for columns without validity.
+    /// A byte a row; ignored for columns without validity.
     pub validity_offset_bytes: u64,
 }
 
@@ -82,15 +84,16 @@ impl DealTargetPart {
 }
 
 impl Queue {
-    /// Finds whose each row is, by the hash of its keys unless it stays; waits for how many rows each owner has.
+    /// Finds the owner of each row by the hash of its keys, unless it is fixed; waits for the
+    /// number of rows of each owner.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::partition`].
+    /// Errors of [`Queue::partition`].
     ///
     /// # Panics
     ///
-    /// As of [`Queue::partition`]; if rows stay with none of the owners.
+    /// As [`Queue::partition`]; if the fixed owner is none of the owners.
     pub fn assign_owners(
         &self,
         keys: &[Column],
@@ -100,7 +103,10 @@ impl Queue {
     ) -> Result<RowOwners> {
         let HashPartitioning { partition_count, level, nulls_match } = by;
         assert!((1..=PARTITIONS_MAX).contains(&partition_count), "owners of a launch");
-        assert!(staying.is_none_or(|staying| staying.owner < partition_count), "whose staying rows are");
+        assert!(
+            staying.is_none_or(|staying| staying.owner < partition_count),
+            "the fixed owner is one of the owners"
+        );
         let tiles = (row_count as u64).div_ceil(DEAL_TILE_ROWS);
         let owners = self.allocate::<u8>(row_count as u64)?;
         let counts = self.allocate::<u32>(partition_count as u64 * tiles)?;
@@ -128,12 +134,12 @@ impl Queue {
         Ok(RowOwners { owners, offsets, tiles, row_count, bounds })
     }
 
-    /// Moves the cells of all rows that a target has a place for, every column in one pass over the rows. A NULL's cell is zeros.
-    /// Text stays where it is: its cells are moved.
+    /// Copies the cells of all rows inside a target's positions, every column in one pass over the
+    /// rows. A NULL's cell is zeros. Text stays in place: only its cells are copied.
     ///
     /// # Panics
     ///
-    /// If targets are not in the order of their rows, or have not a part for each column.
+    /// If targets are not in the order of their rows, or lack a part for a column.
     pub fn deal(&self, owners: &RowOwners, columns: &[&Column], targets: &[DealTarget]) -> Result<()> {
         assert!(targets.iter().all(|target| target.parts.len() == columns.len()), "a part for each column");
         assert!(
@@ -151,7 +157,8 @@ impl Queue {
 }
 
 impl RowOwners {
-    /// A launch of some columns, the first of which has a given place among all, into some targets.
+    /// A launch for some columns, the first of which has a given place among all, into some
+    /// targets.
     fn dealing(&self, columns: &[&Column], targets: &[DealTarget], first_column: usize) -> DealRows {
         let mut arguments = DealRows {
             owners: self.owners.address(),

@@ -1,16 +1,17 @@
-//! What operations find wrong with values: at once, or later than the operations that find it.
+//! Faults in values that operations find: reported at once, or later than the operations that find
+//! them.
 
 use pystachio_plan::Result;
 
 use super::{Queue, Status, status_error};
 use crate::device::Buffer;
 
-/// Waits, and says what was found.
+/// Waits, and returns the result.
 type Wait = Box<dyn Fn() -> Result<()> + Send>;
 
-/// A look at what operations have found wrong; see [`Queue::report_faults`].
+/// A pending check for faults of operations; see [`Queue::report_faults`].
 pub struct FaultReport {
-    /// Absent if there can be nothing.
+    /// Absent if no fault is possible.
     wait: Option<Wait>,
 }
 
@@ -20,7 +21,7 @@ impl FaultReport {
         Self { wait: None }
     }
 
-    /// A look whose result is on its way: `wait` waits for it.
+    /// A check whose result is on its way: `wait` waits for it.
     pub fn pending(wait: impl Fn() -> Result<()> + Send + 'static) -> Self {
         Self { wait: Some(Box::new(wait)) }
     }
@@ -29,13 +30,13 @@ impl FaultReport {
     ///
     /// # Errors
     ///
-    /// What was found first.
+    /// The first fault.
     pub fn wait(&self) -> Result<()> {
         self.wait.as_ref().map_or(Ok(()), |wait| wait())
     }
 }
 
-/// A status word on the device: an operation's own, or the one that a query looks at later.
+/// A status word on the device: an operation's own, or the query's, which is checked later.
 pub(super) struct StatusCell {
     address: u64,
     /// Absent for the query's.
@@ -52,16 +53,16 @@ impl StatusCell {
         Ok(Self { address: own.address(), own: Some(own) })
     }
 
-    /// What kernels are given.
+    /// The address for kernels.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Waits, and turns a report into an error; unless the query looks at it later.
+    /// Waits, and turns a report into an error; unless the query checks it later.
     ///
     /// # Errors
     ///
-    /// What the first report says.
+    /// The error of the first report.
     pub(super) fn check(&self, queue: &Queue) -> Result<()> {
         match &self.own {
             Some(own) => check(queue.download::<Status>(own, 1)?.first()),

@@ -1,4 +1,4 @@
-//! Groups of rows and what is computed of them.
+//! Groups of rows and their aggregates.
 
 use pystachio_plan::{Aggregate, DataType, Error, ErrorKind, Result, partial_type};
 
@@ -14,9 +14,11 @@ use super::{
 use crate::device::{Buffer, CellType, Column, DECIMAL128_DIGITS_MAX, Kernel};
 
 const WORD_BYTES: u64 = size_of::<u64>() as u64;
-/// Rows of a thread that looks for the best of few groups: each block offers what it has found to all others.
+/// Rows of a thread that searches the best of few groups: each block offers its results to all
+/// others.
 const FEW_GROUPS_THREAD_ROWS_MIN: u64 = 8;
-/// Where there are nearly as many groups as rows, slots of all aggregates would take more memory than the rows do.
+/// If there are nearly as many groups as rows, slots of all aggregates would take more memory than
+/// the rows do.
 const SLOT_BYTES_PER_ROW: u64 = 32;
 
 /// Rows by group.
@@ -31,13 +33,13 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// What its groups have slots by.
+    /// The keys of its slots.
     fn slot_keys(&self) -> impl Iterator<Item = SlotKey> {
         self.groups.iter().map(|_| SlotKey::numbers(self.group_count as u64))
     }
 }
 
-/// What is computed of a group's rows. NULL inputs are skipped.
+/// An aggregate of a group's rows. NULL inputs are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Accumulator {
@@ -49,11 +51,11 @@ pub enum Accumulator {
     Min = 2,
     /// The greatest.
     Max = 3,
-    /// Some value.
+    /// Any value.
     Any = 4,
 }
 
-/// How sums are held while they are added up.
+/// The representation of sums while they are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumWidth {
     /// 128 bits, which the addends' digits prove to be enough.
@@ -63,11 +65,11 @@ pub enum SumWidth {
 }
 
 impl SumWidth {
-    /// What sums of a type take.
+    /// The representation of sums of a type.
     ///
     /// # Errors
     ///
-    /// `NotSupported` for types that no kernel sums.
+    /// `NotSupported` for types without a kernel.
     pub fn of(addends: &DataType) -> Result<Self> {
         match addends {
             DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } => {
@@ -79,7 +81,7 @@ impl SumWidth {
         }
     }
 
-    /// What partial sums of a type take, and sums of them.
+    /// The types of partial sums of a type, and of their sums.
     pub fn of_sums(sums: &DataType) -> Self {
         match sums {
             DataType::Decimal { precision, .. } if *precision > DECIMAL128_DIGITS_MAX => Self::Large,
@@ -87,7 +89,7 @@ impl SumWidth {
         }
     }
 
-    /// What sums of partial sums take.
+    /// The representation of sums of partial sums.
     pub fn of_partial(partial: &Column) -> Self {
         if partial.cell_type == CellType::Int256 { Self::Large } else { Self::Wide }
     }
@@ -96,11 +98,11 @@ impl SumWidth {
 /// An aggregate of every group.
 #[derive(Clone, Debug)]
 pub struct Accumulation {
-    /// What is computed.
+    /// The kind of aggregate.
     pub accumulator: Accumulator,
-    /// Which of the inputs it is of; `None` for a count of rows.
+    /// The index of its input; `None` for a count of rows.
     pub input: Option<usize>,
-    /// How its sum is held.
+    /// The representation of its sum.
     pub width: SumWidth,
     /// The type of the result.
     pub result: DataType,
@@ -108,12 +110,13 @@ pub struct Accumulation {
 
 /// Grouping rows and accumulating them.
 impl Queue {
-    /// Finds the groups of equal keys, where NULL equals NULL. Without keys all rows are one group. There must be no more
-    /// groups than `groups_max`, nor can there be more than rows. Waits for the count of groups.
+    /// Finds the groups of equal keys, where NULL equals NULL. Without keys all rows are one group.
+    /// `groups_max`: an upper bound of the groups; there are never more than rows. Waits for the
+    /// count of groups.
     ///
     /// # Ordering
     ///
-    /// Groups are numbered in the order of their leaders, which are some row of theirs.
+    /// Groups are numbered in the order of their leaders: some row of each group.
     ///
     /// # Errors
     ///
@@ -151,8 +154,8 @@ impl Queue {
         Ok(Grouping { groups: Some(groups), group_count: leaders.count, leaders: Some(leaders), row_count })
     }
 
-    /// Aggregates of every group: one row a group, in the order of their numbers. NULL inputs are skipped, and what
-    /// has no input that is not NULL is NULL; a count is never.
+    /// Aggregates of every group: one row a group, in the order of their numbers. NULL inputs are
+    /// skipped, and an aggregate without other inputs is NULL; a count is never.
     ///
     /// # Errors
     ///
@@ -217,7 +220,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What slots do not hold.
+    /// Aggregates that slots do not hold.
     fn accumulate_alone(
         &self,
         grouping: &Grouping,

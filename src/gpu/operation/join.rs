@@ -1,4 +1,4 @@
-//! Tables that rows are looked up in by key, and the pairs that match.
+//! Hash tables, and the pairs of matching rows.
 //!
 //! Rows with equal hashes are chained: `heads` has the last row of each chain, `next_rows` the row before it. Where one
 //! integer key is dense, it is its own slot and nothing is hashed.
@@ -20,9 +20,10 @@ use crate::device::{Buffer, Column, Kernel, Readback};
 /// Slots of a table whose keys are slots, for each row: more would cost more memory than hashes do.
 const SLOTS_PER_ROW_MAX: u64 = 4;
 
-/// Steps along chains that a launch takes, but for those of [`CHAIN_STEPS_MIN`].
+/// Steps along chains in a launch, except those of [`CHAIN_STEPS_MIN`].
 const LAUNCH_STEPS: u64 = 256 << 20;
-/// Steps that a launch takes along a chain: at least so many, or rows with ordinary chains would take several launches;
+/// Steps that a launch takes along a chain: at least so many, or rows with ordinary chains would
+/// need several launches;
 const CHAIN_STEPS_MIN: u64 = 16;
 /// and at most so many, each of which waits for the one before: a tenth of a second.
 const CHAIN_STEPS_MAX: u64 = 256 << 10;
@@ -50,12 +51,14 @@ impl JoinTable {
         self.row_count
     }
 
-    /// What one of so many rows takes besides their keys: a hash, a link, and slots. One whose keys are its slots takes no more.
+    /// Bytes of a table of so many rows besides their keys: hashes, links, and slots. A table whose
+    /// keys are its slots takes no more.
     pub fn bytes_for(row_count: usize) -> u64 {
         Self::bytes_with(row_count, hashed_slots(row_count))
     }
 
-    /// What so many rows add to a table of more at most, whose slots are a power of two.
+    /// Upper bound of the bytes that so many rows add to a larger table, whose slots are a power of
+    /// two.
     pub fn bytes_within(row_count: usize) -> u64 {
         Self::bytes_with(row_count, (row_count as u64).saturating_mul(SLOTS_PER_ROW_MAX))
     }
@@ -67,8 +70,8 @@ impl JoinTable {
         row_count as u64 * ROW_BYTES + slot_count.saturating_mul(SLOT_BYTES)
     }
 
-    /// The device's memory that it is in: one that is probed on another stream than it was built on is published there, and
-    /// used here, as any buffer.
+    /// Its device memory: a table that is probed on another stream than it was built on is
+    /// published there, and used here, like any buffer.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         let keys = self.keys.iter().flat_map(Column::buffers);
         let hashes = match &self.slots {
@@ -79,7 +82,7 @@ impl JoinTable {
     }
 }
 
-/// Which pairs a probe gives.
+/// The kinds of pairs that a probe returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeMode {
     /// Every match.
@@ -99,7 +102,7 @@ pub struct Pairs {
     pub build: RowNumbers,
 }
 
-/// Slots of a table whose rows find theirs by their hashes: at least two a row, and fewer than four.
+/// Slots of a table by hash: at least two a row, and fewer than four.
 fn hashed_slots(row_count: usize) -> u64 {
     (row_count as u64).saturating_mul(2).max(2).next_power_of_two()
 }
@@ -135,11 +138,11 @@ impl Slots {
     }
 }
 
-/// The key columns as kernels are given them.
+/// The key columns in the form for kernels.
 ///
 /// # Errors
 ///
-/// `NotSupported` for more keys than kernels take.
+/// `NotSupported` for more keys than kernels support.
 pub(super) fn key_columns(keys: &[Column]) -> Result<KeyColumns> {
     if keys.len() > KEYS_MAX {
         let message = format!("more keys than a kernel takes: keys={}, keys_max={KEYS_MAX}", keys.len());
@@ -203,7 +206,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::build`]; `NotSupported` for more pairs than a chunk may have rows.
+    /// Errors of [`Queue::build`]; `NotSupported` for more pairs than a chunk may have rows.
     pub fn probe(
         &self,
         table: &JoinTable,
@@ -232,7 +235,7 @@ impl Queue {
             keep_unmatched: (mode == ProbeMode::MatchesOrMiss).into(),
             ..ProbeRows::default()
         };
-        // Of a slot that is a key, the first row is a match.
+        // If a key is its slot, the first row is a match.
         let is_one_step =
             table.has_chains_of_one || (mode == ProbeMode::First && matches!(table.slots, Slots::ByKey(_)));
         let walk = if is_one_step { None } else { Some(Walk::new(self, row_count)?) };
@@ -262,7 +265,7 @@ impl Queue {
         arguments.offsets = offsets.address();
         arguments.probe_rows = probe_rows.address();
         arguments.build_rows = build_rows.address();
-        // As many steps as were enough to count leave nothing that somebody would have to wait for.
+        // The steps that sufficed for counting leave no rows to wait for.
         let waited = walk.as_ref().filter(|_| arguments.resumes != 0);
         arguments.resumes = 0;
         arguments.steps_max = chain_steps(row_count as u64);
@@ -383,11 +386,11 @@ impl Queue {
     }
 }
 
-/// How far the chains of probe rows have been walked along.
+/// The progress of probe rows along their chains.
 struct Walk {
-    /// The build row of each probe row with which the next launch goes on.
+    /// The build row of each probe row at which the next launch continues.
     cursors: Buffer,
-    /// How many of them there are.
+    /// Their number.
     unfinished: Buffer,
 }
 
@@ -396,13 +399,13 @@ impl Walk {
         Ok(Self { cursors: queue.allocate::<u32>(row_count as u64)?, unfinished: queue.zeros::<u32>(1)? })
     }
 
-    /// Sends to the host how many rows a launch has left.
+    /// Sends the number of rows that a launch has left to the host.
     fn post_unfinished(&self, queue: &Queue) -> Result<Readback> {
         queue.memory().post::<u32>(self.unfinished.address(), 1, queue.stream())
     }
 }
 
-/// Whether another launch has to go on with chains, which the arguments then are for.
+/// Whether another launch must continue the chains; sets its arguments.
 fn goes_on(
     queue: &Queue,
     walk: Option<&Walk>,

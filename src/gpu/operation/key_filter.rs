@@ -1,4 +1,4 @@
-//! Sets of keys that rows are tested against before anything is looked up in a table.
+//! Sets of keys that filter rows before a lookup in a table.
 //!
 //! Integers that lie close together get a bit each, and then a row passes if and only if its key is in the set.
 //! Other keys, and several at once, go into a blocked Bloom filter, which lets some rows pass that it should not.
@@ -17,7 +17,7 @@ use crate::device::{Buffer, CellType, Column, Kernel};
 
 /// Bits of a bitmap, for each row: it is then smaller than a table of the rows.
 const BITMAP_BITS_PER_ROW_MAX: u64 = 32;
-/// Bits that a bitmap may have for however few rows: 1 MiB stays in any GPU's cache.
+/// Bits that a bitmap may have for few rows: 1 MiB stays in any GPU's cache.
 const BITMAP_BITS_FREE: u64 = 8 << 20;
 /// Bits of a Bloom filter, for each row: less than one row in a hundred passes by mistake.
 const BLOOM_BITS_PER_ROW: u64 = 16;
@@ -37,18 +37,18 @@ pub struct KeyRange {
 }
 const _: () = assert!(size_of::<KeyRange>() == 16);
 
-/// How many rows were asked about, and how many passed.
+/// Counts of tested rows, and of those that passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct FilterCounts {
-    /// Rows that were asked about.
+    /// Tested rows.
     pub tested: u64,
     /// Of them, those that passed.
     pub passed: u64,
 }
 const _: () = assert!(size_of::<FilterCounts>() == 16);
 
-/// How a set of keys is held.
+/// The representation of a set of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFilterShape {
     /// A bit for every integer from `least` on.
@@ -65,7 +65,7 @@ pub enum KeyFilterShape {
     },
 }
 
-/// A set of keys on the device, which chooses the bits of a Bloom filter.
+/// A set of keys on the device. For a Bloom filter, keys choose bits by hash.
 #[derive(Debug)]
 pub struct KeyFilter {
     pub(crate) shape: KeyFilterShape,
@@ -75,12 +75,12 @@ pub struct KeyFilter {
     pub(crate) repeated: Buffer,
 }
 
-/// What is asked of a filter besides the flags.
+/// Further arguments and counts of a test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeyTest<'a> {
-    /// One byte a row: whether it is asked about. All rows if absent.
+    /// One byte a row: whether it is tested. All rows if absent.
     pub asked: Option<&'a Buffer>,
-    /// A [`FilterCounts`] that is added to.
+    /// A [`FilterCounts`] to add to.
     pub counts: Option<&'a Buffer>,
 }
 
@@ -119,7 +119,7 @@ impl KeyFilter {
         [&self.words, &self.repeated].into_iter()
     }
 
-    /// How it is held.
+    /// Its representation.
     pub fn shape(&self) -> KeyFilterShape {
         self.shape
     }
@@ -137,7 +137,8 @@ impl KeyFilterView {
 
 /// Building sets of keys and testing rows against them.
 impl Queue {
-    /// The least and the greatest value of an integer key; waits. `None` for other types, and where every row is NULL.
+    /// The least and the greatest value of an integer key; waits. `None` for other types, and if
+    /// every row is NULL.
     pub fn key_range(&self, key: &Column, row_count: usize) -> Result<Option<KeyRange>> {
         if !matches!(key.cell_type, CellType::Int16 | CellType::Int32 | CellType::Int64) || row_count == 0 {
             return Ok(None);
@@ -175,18 +176,18 @@ impl Queue {
         self.launch_strided(kernel, row_count, &arguments)
     }
 
-    /// Whether two rows had one key that was added to a bitmap; waits. A Bloom filter can't tell.
+    /// Whether two rows with equal keys were added to a bitmap; waits. A Bloom filter can't tell.
     pub fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool> {
         debug_assert!(matches!(filter.shape, KeyFilterShape::Bitmap { .. }));
         Ok(self.download::<u32>(&filter.repeated, 1)?.first() != Some(&0))
     }
 
-    /// One flag a row: whether it is asked about and its keys may be in the set. `keys` have the types of those that
-    /// were inserted.
+    /// One flag a row: whether it is tested and its keys may be in the set. `keys` have the types
+    /// of those that were inserted.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::insert_keys`].
+    /// Errors of [`Queue::insert_keys`].
     pub fn test_keys(
         &self,
         filter: &KeyFilter,

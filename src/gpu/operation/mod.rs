@@ -1,15 +1,17 @@
-//! Operations on columns of one device: what operators are made of, by kernels.
+//! Operations on columns of one device: the building blocks of operators, implemented by kernels.
 //!
-//! - `queue.rs`: [`Queue`], where they are enqueued: memory and a stream, and the launch of a kernel
+//! - `queue.rs`: [`Queue`]: memory and a stream, and the launch of a kernel
 //! - `rows.rs`, `text.rs`: selecting and copying rows and text
 //! - `join.rs`, `key_filter.rs`: tables and sets that rows are looked up in by key
 //! - `group.rs`, `slots.rs`: groups and their accumulators
 //! - `sort.rs`, `text_ranks.rs`, `partition.rs`: orders of rows, and rows by partition
-//! - `deal.rs`, `packing.rs`, `compression.rs`: rows dealt to ranks, integers packed and text compressed for that
-//! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as places in a dictionary, and chunks as Arrow
-//!   arrays on the host
-//! - `fault.rs`, `status.rs`: what kernels report, at once or later
-//! - `abi`: what kernels are given, laid out as in kernels/abi; `traffic.rs`: the bytes that a launch moves
+//! - `deal.rs`, `packing.rs`, `compression.rs`: rows partitioned by owner, integers packed and text
+//!   compressed for exchanges
+//! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as indices into a
+//!   dictionary, and chunks as Arrow arrays on the host
+//! - `fault.rs`, `status.rs`: reports of kernels, at once or later
+//! - `abi`: arguments of kernels, laid out as in kernels/abi; `traffic.rs`: the bytes that a launch
+//!   moves
 //!
 //! ```text
 //! operators ──► Queue ──► Platform::launch ──► kernels, on a GPU or emulated

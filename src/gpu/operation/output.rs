@@ -47,9 +47,9 @@ pub fn column_schema(types: &[DataType]) -> SchemaRef {
 /// device have room for a copy.
 const BATCH_TEXT_BYTES: u64 = 64 << 20;
 
-/// The batches that a chunk becomes on the host.
+/// The batches of a chunk on the host.
 pub struct ArrowBatches {
-    /// `None` when all of it has been copied.
+    /// `None` after the last one.
     chunk: Option<Chunk>,
     schema: SchemaRef,
     /// Where each batch ends, the last first.
@@ -60,7 +60,7 @@ pub struct ArrowBatches {
 }
 
 impl ArrowBatches {
-    /// Finds out how many batches a chunk is. Waits if it has text.
+    /// Computes the batches of a chunk. Waits if it has text.
     ///
     /// # Errors
     ///
@@ -94,11 +94,12 @@ impl ArrowBatches {
         Ok(Self { chunk: Some(chunk), schema: schema.clone(), ends, first_row: 0, measured })
     }
 
-    /// The next batch. The chunk is let go of with the last.
+    /// The next batch. The chunk is dropped with the last.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory`, and faults of the device; `DatetimeOutOfRange` for an interval that Arrow has no room for.
+    /// `OutOfMemory`, and faults of the device; `DatetimeOutOfRange` for an interval that Arrow
+    /// can't hold.
     pub fn next(&mut self, queue: &Queue) -> Result<Option<RecordBatch>> {
         let Some(chunk) = &self.chunk else { return Ok(None) };
         let Some(end) = self.ends.pop() else { return Ok(None) };
@@ -113,13 +114,13 @@ impl ArrowBatches {
     }
 }
 
-/// Where parts end of rows before which there is so much text; the last end first.
+/// The ends of parts with so many bytes of text; the last end first.
 fn ends_within(before: &[u64], text_bytes_max: u64) -> Vec<usize> {
     let row_count = before.len() - 1;
     let (mut ends, mut first) = (Vec::new(), 0);
     while first < row_count {
         let within = before[first..].partition_point(|bytes| bytes - before[first] <= text_bytes_max);
-        // The row that `within` counts at least is the first one itself.
+        // `within` counts at least the first row.
         first += (within - 1).max(1);
         ends.push(first);
     }
@@ -127,11 +128,11 @@ fn ends_within(before: &[u64], text_bytes_max: u64) -> Vec<usize> {
     ends
 }
 
-/// Copies a chunk to the host whose text one batch has room for.
+/// Copies a chunk to the host whose text fits into one batch.
 ///
 /// # Errors
 ///
-/// As of [`ArrowBatches::next`]; `NotSupported` for more text than a batch has room for.
+/// Errors of [`ArrowBatches::next`]; `NotSupported` for more text than fits into a batch.
 pub fn to_arrow(queue: &Queue, chunk: &Chunk, schema: &SchemaRef) -> Result<RecordBatch> {
     batch_of(queue, chunk, chunk.columns.iter().map(|_| None).collect(), schema)
 }

@@ -1,4 +1,5 @@
-//! Integers as distances from a base, or from one another, in as many bits as the greatest distance has: frames of reference, packed.
+//! Integers as distances from a base, or from one another, in as many bits as the greatest distance
+//! has: packed frames of reference.
 //!
 //! ```text
 //! cells ──► least and greatest values, deltas ──► form, base, width ──► distances: 0 to 64 bits a row, one after another ──► cells
@@ -7,12 +8,13 @@
 //!       │ the first row of each run, distances of their values from the least one
 //! ```
 //!
-//! A range is some rows of a column that follow one another: each is packed as its own values allow, in the form that takes the fewest bytes.
+//! A range is some consecutive rows of a column: each is packed as its own values allow, in the
+//! form that takes the fewest bytes.
 //!
-//! Invariants: what is packed and unpacked again is the same, but for the cells of NULLs, which have some value. NULLs have no part in
-//! what is measured.
+//! Invariants: unpacking returns the packed values, except for the cells of NULLs, which get some
+//! value. NULLs do not count in measurements.
 //!
-//! Deliberately absent: when that pays; where packed ranges lie.
+//! Deliberately absent: when packing pays; where packed ranges lie.
 
 use bytemuck::Zeroable;
 use pystachio_plan::Result;
@@ -31,10 +33,11 @@ use crate::device::{CellType, Kernel};
 const WORD_BITS: u64 = 32;
 /// Bytes of the value with which a miniblock begins.
 const FIRST_BYTES: u64 = 8;
-/// A form is taken that has at most so much of what a simpler one has, or of cells as they are: what saves less is not worth its passes.
+/// A form is used if it has at most this part of a simpler one's bytes, or of the cells': a smaller
+/// saving is not worth its passes.
 const WORTH: (u64, u64) = (7, 8);
 
-/// How the values of a range lie when they are packed.
+/// The packed form of a range's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
     form: PackedForm,
@@ -42,7 +45,7 @@ pub struct Packing {
     width: u8,
 }
 
-/// In which form.
+/// The form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackedForm {
     /// Distances from a base.
@@ -53,7 +56,7 @@ pub enum PackedForm {
     Runs(u32),
 }
 
-/// Rows of a column that follow one another.
+/// Consecutive rows of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct CellRange {
     /// Where the first one's cell is.
@@ -62,39 +65,39 @@ pub struct CellRange {
     pub validity: Option<u64>,
     /// Rows.
     pub row_count: u64,
-    /// What the cells are.
+    /// The representation of the cells.
     pub cell_type: CellType,
 }
 
-/// A range, how it is packed, and where.
+/// A range, its packed form, and its target.
 #[derive(Clone, Copy, Debug)]
 pub struct PackRange {
     /// The cells.
     pub source: CellRange,
-    /// As it was measured of them.
+    /// The result of measuring them.
     pub packing: Packing,
     /// A multiple of 8.
     pub target: u64,
 }
 
-/// Rows whose cells are made of a packed range.
+/// Rows to unpack from a packed range.
 #[derive(Clone, Copy, Debug)]
 pub struct UnpackRange {
-    /// Where the range begins, a multiple of 8; nothing is read of one without bytes.
+    /// The start of the range, a multiple of 8; a range without bytes is not read.
     pub source: u64,
-    /// How it is packed.
+    /// Its packed form.
     pub packing: Packing,
     /// Where the cells begin, at a multiple of theirs, or of 16 for wider ones.
     pub target: u64,
     /// Rows.
     pub row_count: u64,
-    /// What the cells are.
+    /// The representation of the cells.
     pub cell_type: CellType,
 }
 
 impl Packing {
-    /// A packing of distances of so many bits from a base. `None` if there is none such of values of a type: of a base that is none of
-    /// them, or of more bits than they have. Deltas are of any integers.
+    /// A packing of distances of so many bits from a base. `None` if it is impossible for values of
+    /// a type: a base outside of the type, or more bits than it has. Deltas may be any integers.
     pub fn new(form: PackedForm, base: i64, width_bits: u64, cell_type: CellType) -> Option<Self> {
         let (least, greatest, bits_max) = match cell_type {
             CellType::Bool => (0, 1, 1),
@@ -117,7 +120,7 @@ impl Packing {
         is_packing.then_some(Self { form, base, width: width_bits as u8 })
     }
 
-    /// The best one of so many values that lie within bounds; `None` if it is not worth it.
+    /// The best one of so many values within bounds; `None` if it does not pay.
     fn of(bounds: &RangeBounds, range: &CellRange) -> Option<Self> {
         let RangeBounds { least, greatest, least_delta, greatest_delta, beyond, run_count } = *bounds;
         if beyond != 0 {
@@ -126,7 +129,7 @@ impl Packing {
         let CellRange { row_count, cell_type, .. } = *range;
         let frame = |form, (least, greatest): (i64, i64)| match least > greatest {
             true => Self::new(form, 0, 0, cell_type),
-            // What an `i64` has no room for a `u64` has.
+            // A `u64` holds differences that exceed an `i64`.
             false => Self::new(form, least, bits_of(greatest.wrapping_sub(least) as u64), cell_type),
         };
         let forms = [
@@ -149,12 +152,12 @@ impl Packing {
         Self::new(PackedForm::Distances, 0, 0, cell_type).is_some()
     }
 
-    /// In which form values are.
+    /// The form of the values.
     pub fn form(self) -> PackedForm {
         self.form
     }
 
-    /// What distances are from.
+    /// The base of distances.
     pub fn base(self) -> i64 {
         self.base
     }
@@ -173,7 +176,7 @@ impl Packing {
         self.bits_offset(row_count) + word_bytes(count, self.width)
     }
 
-    /// Where distances begin in a range.
+    /// The offset of distances in a range.
     fn bits_offset(self, row_count: u64) -> u64 {
         match self.form {
             PackedForm::Distances => 0,
@@ -182,7 +185,7 @@ impl Packing {
         }
     }
 
-    /// The form as kernels know it.
+    /// The form in kernels' numbers.
     fn form_code(self) -> u32 {
         match self.form {
             PackedForm::Distances => FORM_DISTANCES,
@@ -191,7 +194,7 @@ impl Packing {
         }
     }
 
-    /// Its runs, if it is made of runs.
+    /// Its runs, if any.
     fn run_count(self) -> u32 {
         match self.form {
             PackedForm::Distances | PackedForm::Deltas => 0,
@@ -205,7 +208,7 @@ fn start_width(row_count: u64) -> u8 {
     bits_of(row_count.saturating_sub(1)) as u8
 }
 
-/// Bytes of the words that so many numbers of so many bits take.
+/// Bytes of the words for so many numbers of so many bits.
 fn word_bytes(count: u64, width: u8) -> u64 {
     (count * u64::from(width)).div_ceil(WORD_BITS) * (WORD_BITS / 8)
 }
@@ -221,7 +224,8 @@ pub fn is_worth(packed_bytes: u64, bytes: u64) -> bool {
 }
 
 impl PackRange {
-    /// How the runs of a range are packed that were collected: their values, and the numbers of the rows that they start with.
+    /// The packing of a range's collected runs: their values, and the numbers of the rows that they
+    /// start with.
     fn runs_as_rows(&self, (values, starts): (u64, u64)) -> [Self; 2] {
         let Self { source, packing, target } = *self;
         let row_count = packing.run_count().into();
@@ -254,12 +258,12 @@ impl CellRange {
 }
 
 impl Queue {
-    /// How each range is packed best; waits. `None` where that is not worth it, for ranges of other types than bool and integers, and for
-    /// those without rows.
+    /// The best packing of each range; waits. `None` if it does not pay, for ranges of other types
+    /// than bool and integers, and for those without rows.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn measure_packings(&self, ranges: &[CellRange]) -> Result<Vec<Option<Packing>>> {
         let is_measured = |range: &CellRange| Packing::has_type(range.cell_type) && range.row_count > 0;
         let measured: Vec<&CellRange> = ranges.iter().filter(|range| is_measured(range)).collect();
@@ -290,11 +294,12 @@ impl Queue {
         Ok(ranges.iter().map(packing).collect())
     }
 
-    /// Packs ranges as they were measured: each has [`Packing::bytes`] of its rows, none of them of a NULL's cell.
+    /// Packs measured ranges: each has [`Packing::bytes`] of its rows, none of them from a NULL's
+    /// cell.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn pack(&self, ranges: &[PackRange]) -> Result<()> {
         let (runs, others): (Vec<PackRange>, Vec<PackRange>) =
             ranges.iter().partition(|range| range.packing.run_count() > 0);
@@ -328,7 +333,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Packs ranges as runs: those are collected first, and then packed as rows of a value and of a number each.
+    /// Packs ranges as runs: collects the runs, and then packs them as rows of a value and of a
+    /// number each.
     fn pack_runs(&self, ranges: &[PackRange]) -> Result<()> {
         let run_count: u64 = ranges.iter().map(|range| u64::from(range.packing.run_count())).sum();
         let tiles: u64 = ranges.iter().map(|range| range.source.tiles()).sum();
@@ -356,11 +362,11 @@ impl Queue {
         self.pack_rows(&packed)
     }
 
-    /// Makes cells of packed ranges. A value that a cell cannot hold wraps.
+    /// Unpacks ranges into cells. A value that a cell cannot hold wraps.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn unpack(&self, ranges: &[UnpackRange]) -> Result<()> {
         let ranges: Vec<&UnpackRange> = ranges.iter().filter(|range| range.row_count > 0).collect();
         for ranges in ranges.chunks(PACKED_RANGES_MAX) {

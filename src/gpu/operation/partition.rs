@@ -1,7 +1,7 @@
-//! Rows by partition: what spilling, sorting and exchanges move.
+//! Rows by partition, for spilling, sorting and exchanges.
 //!
-//! Partitions by hash put equal keys together, on either side of a join and at every rank. Partitions by range
-//! are in the order of keys one after another.
+//! Partitions by hash put equal keys together, on either side of a join and at every rank.
+//! Partitions by range follow one another in the order of keys.
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
@@ -12,24 +12,25 @@ use super::{
 };
 use crate::device::{Buffer, Column, Kernel};
 
-/// Partitions that rows are spread over at once.
+/// Limit of partitions of one call.
 pub const PARTITIONS_MAX: usize = 256;
-/// Splitters that rows are put between at once: partitions of rows between them and of rows equal to them.
+/// Limit of splitters of one call: there are partitions of rows between them and of rows equal to
+/// them.
 pub const SPLITTERS_MAX: usize = (PARTITIONS_MAX - 1) / 2;
 
-/// The level of [`HashPartitioning`] at which rows are spread over ranks. Operators that spill begin at 0 and go up by a few: with a level of
-/// theirs, all rows of a rank would be in a few of its partitions.
+/// The level of [`HashPartitioning`] that assigns rows to ranks. Operators that spill begin at 0
+/// and go up by a few: at the same level, all rows of a rank would be in a few of its partitions.
 pub const EXCHANGE_LEVEL: u32 = 1 << 16;
 
-/// How rows are spread by hash.
+/// How to partition rows by hash.
 #[derive(Clone, Copy, Debug)]
 pub struct HashPartitioning {
     /// At least 1, at most [`PARTITIONS_MAX`].
     pub partition_count: usize,
     /// Rows that share a partition at one level are spread over all at the next.
     pub level: u32,
-    /// Whether rows with a NULL key are put together by their other keys; otherwise they match nothing, and are
-    /// spread by number.
+    /// Whether rows with a NULL key are put together by their other keys; otherwise they match
+    /// nothing, and are spread by number.
     pub nulls_match: bool,
 }
 
@@ -47,7 +48,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::partition`].
+    /// Errors of [`Queue::partition`].
     pub fn select_before(
         &self,
         keys: &[SortColumn],
@@ -60,9 +61,9 @@ impl Queue {
     }
 }
 
-/// Spreading rows.
+/// Partitioning of rows.
 impl Queue {
-    /// Spreads rows over partitions by the hash of their keys; waits.
+    /// Partitions rows by the hash of their keys; waits.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Queue {
     ///
     /// # Panics
     ///
-    /// If the partitions are none, or more than [`PARTITIONS_MAX`].
+    /// If there are no partitions, or more than [`PARTITIONS_MAX`].
     pub fn partition(&self, keys: &[Column], row_count: usize, by: HashPartitioning) -> Result<Partitioned> {
         assert!((1..=PARTITIONS_MAX).contains(&by.partition_count), "partitions of a launch");
         let hashes = self.hash(keys, row_count, by.nulls_match)?;
@@ -88,12 +89,13 @@ impl Queue {
         self.scatter(&words, rows, row_count, by.partition_count)
     }
 
-    /// Spreads rows over ranges of their keys; waits. With splitters s0 < s1 < … the partitions are the rows
-    /// before s0, those equal to s0, those between s0 and s1, and so on: one more than twice the splitters.
+    /// Partitions rows by ranges of their keys; waits. With splitters s0 < s1 < … the partitions
+    /// are the rows before s0, those equal to s0, those between s0 and s1, and so on: one more than
+    /// twice the splitters.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::partition`].
+    /// Errors of [`Queue::partition`].
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Rows of columns: which there are, and copies of some.
+//! Selecting and copying rows.
 
 use bytemuck::Zeroable;
 use pystachio_plan::{DataType, Error, Result};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::device::{Buffer, CellType, Column, Kernel, Readback};
 
-/// No row: what NULL is gathered for.
+/// No row: gathering it gives NULL.
 pub const NO_ROW: u32 = u32::MAX;
 /// Rows of a tile of [`SelectedTiles`].
 pub const SELECTED_TILE_ROWS: usize = 4096;
@@ -20,17 +20,17 @@ pub const SELECTED_TILE_ROWS: usize = 4096;
 /// Numbers of rows on the device.
 #[derive(Clone, Debug)]
 pub struct RowNumbers {
-    /// `u32`, `count` of them, and maybe room for more.
+    /// `u32`, `count` of them, and perhaps room for more.
     pub rows: Buffer,
     /// How many.
     pub count: usize,
-    /// Whether some may be [`NO_ROW`], for which NULL is gathered.
+    /// Whether some may be [`NO_ROW`], which gathers NULL.
     pub may_miss: bool,
-    /// Whether they are all rows that there are, in order: what is gathered by them is there already.
+    /// Whether they are all rows, in order: then gathering copies nothing.
     pub is_every_row: bool,
 }
 
-/// Rows that were selected, and which tiles of all rows have some.
+/// Selected rows, and the tiles that contain some.
 #[derive(Debug)]
 pub struct SelectedTiles {
     /// Their numbers.
@@ -50,7 +50,7 @@ pub struct ByteRange {
     pub bytes: u64,
 }
 
-/// A scan over counts or flags that is enqueued.
+/// An enqueued scan over counts or flags.
 struct Scan {
     /// Offsets or row numbers.
     target: Buffer,
@@ -60,7 +60,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Sends the sum of all to the host.
+    /// Sends the total to the host.
     fn post_total(&self, queue: &Queue) -> Result<Readback> {
         queue.memory().post::<u64>(self.sums.address() + self.tiles * 8, 1, queue.stream())
     }
@@ -89,7 +89,7 @@ impl Queue {
             return Ok(SelectedTiles { rows: self.no_rows()?, has_rows: Vec::new() });
         }
         let scan = self.scan::<u32>(Kernel::SelectRows, flags, 1, row_count)?;
-        // The sum of all follows that before the last tile.
+        // The total follows the sum before the last tile.
         let before: Vec<u64> = self.download(&scan.sums, scan.tiles as usize + 1)?;
         let count = before.last().copied().unwrap_or_default() as usize;
         let rows = RowNumbers { rows: scan.target, count, may_miss: false, is_every_row: count == row_count };
@@ -166,7 +166,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The cells of `row_count` rows from `first_row` on. Text stays where it is.
+    /// The cells of `row_count` rows from `first_row` on. Text stays in place.
     pub fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {
         let arguments = GatherCells {
             row_count: row_count as u64,
@@ -200,7 +200,7 @@ impl Queue {
 }
 
 impl Queue {
-    /// Copies rows of columns, as many columns with a launch as one takes.
+    /// Copies rows of columns, in launches of as many columns as one supports.
     fn copy_cells(&self, columns: &[&Column], arguments: GatherCells, may_miss: bool) -> Result<Vec<Column>> {
         let count = arguments.row_count;
         let mut copied = Vec::with_capacity(columns.len());
@@ -242,7 +242,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::offsets`].
+    /// Errors of [`Queue::offsets`].
     pub(super) fn offsets_alone(
         &self,
         counts: &Buffer,
@@ -255,12 +255,12 @@ impl Queue {
         }
     }
 
-    /// The numbers of the rows whose flag is not 0, as of [`Queue::select`]; `number` is given how many of them are before
-    /// every row.
+    /// The numbers of the rows whose flag is not 0, see [`Queue::select`]; `number` gets how many
+    /// of them are before every row.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::offsets`].
+    /// Errors of [`Queue::offsets`].
     pub(super) fn select_numbered(
         &self,
         flags: &Buffer,

@@ -1,4 +1,5 @@
-//! Groups whose place is computed of their keys: integers whose values lie close together, codes, numbers of groups.
+//! Groups whose position is computed from their keys: integers in a narrow range, codes, numbers of
+//! groups.
 //!
 //! ```text
 //! key 1000 … 1999, NULL    ┌──────┬────────────┬──────────┬──────┬────────────┬─
@@ -6,7 +7,8 @@
 //!                          └──────┴────────────┴──────────┴──────┴────────────┴─
 //! ```
 //!
-//! All counts and sums of a row are added by one launch. Slots may take chunk after chunk, so that nothing is merged.
+//! One launch adds all counts and sums of a row. Slots may take chunk after chunk, so nothing is
+//! merged.
 //!
 //! Invariants: a row whose key has no slot adds nothing, and is an error when the slots are taken.
 
@@ -23,29 +25,30 @@ use super::{
 };
 use crate::device::{Buffer, CellType, Chunk, Column, Kernel};
 
-/// Keys that slots are of.
+/// Limit of the keys of slots.
 pub(crate) const SLOT_KEYS_MAX: usize = 4;
-/// Inputs of a slot's aggregates.
+/// Limit of the inputs of a slot's aggregates.
 pub(crate) const SLOT_INPUTS_MAX: usize = 8;
-/// Aggregates that are taken of a slot.
+/// Limit of the aggregates of a slot.
 pub(crate) const SLOT_OUTPUTS_MAX: usize = 16;
-/// Slots that are as good as none: a block keeps them in shared memory.
+/// So few slots cost next to nothing: a block keeps them in shared memory.
 pub const FEW_SLOTS_MAX: u64 = BLOCK_SLOTS_MAX;
 
 /// Bytes of a word of a slot.
 const SLOT_WORD_BYTES: u64 = 8;
-/// Cells of a slot and share that an input and the rows take.
+/// Cells of a slot and share for an input and the rows.
 const SHARE_CELLS_MIN: u64 = 3;
 /// The same of all inputs.
 const SHARE_CELLS_MAX: u64 = 1 + 2 * SLOT_INPUTS_MAX as u64;
-/// Blocks that add to slots of their own: what multiprocessors hold at once, as each begins with empty slots and ends with
-/// adding them to all others'.
+/// Blocks that add to slots of their own: as many as multiprocessors hold at once, since each
+/// begins with empty slots and ends with adding them to the global ones.
 pub(super) const SHARING_BLOCKS: u64 = 132 * 6;
 const _: () = assert!(Kernel::AccumulatePrivateSlots.block_threads() as u64 == PRIVATE_SLOT_THREADS);
-/// Rows for each slot that such a block adds: fewer would be added sooner than what they come to.
+/// Rows for each slot that such a block adds: for fewer, merging its slots would cost more than it
+/// saves.
 const SHARED_ROWS_PER_SLOT_MIN: u64 = 8;
 
-/// Aggregates that slots hold, and where.
+/// Aggregates that slots hold, and their words.
 #[derive(Clone, Debug)]
 pub struct SlotLayout {
     inputs: Vec<InputPlace>,
@@ -62,10 +65,10 @@ struct InputPlace {
     sum_word: u32,
 }
 
-/// Where an aggregate's result is.
+/// The words of an aggregate's result.
 #[derive(Clone, Copy, Debug)]
 struct ResultPlace {
-    /// 0 for rows, whatever is in them.
+    /// 0 for rows, whatever their values.
     null_word: u32,
     /// 0 for a count.
     sum_word: u32,
@@ -79,7 +82,8 @@ impl Default for SlotLayout {
 }
 
 impl SlotLayout {
-    /// A layout for aggregates, each of an argument or of rows; `None` if slots do not hold all of them.
+    /// A layout for aggregates, each of an argument or of rows; `None` if slots do not hold all of
+    /// them.
     pub fn plan(
         aggregates: impl IntoIterator<Item = (Accumulator, Option<usize>, SumWidth)>,
     ) -> Option<Self> {
@@ -90,7 +94,7 @@ impl SlotLayout {
             .then_some(layout)
     }
 
-    /// Adds an aggregate, unless slots do not hold it, or these no more. Says whether it did.
+    /// Adds an aggregate, if slots can hold it and have room. Returns whether it did.
     pub fn push(&mut self, accumulator: Accumulator, argument: Option<usize>, width: SumWidth) -> bool {
         let sums = match accumulator {
             Accumulator::Count => false,
@@ -121,7 +125,7 @@ impl SlotLayout {
         true
     }
 
-    /// The first of some words that are added.
+    /// Reserves words; returns the first.
     fn add_words(&mut self, count: u32) -> u32 {
         self.words += count;
         self.words - count
@@ -138,14 +142,14 @@ impl SlotLayout {
     }
 }
 
-/// A key of slots: which of its values have places.
+/// A key of slots: the range of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotKey {
-    /// The first value that has one.
+    /// The first value.
     pub least: i64,
-    /// How many have one, from the first on.
+    /// How many values there are, from the first on.
     pub value_count: u64,
-    /// Whether NULL has one too.
+    /// Whether NULL has a place too.
     pub has_null: bool,
 }
 
@@ -160,7 +164,7 @@ impl SlotKey {
     }
 }
 
-/// Slots of some keys: one for every way to choose a place for each of them.
+/// Slots of some keys: one for every combination of places.
 pub fn slot_count(keys: &[SlotKey]) -> u64 {
     keys.iter().map(SlotKey::place_count).fold(1, u64::saturating_mul)
 }
@@ -170,7 +174,7 @@ fn strides(keys: &[SlotKey]) -> Vec<u64> {
     (0..keys.len()).map(|number| slot_count(&keys[number + 1..])).collect()
 }
 
-/// Slots with what was added to them.
+/// Slots with the values added so far.
 pub struct Slots {
     words: Buffer,
     keys: Vec<SlotKey>,
@@ -180,7 +184,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// What they are of.
+    /// The keys and the layout.
     pub fn keys(&self) -> &[SlotKey] {
         &self.keys
     }
@@ -202,11 +206,11 @@ impl Queue {
         Ok(Slots { words, may_be_null: vec![false; keys.len()], keys, status: StatusCell::new(self)? })
     }
 
-    /// The same slots for a key that has their values among its own. They are of one key.
+    /// The same slots for a key whose range contains theirs. They have one key.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::open_slots`].
+    /// Errors of [`Queue::open_slots`].
     pub fn grow_slots(&self, layout: &SlotLayout, slots: &Slots, key: SlotKey) -> Result<Slots> {
         let [known] = slots.keys.as_slice() else {
             return Err(Error::internal(format!("slots of {} keys do not grow", slots.keys.len())));
@@ -224,11 +228,12 @@ impl Queue {
         Ok(Slots { may_be_null: slots.may_be_null.clone(), ..grown })
     }
 
-    /// Adds rows. `keys` are integers, one column a key; `arguments` are the columns that the layout's aggregates are of.
+    /// Adds rows. `keys` are integers, one column a key; `arguments` are the inputs of the layout's
+    /// aggregates.
     ///
     /// # Errors
     ///
-    /// `Internal` for a column that is missing, or has NULL where slots have no place for it.
+    /// `Internal` for a column that is missing, or has NULL if slots have no place for it.
     pub fn accumulate_slots(
         &self,
         layout: &SlotLayout,
@@ -309,7 +314,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue::take_slots`].
+    /// Errors of [`Queue::take_slots`].
     pub fn results_of_slots(
         &self,
         layout: &SlotLayout,
@@ -394,8 +399,9 @@ impl Queue {
     }
 }
 
-/// Gives every input its share and cells: as few shares as blocks have room for, each of about as many cells, as all have as many
-/// blocks. Says how many shares there are. `cells_max`: of a slot and share, at least three.
+/// Assigns every input its share and cells: as few shares as blocks have room for, each of about as
+/// many cells, since all have as many blocks. Returns the number of shares. `cells_max`: of a slot
+/// and share, at least three.
 fn divide_inputs(inputs: &mut [SlotInput], cells_max: u64) -> u32 {
     let share_count = fill_shares(inputs, cells_max);
     let fewer = (SHARE_CELLS_MIN..cells_max.min(SHARE_CELLS_MAX))
@@ -403,7 +409,8 @@ fn divide_inputs(inputs: &mut [SlotInput], cells_max: u64) -> u32 {
     fill_shares(inputs, fewer.unwrap_or(cells_max))
 }
 
-/// Gives one share after another as many inputs as have room in it, beside a cell for the rows. Says how many shares there are.
+/// Assigns one share after another as many inputs as have room in it, beside a cell for the rows.
+/// Returns the number of shares.
 fn fill_shares(inputs: &mut [SlotInput], cells_max: u64) -> u32 {
     let (mut share, mut cells) = (0, 1);
     for input in inputs {
@@ -421,7 +428,7 @@ fn fill_shares(inputs: &mut [SlotInput], cells_max: u64) -> u32 {
     u32::from(share) + 1
 }
 
-/// What a sum that does not fit its type is.
+/// The error of a sum that does not fit its type.
 pub(super) fn overflow_code(data_type: &DataType) -> u32 {
     if *data_type == DataType::Int64 { error_code::INT64_RANGE } else { error_code::DECIMAL_RANGE }
 }

@@ -1,7 +1,7 @@
-//! Orders of rows.
+//! Sort orders of rows.
 //!
-//! Long texts are sorted by their ranks (`text_ranks.rs`): passes over all rows are as many as a bounded number of words has
-//! bytes, however long one text is.
+//! Long texts are sorted by their ranks (`text_ranks.rs`): so the number of passes over all rows is
+//! bounded, however long one text is.
 
 use pystachio_plan::Result;
 
@@ -25,7 +25,7 @@ pub struct SortColumn {
     pub nulls_first: bool,
 }
 
-/// Where the rows of each digit went, tile by tile.
+/// Positions of the rows of each digit, tile by tile.
 pub(super) struct DigitOffsets {
     /// `u64`: of a digit's first tile at `digit * tiles`.
     pub(super) offsets: Buffer,
@@ -35,19 +35,19 @@ pub(super) struct DigitOffsets {
 /// Bytes of the longest text that is sorted by its own bytes.
 const TEXT_BYTES_MAX: u64 = 64;
 
-/// A key whose words are known.
+/// A key whose words were measured.
 struct Key {
     column: SortColumn,
-    /// Of its texts, the longest; of other keys 0.
+    /// Bytes of its longest text; 0 for other keys.
     length_max: u64,
 }
 
 /// One 64-bit word of a key.
 struct Word<'a> {
     key: &'a SortColumn,
-    /// As of [`EncodeSortWords`].
+    /// See [`EncodeSortWords`].
     word: u32,
-    /// NULLs have a word of their own, which may go the other way.
+    /// NULLs have a word of their own, which may have another direction.
     descending: bool,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Word<'a> {
 }
 
 impl SortWordBits {
-    /// The lowest bits of the bytes that are not the same in every row.
+    /// The lowest bits of the bytes that differ between rows.
     fn shifts(self) -> impl Iterator<Item = u32> {
         let differing = self.ones & self.zeros;
         (0..u64::BITS).step_by(8).filter(move |shift| differing >> shift & 0xff != 0)
@@ -72,7 +72,8 @@ impl SortWordBits {
 
 /// Ordering rows.
 impl Queue {
-    /// The numbers of all rows in the order of the keys, the first key first. Stable. Waits for what the keys are like.
+    /// The numbers of all rows in the order of the keys, the first key first. Stable. Waits for
+    /// measurements of the keys.
     pub fn sort(&self, keys: &[SortColumn], row_count: usize) -> Result<RowNumbers> {
         let mut rows = self.cross(0, row_count, row_count)?.build.rows;
         if row_count > 1 {
@@ -107,7 +108,7 @@ impl Queue {
 }
 
 impl Queue {
-    /// The keys, with numbers for those whose texts are long. Waits if there is text.
+    /// The keys; long texts are replaced by numbers. Waits if there is text.
     fn ranked(&self, keys: &[SortColumn], row_count: usize) -> Result<Vec<Key>> {
         let is_text = |key: &&SortColumn| key.column.cell_type == CellType::String;
         let texts: Vec<_> = keys.iter().filter(is_text).map(|key| Word::new(key, SORT_WORD_LENGTH)).collect();
@@ -123,7 +124,7 @@ impl Queue {
         ranked.collect()
     }
 
-    /// What each word is like. Waits.
+    /// Measures each word. Waits.
     fn measure(&self, words: &[Word<'_>], row_count: usize) -> Result<Vec<SortWordBits>> {
         if words.is_empty() {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! What kernels report, as PostgreSQL's error.
+//! PostgreSQL's errors for the reports of kernels.
 
 use pystachio_plan::{Error, ErrorKind};
 

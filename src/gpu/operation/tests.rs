@@ -21,7 +21,7 @@ use crate::device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, Str
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A generator of numbers that need not be good: `seed` gives the same ones each time.
+/// A simple generator of numbers: the same `seed` gives the same ones.
 struct Numbers(u64);
 
 impl Numbers {
@@ -237,7 +237,7 @@ fn check_probes(build: &[Option<i64>], probe: &[Option<i64>]) {
     }
 }
 
-/// An aggregate of every group. Sums are held as partial ones are.
+/// An aggregate of every group. Sums have the representation of partial ones.
 fn accumulate(
     queue: &Queue,
     grouping: &Grouping,
@@ -478,7 +478,7 @@ fn chains_longer_than_a_launch_walks_are_gone_on_with() {
     }
 }
 
-/// Texts that begin alike: each is another one cut off somewhere, with something after that.
+/// Texts that begin alike: each is another one cut off at some byte, with other bytes after that.
 fn branching_texts(count: usize, seed: u64) -> Vec<Option<String>> {
     let mut source = Numbers(seed);
     let mut texts: Vec<String> = vec![String::new()];
@@ -525,7 +525,7 @@ fn bytes_that_rows_share_do_not_change_an_order() {
     let queue = queue();
     let count = 3000;
     let mut source = Numbers(SEED);
-    // What differs: nothing, a byte in the middle, the sign, and what rows without a value would have.
+    // The differences: none, a byte in the middle, the sign, and the content of NULL rows.
     let shapes: [fn(u64) -> Option<i64>; 5] = [
         |_| Some(-7),
         |random| Some(0x1234_5678_0000_4321 | (random as i64 % 7) << 24),
@@ -670,7 +670,7 @@ fn chunks_leave_the_device_with_texts_and_nulls() {
     assert_eq!(found, second);
 }
 
-/// What cells of NULLs hold by chance is no value to convert, whatever the type.
+/// Random cells of NULLs are not converted, whatever the type.
 #[test]
 fn nulls_of_every_type_leave_the_device() {
     let queue = queue();
@@ -781,12 +781,12 @@ fn large_sums_that_fit_no_cell_are_errors() {
         assert_eq!(error.kind, ErrorKind::NumericOutOfRange);
         assert!(error.message.contains(&format!("{digits} digits")), "{}", error.message);
     }
-    // What is beyond the cell on the way there is no error.
+    // An overflow of an intermediate sum is no error.
     let input = large_numbers(&queue, &[Some(i256::MAX), Some(i256::MAX), Some(least), Some(least)]);
     let grouping = queue.group(&[], 4, 4).unwrap();
     let sum = accumulate(&queue, &grouping, Accumulator::Sum, &input, &decimal(38)).unwrap();
     assert_eq!(queue.download::<i128>(&sum.values, 1).unwrap(), [-2]);
-    // Sums of few digits are added up in 128 bits, whatever holds the result.
+    // Sums of few digits are added up in 128 bits, whatever the result's cells.
     let input = numbers(&queue, &[Some(-5), Some(3), None]);
     let grouping = queue.group(&[], 3, 3).unwrap();
     let sum = accumulate(&queue, &grouping, Accumulator::Sum, &input, &decimal(76)).unwrap();

@@ -1,4 +1,4 @@
-//! Text laid one after another, to leave the device or to let go of the pages that it lies in.
+//! Text laid one after another, to leave the device or to drop its pages.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::device::{Buffer, CellType, Chunk, Column, Kernel, StringCell};
 
-/// Where the strings of a column would lie one after another.
+/// The packed layout of a column's strings.
 pub struct MeasuredText {
-    /// How long each row's text is: a `u32` a row.
+    /// The length of each row's text: a `u32` a row.
     pub lengths: Buffer,
     /// Where each row's text starts: a `u64` a row.
     pub offsets: Buffer,
-    /// How much text there is.
+    /// Bytes of the text.
     pub total_bytes: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct PackedText {
     pub bytes: Buffer,
     /// Where each row's text starts: a `u64` a row.
     pub offsets: Buffer,
-    /// How much text there is.
+    /// Bytes of the text.
     pub total_bytes: u64,
 }
 
@@ -44,7 +44,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn pack_column(&self, column: &Column, row_count: usize) -> Result<PackedColumn> {
         let cells = self.allocate::<StringCell>(row_count as u64)?;
         let measured = self.measure_text(column, row_count)?;
@@ -53,11 +53,11 @@ impl Queue {
         Ok(PackedColumn { column, text, row_count })
     }
 
-    /// A chunk that keeps no cells and no text but its own.
+    /// A chunk that keeps only its own cells and text.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn compact(&self, chunk: &Chunk) -> Result<Chunk> {
         let compacted = |column: &Column| {
             let column = match column.is_slice() {
@@ -75,33 +75,33 @@ impl Queue {
 }
 
 impl PackedColumn {
-    /// As of [`PackedText::bounds`].
+    /// See [`PackedText::bounds`].
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn bounds(&self, queue: &Queue, rows: &[usize]) -> Result<Vec<u64>> {
         self.text.bounds(queue, rows, self.row_count)
     }
 }
 
 impl PackedText {
-    /// Where the text of some of so many rows starts; of the row after the last, where the text ends. Waits.
+    /// The offsets of some rows' text; for the row after the last, the end of the text. Waits.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn bounds(&self, queue: &Queue, rows: &[usize], row_count: usize) -> Result<Vec<u64>> {
         queue.text_bounds((&self.offsets, self.total_bytes), rows, row_count)
     }
 }
 
 impl MeasuredText {
-    /// As of [`PackedText::bounds`].
+    /// See [`PackedText::bounds`].
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub fn bounds(&self, queue: &Queue, rows: &[usize], row_count: usize) -> Result<Vec<u64>> {
         queue.text_bounds((&self.offsets, self.total_bytes), rows, row_count)
     }
@@ -126,7 +126,7 @@ impl Queue {
 
 /// Copying text.
 impl Queue {
-    /// How long a text column's strings are. Waits for the count of bytes.
+    /// Lengths of a text column's strings. Waits for the count of bytes.
     pub fn measure_text(&self, column: &Column, row_count: usize) -> Result<MeasuredText> {
         let lengths = self.allocate::<u32>(row_count as u64)?;
         let arguments = CopyStrings {
@@ -140,8 +140,8 @@ impl Queue {
         Ok(MeasuredText { lengths, offsets, total_bytes })
     }
 
-    /// A text column's strings copied one after another, in the order of rows, where they were measured to lie. `cells`
-    /// gets a [`crate::device::StringCell`] a row that points to the copy.
+    /// Copies a text column's strings one after another, in the order of rows, to their measured
+    /// offsets. `cells` gets a [`crate::device::StringCell`] a row that points to the copy.
     pub fn copy_text(
         &self,
         column: &Column,
@@ -165,8 +165,8 @@ impl Queue {
         Ok(PackedText { bytes, offsets, total_bytes })
     }
 
-    /// The text of some rows, measured with all others of its column, copied one after another to an address at which there is room
-    /// for it. `first_byte` is where the first of these rows' text starts among all.
+    /// Copies the text of some rows, measured with all others of its column, one after another to
+    /// an address with room for it. `first_byte`: the offset of the first of these rows' text.
     pub fn copy_text_of(
         &self,
         column: &Column,
@@ -177,7 +177,7 @@ impl Queue {
     ) -> Result<()> {
         let first = rows.start as u64;
         let mut source = column.view();
-        // Whose text is NULL has no length.
+        // A NULL has no length.
         source.validity = 0;
         source.values += first * size_of::<StringCell>() as u64;
         let arguments = CopyStrings {
@@ -192,7 +192,7 @@ impl Queue {
         self.launch_strided(Kernel::CopyStrings, rows.len() as u64 * 32, &arguments)
     }
 
-    /// Makes the cells of some rows, which point to text at one address, point to its copy at another.
+    /// Redirects the cells of some rows from text at one address to its copy at another.
     pub fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()> {
         let row_count = rows.len() as u64;
         let first = cells.address() + (rows.start * size_of::<StringCell>()) as u64;

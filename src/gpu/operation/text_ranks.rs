@@ -1,14 +1,15 @@
 //! Ranks of texts, so that long ones are sorted as numbers.
 //!
-//! In a round every text that is still undecided is compared with one of its group over a stretch of bytes, and the groups
-//! are sorted by what was found. Texts that are alone in their group, or equal to all of it, are decided.
+//! A round compares every undecided text with one of its group over a stretch of bytes, and sorts
+//! the groups by the results. Texts that are alone in their group, or equal to all of it, are
+//! decided.
 //!
 //! ```text
 //! group ─► where each text leaves the leader, and the bytes there ─► sorted ─► smaller groups ─► those that go on
 //! ```
 //!
-//! Invariants: every byte of a text is compared in one round, so that all rounds together read no more than the texts that
-//! are alike; what a launch reads is bounded, however long the texts are.
+//! Invariants: each byte of a text is compared in one round, so all rounds together read no more
+//! than the common prefixes; a launch reads a bounded amount, however long the texts are.
 
 use pystachio_plan::{DataType, Result};
 
@@ -23,28 +24,29 @@ const LAUNCH_BYTES: u64 = 256 << 20;
 /// Bytes of a text that a launch compares at least.
 const STRETCH_MIN: u64 = 64;
 
-/// The texts that are still undecided, group by group.
+/// The undecided texts, group by group.
 struct Undecided {
     rows: Buffer,
-    /// Bytes that are known to be the same in all texts of the group.
+    /// Bytes known to be equal in all texts of the group.
     shared: Buffer,
-    /// `None`: all are one group, of whose texts nothing is known.
+    /// `None`: all are one group, and nothing is known of its texts.
     groups: Option<Groups>,
     count: usize,
 }
 
-/// Where the group of each place begins, and the place that stands for it.
+/// The start of each place's group, and the place of its leader.
 struct Groups {
     firsts: Buffer,
     leaders: Buffer,
 }
 
 impl Queue {
-    /// How many texts come before each, as numbers that are NULL where the text is. Equal texts have the same. Waits.
+    /// How many texts come before each, as numbers that are NULL if the text is. Equal texts have
+    /// equal numbers. Waits.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::sort`].
+    /// Errors of [`Queue::sort`].
     pub(super) fn text_ranks(&self, texts: &Column, row_count: usize) -> Result<Column> {
         let ranks = self.allocate_filled::<i64>(row_count as u64, 0)?;
         let RowNumbers { rows, count, .. } = match &texts.validity {
@@ -65,7 +67,7 @@ impl Queue {
         })
     }
 
-    /// Decides more of the texts, and gives those that are not.
+    /// Decides more of the texts, and returns the others.
     fn next_round(&self, texts: &Column, undecided: Undecided, ranks: &Buffer) -> Result<Undecided> {
         let count = undecided.count;
         let address =

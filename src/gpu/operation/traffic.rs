@@ -1,10 +1,10 @@
-//! What a launch reads and writes of the device's memory, as far as its arguments tell.
+//! The bytes that a launch reads and writes of the device's memory, as far as its arguments tell.
 //!
-//! An estimate from below: every cell that a row certainly takes counts once. Text that cells point to, chains of
-//! more than one row, what a sector holds besides the cell, and what data decides are left out.
+//! A lower bound: every cell that a row certainly needs counts once. It leaves out text that cells
+//! point to, chains of more than one row, the rest of a sector, and accesses that depend on data.
 //!
-//! Deliberately absent: kernels whose arguments are lists on the device. Whoever launches those knows the bytes,
-//! and says them to [`Queue::launch_moving`](super::Queue::launch_moving).
+//! Deliberately absent: kernels whose arguments are lists on the device. Their callers pass the
+//! bytes to [`Queue::launch_moving`](super::Queue::launch_moving).
 
 use bytemuck::Pod;
 
@@ -157,7 +157,7 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::WritePairs => read::<WritePairs>(arguments).pair_count * 2 * NUMBER_BYTES,
         Kernel::AssignGroups => {
             let AssignGroups { keys, row_count, .. } = read(arguments);
-            // The hashes and keys of the row and of the one that stands for its group.
+            // The hashes and keys of the row and of its group's leader.
             let compared = 2 * (WORD_BYTES + key_bytes(&keys));
             row_count * (compared + 2 * NUMBER_BYTES + FLAG_BYTES)
         }
@@ -208,7 +208,7 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::CompareTexts => {
             let CompareTexts { count, leaders, .. } = read(arguments);
             let known = if_set(leaders, 3 * NUMBER_BYTES);
-            // The text's cell and its leader's; the bytes themselves are not known here.
+            // The text's cell and its leader's; the text's own bytes are unknown here.
             count
                 * (NUMBER_BYTES + known + 2 * size_of::<StringCell>() as u64 + 2 * WORD_BYTES + NUMBER_BYTES)
         }
@@ -230,7 +230,7 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
     }
 }
 
-/// A kernel's arguments; zeros if they are another kernel's, which watching must not fail for.
+/// A kernel's arguments; zeros if they are another kernel's: the estimate must not fail.
 fn read<T: Pod>(arguments: &[u8]) -> T {
     bytemuck::try_pod_read_unaligned(arguments).unwrap_or_else(|_| T::zeroed())
 }
@@ -263,7 +263,8 @@ fn key_bytes(keys: &KeyColumns) -> u64 {
     keys.columns.iter().take(keys.count as usize).map(cell).sum()
 }
 
-/// What finding one build row takes: the slot, and the probe row's key, or its hash and the hash of the build row.
+/// The accesses to find one build row: the slot, and the probe row's key, or its hash and the hash
+/// of the build row.
 fn probe_bytes(arguments: &ProbeRows) -> u64 {
     let found_by = match arguments.slots {
         SLOTS_BY_KEY => key_bytes(&arguments.probe_keys),
@@ -272,7 +273,7 @@ fn probe_bytes(arguments: &ProbeRows) -> u64 {
     found_by + NUMBER_BYTES
 }
 
-/// `found`: what a row finds in the filter.
+/// `found`: the bytes of the filter for a row.
 fn tested(arguments: &TestFilterKeys, found: u64) -> u64 {
     let TestFilterKeys { keys, row_count, asked, .. } = arguments;
     row_count * (key_bytes(keys) + found + if_set(*asked, FLAG_BYTES) + FLAG_BYTES)
@@ -292,13 +293,14 @@ fn slot_keys(arguments: &AccumulateSlots) -> u64 {
     keys.map(|SlotKeyView { key, .. }| cell(key)).sum()
 }
 
-/// What [`operation_of`] calls launches that find groups which are known to be few, and those that copy a range of rows.
+/// The names that [`operation_of`] gives launches that find groups known to be few, and those that
+/// copy a range of rows.
 #[cfg(test)]
 pub(crate) const GROUPS_OF_FEW: &str = "groups of few";
 #[cfg(test)]
 pub(crate) const SLICES: &str = "slices";
 
-/// Which of the operations that launch a kernel it is, where a test asks.
+/// Which of the operations that launch a kernel it is, for tests.
 #[cfg(test)]
 pub(crate) fn operation_of(kernel: Kernel, arguments: &[u8]) -> Option<&'static str> {
     match kernel {
@@ -329,7 +331,7 @@ mod tests {
         assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * 16);
         (arguments.rows, arguments.columns[0].validity, arguments.columns[0].source.validity) = (1, 1, 1);
         assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * (4 + 9 + 9));
-        // What is not counted does not move; row numbers are read once.
+        // Uncounted cells do not move; row numbers are read once.
         arguments.columns[1] = arguments.columns[0];
         assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * (4 + 9 + 9));
         arguments.column_count = 2;

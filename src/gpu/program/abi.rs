@@ -31,7 +31,7 @@ pub struct EvaluateProgram {
 }
 const _: () = assert!(size_of::<EvaluateProgram>() == 64 + 16 * (PROGRAM_COLUMNS_MAX + PROGRAM_OUTPUTS_MAX));
 
-/// What a launch leaves: `Status`, and the bytes of text that it wanted.
+/// The results of a launch: `Status`, and the bytes of text that it wanted.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Outcome {

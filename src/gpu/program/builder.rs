@@ -1,8 +1,8 @@
 //! The instructions of a program before its values have registers.
 //!
-//! Invariants: a value is written by one instruction, except a variable, which several may write under
-//! different activities. Equal instructions on equal operands are computed once as far as the second is in
-//! rows in which the first was: what was computed since a PUSH is forgotten at its POP.
+//! Invariants: one instruction writes a value, except that several may write a variable under
+//! different activities. Equal instructions on equal operands are computed once as far as the
+//! second is in rows in which the first was: values computed since a PUSH are forgotten at its POP.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ const INSTRUCTIONS_MAX: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ValueId(pub(super) u32);
 
-/// What an operand is.
+/// The kinds of operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Slot {
     /// NULL in every row.
@@ -33,7 +33,7 @@ pub(super) enum Slot {
     Value(ValueId),
 }
 
-/// What an instruction names: a value, a constant, or a number with a meaning of its own.
+/// An operand of an instruction: a value, a constant, or a number with a meaning of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operand {
     Value(ValueId),
@@ -50,7 +50,7 @@ pub(super) struct Step {
     pub(super) detail: u32,
 }
 
-/// An instruction and what it writes.
+/// An instruction and its target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlacedStep {
     pub(super) step: Step,
@@ -71,7 +71,7 @@ pub(super) struct Builder {
     scopes: Vec<Scope>,
 }
 
-/// What is forgotten at a POP, and which instructions may skip to it.
+/// Values to be forgotten at a POP, and the instructions that may skip to it.
 #[derive(Default)]
 struct Scope {
     steps: Vec<Step>,
@@ -134,7 +134,7 @@ impl Builder {
         self.compute(opcode, operands, unused, mode, detail)
     }
 
-    /// A function that looks at NULL itself.
+    /// A function that handles NULL itself.
     pub(super) fn lenient(&mut self, opcode: Opcode, operands: &[Slot], mode: u16) -> Result<Slot> {
         let operands = operands.iter().map(|slot| self.materialize(*slot)).collect::<Result<Vec<Slot>>>()?;
         let unused = Operand::Number(self.unused()?);
@@ -287,7 +287,7 @@ impl Builder {
         self.compute(Opcode::SetNull, &[], unused, 0, 0)
     }
 
-    /// A constant for operands that an instruction has not: never NULL.
+    /// A constant for unused operands: never NULL.
     fn unused(&mut self) -> Result<u16> {
         Ok(self.constants.number(Cell::integer(0))? | OPERAND_CONSTANT)
     }

@@ -1,4 +1,4 @@
-//! Byte-code: what a program becomes for every device.
+//! Byte-code: the compiled form of a program, the same for every device.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -7,7 +7,7 @@ use pystachio_plan::DataType;
 use super::{constants::ConstantImage, instruction::Instruction, registers::Allocation};
 use crate::device::{Buffer, Stream};
 
-/// What a program asks of whoever runs it.
+/// Requirements of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// Instructions that make text.
@@ -18,9 +18,9 @@ pub(crate) struct Needs {
     pub(crate) needs_text: bool,
     /// Whether it has decimals of more than 38 digits.
     pub(crate) needs_int256: bool,
-    /// Whether it does the same in every row, by instructions that are frequent and small.
+    /// Whether it runs the same steps in every row, by frequent and small instructions.
     pub(crate) is_uniform: bool,
-    /// Whether it is such, and its values have at most 64 bits.
+    /// Whether it does so, and its values have at most 64 bits.
     pub(crate) is_narrow: bool,
 }
 
@@ -32,8 +32,8 @@ pub struct Code {
     pub(crate) loaded: Vec<(usize, DataType)>,
     pub(crate) needs: Needs,
     pub(crate) register_count: usize,
-    /// Copies in a device's memory, if it reads them there: one a stream, so that each is freed in the order of the
-    /// stream that reads it.
+    /// Copies in a device's memory, if it reads them there: one a stream, so that each is freed in
+    /// the order of the stream that reads it.
     pub(crate) copies: Mutex<HashMap<Stream, Buffer>>,
 }
 

@@ -30,14 +30,14 @@ struct LaunchedRows {
     gives_text: bool,
 }
 
-/// Running byte-code, which [`super::Program`] and [`super::Filter`] do.
+/// Evaluation of byte-code, for [`super::Program`] and [`super::Filter`].
 impl Queue {
-    /// The outputs of byte-code over a chunk: one column an output, each of the chunk's rows. Waits if a row can fail
-    /// and the queue does not defer that, or if text is made.
+    /// The outputs of byte-code over a chunk: one column an output, each of the chunk's rows. Waits
+    /// if text is made, or if a row can fail and the queue does not defer faults.
     ///
     /// # Errors
     ///
-    /// Those of the functions, with PostgreSQL's messages.
+    /// Errors of the functions, with PostgreSQL's messages.
     ///
     /// # Panics
     ///
@@ -64,7 +64,7 @@ impl Queue {
             *place = address_of(column);
         }
         let all = columns.iter().copied().chain(&results);
-        // Text that cells point to is left out.
+        // The text itself is left out.
         let row_bytes = all.map(|column| u64::from(column.row_bytes())).sum();
         let gives_text = results.iter().any(|column| column.cell_type == CellType::String);
         let text = self.launch_program(code, &mut arguments, LaunchedRows { row_bytes, gives_text })?;
@@ -80,11 +80,11 @@ impl Queue {
 }
 
 impl Queue {
-    /// What [`Queue::run`] gives for byte-code that comes to some terms.
+    /// The result of [`Queue::run`] for byte-code that is a list of terms.
     ///
     /// # Panics
     ///
-    /// As of [`Queue::run`].
+    /// Errors of [`Queue::run`].
     pub(super) fn test_terms(
         &self,
         code: &Code,
@@ -130,8 +130,9 @@ impl Queue {
         Ok(flags)
     }
 
-    /// Launches with ever more space until all text has some; gives the space. Where faults are looked at later, a
-    /// row that failed has values without a meaning until then: numbers, never addresses of text.
+    /// Launches with growing space until it suffices for all text; returns the space. If faults are
+    /// checked later, a row that failed has values without a meaning until then: numbers, never
+    /// addresses of text.
     fn launch_program(
         &self,
         code: &Code,
@@ -174,8 +175,9 @@ impl Queue {
             if outcome.text_bytes <= text_bytes {
                 return Ok(text);
             }
-            // A row that found no space did not come to the texts that it makes of that text. So with nested texts what
-            // launches ask for comes near to what is enough, but slowly, and in no known number of launches.
+            // A row that found no space did not compute the texts that depend on that one. So for
+            // nested texts the requested space approaches the needed one slowly, in an unknown
+            // number of launches.
             text_bytes = outcome.text_bytes.max(least_bytes);
             least_bytes = 2 * text_bytes;
         }

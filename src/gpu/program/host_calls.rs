@@ -1,4 +1,4 @@
-//! Functions that the host computes: variances, whose numbers in between have any size.
+//! Functions that the host computes: variances, whose intermediate numbers have any size.
 //!
 //! ```text
 //! expression ─► arguments (kernel) ─► host ─► a column ─► the rest of the expression (kernel)
@@ -6,8 +6,8 @@
 //!
 //! There are few rows of them, one a group.
 //!
-//! Invariants: only what every row is evaluated for is computed so. What a choice could skip stays in its
-//! expression, which has no kernel then.
+//! Invariants: the host computes only calls that are evaluated for every row. A call that a choice
+//! may skip stays in its expression, which then has no kernel.
 
 use std::num::NonZero;
 
@@ -62,13 +62,13 @@ impl HostCalls {
     ///
     /// # Errors
     ///
-    /// As of [`Program::compile`].
+    /// Errors of [`Program::compile`].
     pub(super) fn extract(
         expressions: &[Expression],
         input: &[(ColumnId, DataType)],
         parameters: &[Literal],
     ) -> Result<Option<Extracted>> {
-        // What nests deeper is refused when it is compiled.
+        // Compilation refuses deeper nesting.
         if !expressions.iter().all(|expression| is_shallow(expression, DEPTH_MAX)) {
             return Ok(None);
         }
@@ -95,7 +95,7 @@ impl HostCalls {
     ///
     /// # Errors
     ///
-    /// As of [`Program::evaluate`].
+    /// Errors of [`Program::evaluate`].
     pub(super) fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<Chunk> {
         let arguments = self.arguments.evaluate(queue, chunk)?;
         let arguments = arguments
@@ -123,7 +123,7 @@ impl HostCalls {
     }
 }
 
-/// Whether an expression nests at most so deep.
+/// Whether an expression nests at most this deep.
 fn is_shallow(expression: &Expression, depth_max: u32) -> bool {
     depth_max > 0 && expression.children().into_iter().all(|child| is_shallow(child, depth_max - 1))
 }
@@ -277,7 +277,7 @@ impl HostColumn {
     }
 }
 
-/// Writes an integer to a cell, least byte first; says false if it does not fit.
+/// Writes an integer to a cell, least byte first; returns false if it does not fit.
 fn write_integer(value: &BigInt, cell: &mut [u8]) -> bool {
     let bytes = value.to_signed_bytes_le();
     cell.fill(if value.sign() == num_bigint::Sign::Minus { 0xff } else { 0 });

@@ -6,16 +6,18 @@
 //! Chunk ──────────────────── evaluate ───────────────► Queue::run ──► Columns
 //! ```
 //!
-//! - `compile/`: what every function becomes; `laziness.rs`: what is evaluated only where it is needed
+//! - `compile/`: the instructions of every function; `laziness.rs`: parts that are evaluated only
+//!   where needed
 //! - `builder.rs`: instructions over values, equal ones shared; `registers.rs`: registers for values
-//! - `code.rs`: byte-code; `constants.rs`, `opcode.rs`, `instruction.rs`: what kernels/abi/program.h describes
+//! - `code.rs`: byte-code; `constants.rs`, `opcode.rs`, `instruction.rs`: the formats of
+//!   kernels/abi/program.h
 //! - `ranges.rs`: conditions that are comparisons only, for which there is a kernel of its own
 //! - `nullability.rs`: which results need validity; `evaluate.rs`, `abi.rs`: launches
-//! - `host_calls.rs`: what no device computes and the host does
+//! - `host_calls.rs`: functions that the host computes
 //!
-//! Invariants: a program gives PostgreSQL's value or PostgreSQL's error for every row, or it is refused
-//! with `NotSupported` when it is compiled, and the plan runs on the CPU. Nothing is evaluated for a row
-//! for which PostgreSQL would not evaluate it and that could fail there.
+//! Invariants: a program gives PostgreSQL's value or PostgreSQL's error for every row. Otherwise
+//! its compilation is refused with `NotSupported`, and the plan runs on the CPU. An expression that
+//! could fail is evaluated only for rows for which PostgreSQL evaluates it.
 //!
 //! Decimals of more than 38 digits take two cells, for which there is a kernel of its own: programs without
 //! them do not pay for it.
@@ -60,7 +62,7 @@ use self::{
 
 /// Expressions that are evaluated together over chunks of one layout.
 pub struct Program {
-    /// What the host computes first, if there is such.
+    /// Calls that the host computes first, if there are any.
     host_calls: Option<Box<HostCalls>>,
     outputs: Vec<Output>,
     /// Absent if every output is a column of the input.
@@ -71,11 +73,11 @@ pub struct Program {
 pub struct Filter {
     host_calls: Option<Box<HostCalls>>,
     code: Code,
-    /// What the code comes to, if it is comparisons all of which must hold.
+    /// The terms of the condition, if it is a conjunction of comparisons.
     terms: Option<Vec<Term>>,
 }
 
-/// Where an output comes from.
+/// The origin of an output.
 enum Output {
     /// A column of the input, by place.
     Input(usize),
@@ -95,7 +97,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for what the device has no exact function for, and for more columns, registers or
+    /// `NotSupported` for functions without an exact kernel, and for more columns, registers or
     /// outputs than a program can have. `Internal` for a plan that contradicts itself.
     pub fn compile(
         expressions: &[Expression],
@@ -120,7 +122,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// Those of the functions, with PostgreSQL's messages; `OutOfMemory`, `Device`.
+    /// Errors of the functions, with PostgreSQL's messages; `OutOfMemory`, `Device`.
     ///
     /// # Panics
     ///
@@ -190,7 +192,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// As of [`Program::compile`].
+    /// Errors of [`Program::compile`].
     pub fn compile(
         condition: &Expression,
         input: &[(ColumnId, DataType)],
@@ -221,11 +223,11 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// As of [`Program::evaluate`].
+    /// Errors of [`Program::evaluate`].
     ///
     /// # Panics
     ///
-    /// As of [`Program::evaluate`].
+    /// See [`Program::evaluate`].
     pub fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<Column> {
         match &self.host_calls {
             None => self.evaluate_code(queue, chunk),

@@ -1,4 +1,4 @@
-//! Whether an expression can be NULL, as far as its inputs' lack of NULL tells.
+//! Whether an expression can be NULL, given which inputs have no NULL.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,13 @@
-//! Conditions that are comparisons of integers, and booleans, all of which must hold: what most scans are filtered by. A kernel tests
-//! them without an interpreter.
+//! Conditions that are conjunctions of integer comparisons and booleans: most scans' filters. A
+//! kernel tests them without an interpreter.
 //!
 //! ```text
 //! a >= 3 AND a < 9 AND b <> c        LOAD a, COMPARE >= 3, COMPARE < 9, AND, …, STORE_FLAG
 //!   ──► a in 3..=8, b <> c
 //! ```
 //!
-//! They are found in byte-code, where dates, decimals and integers are the same, and constants have the units of what they are
-//! compared with.
+//! They are found in byte-code, where dates, decimals and integers are the same, and constants have
+//! the units of their columns.
 //!
 //! Invariants: a condition is true in the rows in which all of its terms are, and nothing in it can fail.
 
@@ -26,7 +26,7 @@ use super::{
 /// A comparison. Columns are numbers among those that the program loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Term {
-    /// A column with constants: from which value to which.
+    /// A column with constants: an inclusive range.
     Within { column: u16, range: RangeInclusive<i64> },
     /// Two columns, and the orderings that they may have: of [`super::opcode::ordering`].
     Ordered { column: u16, other: u16, orderings: u16 },
@@ -35,7 +35,7 @@ pub(super) enum Term {
 /// Cells of booleans that are true.
 const TRUE: RangeInclusive<i64> = 1..=u8::MAX as i64;
 
-/// What a register holds.
+/// The content of a register.
 #[derive(Clone)]
 enum Symbol {
     Column(u16),
@@ -66,7 +66,7 @@ pub(super) fn terms_of(instructions: &[Instruction], constants: &ConstantImage) 
     }
 }
 
-/// What an instruction leaves in its target.
+/// The content of an instruction's target.
 fn symbol_of(
     instruction: &Instruction,
     registers: &HashMap<u16, Symbol>,
@@ -122,7 +122,7 @@ fn symbol_of(
     Some(Symbol::All(vec![term]))
 }
 
-/// The values that have one of some orderings to a constant, if they follow one another. An empty range is none.
+/// The range of values that have one of some orderings to a constant, if it is a single one.
 fn range_of(orderings: u16, value: i64) -> Option<RangeInclusive<i64>> {
     let has = |ordering: u16| orderings & ordering != 0;
     let none = RangeInclusive::new(1, 0);

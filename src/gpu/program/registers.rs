@@ -1,8 +1,8 @@
 //! Registers for values: a value keeps its register from the first instruction that writes it to the last
 //! that names it.
 //!
-//! Source: linear scan, Poletto, Sarkar, "Linear Scan Register Allocation", TOPLAS 1999. We differ: nothing
-//! is spilled; a program that needs more registers than there are is not supported.
+//! Source: linear scan, Poletto, Sarkar, "Linear Scan Register Allocation", TOPLAS 1999. We differ:
+//! nothing is spilled; a program that needs more registers than there are is not supported.
 
 use std::collections::HashMap;
 

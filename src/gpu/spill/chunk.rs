@@ -10,11 +10,11 @@ use crate::{
     operation::Queue,
 };
 
-/// A partition's rows in a chunk are at most so many ranges more than they need be, so that they come back in parts
-/// where there is less memory than when they left.
+/// Upper bound of the extra ranges that a partition's rows in a chunk are cut into, so that they
+/// can be read in parts if there is less memory than when they were spilled.
 const RANGES_A_CHUNK: usize = 8;
 
-/// A chunk off the device, whose rows come back range by range.
+/// A chunk off the device, whose rows are read back range by range.
 pub struct SpilledChunk {
     store: SpillStore,
     stored: Stored,
@@ -36,15 +36,15 @@ struct SpilledColumn {
 
 struct SpilledText {
     offset: u64,
-    /// Where the packed text was when cells were made to point to it.
+    /// The address of the packed text that cells were made to point to.
     address: u64,
     /// Where each range's text starts, and where the last one ends.
     bounds: Vec<u64>,
 }
 
 impl SpilledChunk {
-    /// Copies a chunk off the device whose partitions go from one of `bounds` to the next; the first is 0 and the last
-    /// the count of rows.
+    /// Copies a chunk off the device. Its partitions go from one of `bounds` to the next; the first
+    /// is 0 and the last the count of rows.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl SpilledChunk {
             offset += bytes;
             offset - bytes
         };
-        // What the segments point into, until they are copied.
+        // Buffers of the segments, until they are copied.
         let mut kept = Vec::new();
         let mut columns = Vec::with_capacity(chunk.columns.len());
         for column in &chunk.columns {
@@ -118,8 +118,8 @@ impl SpilledChunk {
         self.columns.iter().map(bytes_of).sum()
     }
 
-    /// Rows of several chunks with the same columns on the device, one after another: of each chunk some ranges side by
-    /// side. What is stored must stay until the queue has been waited for.
+    /// Rows of several chunks with the same columns on the device, one after another: of each chunk
+    /// some adjacent ranges. Stored bytes must stay until the queue has been waited for.
     ///
     /// # Errors
     ///
@@ -148,7 +148,8 @@ impl SpilledColumn {
     }
 }
 
-/// Partitions cut into ranges of at most so many rows: the bounds of these, and the first range of each partition.
+/// Partitions cut into ranges of at most so many rows: the bounds of these, and the first range of
+/// each partition.
 fn ranges_of(partition_bounds: &[usize], rows_max: usize) -> (Vec<usize>, Vec<usize>) {
     let (mut bounds, mut partitions) = (vec![0], vec![0]);
     for partition in partition_bounds.windows(2) {

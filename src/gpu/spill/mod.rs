@@ -10,10 +10,11 @@
 //! - `chunk.rs`: a chunk as bytes, and ranges of rows of several back as one chunk
 //! - `part.rs`: ranges of many chunks that belong together: a partition
 //!
-//! Invariants: a spilled chunk keeps the order of its rows. Text is packed when it leaves, so that it needs no
-//! page of a file any more. The file has no name in its folder, so nothing is left behind when a process dies.
+//! Invariants: a spilled chunk keeps the order of its rows. Text is packed before it leaves, so
+//! that it no longer needs pages of a file. The file has no name in its directory, so nothing is
+//! left behind when a process dies.
 //!
-//! Deliberately absent: what is spilled and when; operators decide that.
+//! Deliberately absent: which rows are spilled, and when; operators decide that.
 
 mod chunk;
 mod part;

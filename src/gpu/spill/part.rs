@@ -13,7 +13,7 @@ pub struct SpilledPartitions {
     sizes: Vec<SpilledSize>,
 }
 
-/// How much a partition has.
+/// The size of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpilledSize {
     /// Rows.
@@ -71,7 +71,7 @@ impl SpilledPartitions {
         &self.sizes
     }
 
-    /// All rows, which stay.
+    /// All rows; the part keeps them.
     pub fn whole(&self) -> SpilledPart {
         self.part(&(0..self.sizes.len()))
     }
@@ -117,7 +117,8 @@ impl SpilledPart {
         self.size.bytes
     }
 
-    /// Ranges of rows that come back together: as many ranges as take at most `bytes_max`, and at least one.
+    /// Ranges of rows that are read back together: as many ranges as take at most `bytes_max`, and
+    /// at least one.
     pub fn batches(&self, bytes_max: u64) -> Vec<Range<usize>> {
         let mut batches: Vec<Range<usize>> = Vec::new();
         let mut bytes = 0;
@@ -145,7 +146,7 @@ impl SpilledPart {
         (!self.ranges.is_empty()).then(|| 0..count.max(1))
     }
 
-    /// Some ranges on the device as one chunk; waits. Ranges side by side come by one copy a column.
+    /// Some ranges on the device as one chunk; waits. One copy a column reads adjacent ranges.
     ///
     /// # Errors
     ///
@@ -169,12 +170,12 @@ impl SpilledPart {
             }
         }
         let chunk = SpilledChunk::read(queue, &parts);
-        // What was read may be given up from now on.
+        // From here on the read bytes may be freed.
         queue.wait()?;
         chunk
     }
 
-    /// Gives up the ranges before `end`.
+    /// Frees the ranges before `end`.
     pub fn forget(&mut self, end: usize) {
         for range in self.ranges.drain(..end) {
             self.size.take(range.size());

@@ -1,4 +1,4 @@
-//! Where a query's spilled bytes are.
+//! Storage of a query's spilled bytes.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -15,16 +15,16 @@ use crate::{
 /// Bytes that are written to or read from a file at once.
 const FILE_PIECE_BYTES: usize = 4 << 20;
 
-/// Where queries of a device spill to.
+/// The spill storage of a device's queries.
 #[derive(Clone)]
 pub struct SpillOptions {
     /// Page-locked memory, which all queries share.
     pub host: HostMemory,
-    /// Where files go when that is full.
+    /// Directory of files for bytes that do not fit there.
     pub directory: Arc<PathBuf>,
 }
 
-/// Where one query spills to. Cheap to clone.
+/// The spill storage of one query. Cheap to clone.
 #[derive(Clone)]
 pub struct SpillStore {
     shared: Arc<Shared>,
@@ -49,7 +49,7 @@ pub(super) struct Segment {
 }
 
 impl SpillStore {
-    /// A store of which nothing is used yet.
+    /// An empty store.
     pub fn new(options: SpillOptions) -> Self {
         let space = SpillSpace::in_directory(&options.directory);
         Self { shared: Arc::new(Shared { options, space }) }
@@ -66,7 +66,7 @@ impl SpillStore {
         self.shared.space.written_bytes()
     }
 
-    /// What it writes of the host's bytes.
+    /// Counts the host bytes that it writes.
     pub fn space(&self) -> &Arc<SpillSpace> {
         &self.shared.space
     }
@@ -93,18 +93,18 @@ impl SpillStore {
                 Stored::File(extent) => write_file(queue, extent, offset - segment.bytes, *segment),
             }
         });
-        // Before slabs are anybody else's, also where a copy could not be enqueued.
+        // Before slabs are given back, even if a copy could not be enqueued.
         queue.wait()?;
         copied?;
         self.shared.space.note_written(total);
         Ok(stored)
     }
 
-    /// Copies bytes back to the device. They stay where they are until the queue has done so.
+    /// Copies bytes back to the device. They stay in the store until the copy has happened.
     ///
     /// # Errors
     ///
-    /// As of [`SpillStore::write`].
+    /// Errors of [`SpillStore::write`].
     pub(super) fn read(&self, queue: &Queue, stored: &Stored, offset: u64, target: Segment) -> Result<()> {
         match stored {
             Stored::Host(host) => {

@@ -1,4 +1,5 @@
-//! Files with checksums in front of their pages, which the writer at hand does not write. Used by the tests of src/cuda too.
+//! Adds checksums to the pages of files, since the available writer does not. Used by the tests of
+//! src/cuda too.
 //!
 //! Source: Parquet's parquet.thrift, `PageHeader`; Thrift's compact protocol; RFC 1952, section 8, for the CRC-32.
 
@@ -12,7 +13,7 @@ pub fn with_checksums(file: &[u8], metadata: &ParquetMetaData) -> (Vec<u8>, Parq
     (bytes, ParquetMetaData::new(metadata.file_metadata().clone(), row_groups))
 }
 
-/// Where the pages of a chunk are, without their headers.
+/// Positions of the pages of a chunk, without their headers.
 pub fn page_bodies(chunk: &[u8]) -> Vec<std::ops::Range<usize>> {
     let (mut bodies, mut at) = (Vec::new(), 0);
     while at < chunk.len() {
@@ -86,7 +87,7 @@ impl<'a> Page<'a> {
             zigzag >>= 7;
         }
         bytes.push(zigzag as u8);
-        // Fields are numbered by what they are beyond the last.
+        // Field numbers are stored as differences from the last.
         bytes.push(next - 0x10);
         bytes.extend(&self.header[self.fourth + 1..]);
         bytes.extend(self.body);

@@ -1,4 +1,4 @@
-//! Damaged chunks: an error, or values as the reader has them, and never a read beyond a page.
+//! Damaged chunks: an error, or the reader's values, and never a read beyond a page.
 //!
 //! The emulated device reads real addresses, so a read beyond its buffers may end the test.
 
@@ -113,7 +113,7 @@ fn check_sample(random: &mut Random, chosen: &mut Sample, sample: &DamagedFile, 
         check_damage(sample, &file, &format!("byte {place} ^ {change:#x}"), outcomes);
     }
     for is_chosen in chosen.marks(40) {
-        // The rest of the chunk becomes something else, or its own beginning.
+        // The rest of the chunk is replaced, or repeats its beginning.
         let mut file = sample.file.clone();
         let start = sample.chunk.start + random.below(sample.chunk.len() as u64) as usize;
         for place in start..sample.chunk.end {

@@ -1,4 +1,5 @@
-//! Pages that a library decompresses: what the host reads, whatever the library does, and the host's own errors.
+//! Pages decompressed by a library: the host's values whatever the library does, and the host's own
+//! errors.
 
 use std::{
     path::Path,
@@ -40,14 +41,15 @@ const FAULTS: [LibraryFault; 6] = [
     LibraryFault::DoesNothing,
 ];
 
-/// Memory of a device with a library, which sees pages without a checksum too; and how many frames it has seen.
+/// Memory of a device with a library, which gets pages without a checksum too; and the count of
+/// frames that it got.
 fn memory_with(fault: LibraryFault) -> (DeviceMemory, Arc<AtomicUsize>) {
     let (memory, frames) = checking_memory_with(fault);
     let settings = DeviceSettings { nvcomp_unchecked: true, ..DeviceSettings::default() };
     (memory.with_techniques(MemoryTechniques::of(settings)), frames)
 }
 
-/// The same, but that the library sees no page without a checksum.
+/// The same, except that the library gets no page without a checksum.
 fn checking_memory_with(fault: LibraryFault) -> (DeviceMemory, Arc<AtomicUsize>) {
     let (library, frames) = HostLibrary::new(fault);
     (DeviceMemory::new(Arc::new(EmulatedPlatform::with_decompressor(library)), MEMORY_BYTES_MAX), frames)
@@ -105,7 +107,7 @@ fn a_library_sees_no_page_that_is_not_as_its_checksum_says() {
                 if !is_chosen {
                     continue;
                 }
-                // A library that would take it for sound.
+                // A library that would accept it.
                 let (memory_with_library, frames) = checking_memory_with(LibraryFault::IsBlind);
                 let found = outcome(&memory_with_library, &sample, &file);
                 assert_eq!(found, outcome(&memory(), &sample, &file), "{} byte {place}", sample.words);
@@ -143,7 +145,7 @@ fn files_are_read_as_the_reader_does_whatever_the_library_does() {
     assert_eq!(frame_counts[4..], [0, 0]);
 }
 
-/// The values or the error's words of a file on a device.
+/// The values, or the error message, of a file on a device.
 fn outcome(
     memory: &DeviceMemory,
     sample: &DamagedFile,
@@ -153,7 +155,7 @@ fn outcome(
     decode_columns_in(memory, file, &sample.metadata, &columns).map_err(|error| error.to_string())
 }
 
-/// Where the pages' bytes are, without their headers.
+/// Positions of the pages' bytes, without their headers.
 fn bodies(sample: &DamagedFile) -> Vec<usize> {
     let bodies = page_bodies(&sample.file[sample.chunk.clone()]);
     bodies.into_iter().flatten().map(|place| sample.chunk.start + place).collect()
@@ -166,7 +168,7 @@ fn damaged_pages_fail_in_the_same_words_as_without_a_library() {
     let cases = [
         (Compression::ZSTD(ZstdLevel::default()), LibraryFault::None),
         (Compression::GZIP(GzipLevel::default()), LibraryFault::None),
-        // Only gzip's own checksum tells that the library was wrong.
+        // Only gzip's own checksum shows that the library was wrong.
         (Compression::GZIP(GzipLevel::default()), LibraryFault::IsBlind),
     ];
     for (compression, fault) in cases {
@@ -207,7 +209,8 @@ fn a_query_that_does_without_the_library_does_not_call_it() {
     assert!(frames_with > 0 && frames.load(Ordering::Relaxed) == frames_with);
 }
 
-/// Values of a chunk of one page of plain integers, in some compressed form; and how many frames the library was given.
+/// Values of a chunk of one page of plain integers, in some compressed form; and the number of
+/// frames that the library got.
 fn decode_page(codec: CompressionCodec, values: &[i32], body: &[u8]) -> (Result<Values>, usize) {
     let mut bytes = Vec::new();
     integer(&mut bytes, 0);
@@ -230,7 +233,7 @@ fn decode_page(codec: CompressionCodec, values: &[i32], body: &[u8]) -> (Result<
     (decoded, frames.load(Ordering::Relaxed))
 }
 
-/// Checks that a page has these values, and whether the library is given it.
+/// Checks that a page has these values, and whether the library gets it.
 fn check_page(codec: CompressionCodec, values: &[i32], body: &[u8], is_for_library: bool, what: &str) {
     let (decoded, frames) = decode_page(codec, values, body);
     let expected: Values = values.iter().map(|value| Some(Value::Number((*value).into()))).collect();
@@ -365,7 +368,7 @@ fn checksums_of_pages_of_any_length_are_those_of_gzip() {
     }
 }
 
-/// Whether the kernel finds a page's checksum right.
+/// Whether the kernel accepts a page's checksum.
 fn finds_checksum_right(content: &[u8], checksum: u32) -> Option<bool> {
     let platform = Arc::new(EmulatedPlatform::new());
     let queue = Queue::new(&DeviceMemory::new(platform, MEMORY_BYTES_MAX)).ok()?;

@@ -1,4 +1,4 @@
-//! Chunks put together by hand, for what no writer at hand writes.
+//! Chunks put together by hand, in forms that the available writer does not write.
 
 use std::{path::Path, sync::Arc};
 
@@ -225,7 +225,7 @@ fn delta_stream(values: &[i64], block_values: usize, miniblocks: usize, cut: boo
         let width_of = |part: &&[i64]| 64 - part.iter().map(above).max().unwrap().leading_zeros();
         let widths: Vec<u32> = parts.iter().map(width_of).collect();
         bytes.extend(widths.iter().map(|width| *width as u8));
-        // Widths of miniblocks that are not there have no meaning.
+        // Widths of absent miniblocks have no meaning.
         bytes.resize(bytes.len() + miniblocks - parts.len(), 0xee);
         for (part, width) in parts.iter().zip(widths) {
             let count = if cut { part.len() } else { miniblock_values };
@@ -364,8 +364,9 @@ fn indexes_beyond_the_dictionary_are_errors() {
     assert!(error.message.contains("needs a dictionary"), "{error}");
 }
 
-/// A data page V2 whose header says these: the sizes, the counts of values, NULLs and rows, the bytes of definition
-/// and repetition levels. Its body are the levels of eight rows with a value, in one run, and the values.
+/// A data page V2 whose header has these sizes, the counts of values, NULLs and rows, the bytes of
+/// definition and repetition levels. Its body has the levels of eight rows with a value, in one
+/// run, and the values.
 fn page_v2(sizes: [i64; 2], counts: [i64; 3], levels: [i64; 2]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let signed = |bytes: &mut Vec<u8>, value: i64| {

@@ -1,4 +1,4 @@
-//! A library for the emulated device that decompresses as the host does, or goes wrong.
+//! A library for the emulated device that decompresses as the host does, or fails on purpose.
 
 #![expect(unsafe_code, reason = "device addresses are host pointers here")]
 
@@ -19,17 +19,17 @@ use super::{
 };
 use crate::device::{BatchSize, Decompressor, FrameBatch, FrameFormat, HostThreads, Stream};
 
-/// How a library goes wrong.
+/// The fault of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LibraryFault {
     None,
-    /// It finds a fault in every other frame, and writes nothing.
+    /// It reports a fault in every other frame, and writes nothing.
     FindsFaults,
-    /// It says of every other frame that it is shorter, and leaves the end out.
+    /// It reports a shorter length for every other frame, and leaves the end out.
     StopsEarly,
-    /// It takes corrupt frames for sound ones, and writes anything.
+    /// It accepts corrupt frames, and writes anything.
     IsBlind,
-    /// It takes no batch.
+    /// It refuses every batch.
     TakesNothing,
     /// It does nothing when it is called.
     DoesNothing,
@@ -38,12 +38,12 @@ pub(crate) enum LibraryFault {
 /// A library on the host.
 pub(crate) struct HostLibrary {
     fault: LibraryFault,
-    /// Frames that it was given, those of other pages' places not counted.
+    /// Frames that it got, without those in place of other pages.
     frames: Arc<AtomicUsize>,
 }
 
 impl HostLibrary {
-    /// A library, and how many frames it was given.
+    /// A library, and its count of frames.
     pub(crate) fn new(fault: LibraryFault) -> (Self, Arc<AtomicUsize>) {
         let frames = Arc::default();
         (Self { fault, frames: Arc::clone(&frames) }, frames)
@@ -78,7 +78,7 @@ fn decompress(format: FrameFormat, source: &[u8], target_bytes: usize) -> Option
         FrameFormat::Zstd => CompressionCodec::ZSTD,
         FrameFormat::Gzip => CompressionCodec::GZIP,
     };
-    // A stand-in is for one byte, wherever it stands.
+    // A stand-in has one byte, wherever it is.
     let target_bytes = if source == stand_in(format) { 1 } else { target_bytes };
     let mut page = Vec::new();
     integer(&mut page, 2);

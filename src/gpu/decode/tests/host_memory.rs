@@ -1,4 +1,4 @@
-//! What the host takes of its memory for pages that it decompresses.
+//! Host memory for pages that the host decompresses.
 
 use arrow::array::{ArrayRef, StringArray};
 use parquet::{

@@ -153,7 +153,7 @@ pub(super) fn random_array(
         ArrowType::Int64 => Arc::new(of().map(|v| v.map(|v| v as i64)).collect::<Int64Array>()),
         ArrowType::UInt64 => Arc::new(of().collect::<UInt64Array>()),
         ArrowType::Float16 => {
-            // No NaN: its bits may change on the way.
+            // No NaN: its bits may change in conversions.
             let half =
                 |v: u64| Half::from_bits(if v & 0x7c00 == 0x7c00 { v as u16 & 0x8fff } else { v as u16 });
             Arc::new(of().map(|v| v.map(half)).collect::<Float16Array>())
@@ -257,7 +257,7 @@ pub(super) struct RandomFile {
     pub(super) bytes: Vec<u8>,
     /// Its columns as they are declared, one of every type.
     pub(super) columns: Vec<(usize, ScanColumn)>,
-    /// What was chosen for each column, and for all.
+    /// The choices for each column, and for all.
     pub(super) choices: Vec<String>,
     pub(super) context: String,
 }

@@ -31,7 +31,7 @@ use crate::{
 
 const MEMORY_BYTES_MAX: u64 = 1 << 32;
 
-/// Numbers that repeat: xorshift.
+/// Repeatable numbers: xorshift.
 pub(super) struct Random(u64);
 
 impl Random {

@@ -107,7 +107,7 @@ macro_rules! numbers {
     };
 }
 
-/// What a file's array is in a declared type. An error for values that the type does not hold.
+/// A file's array converted to a declared type. An error for values outside of the type.
 pub(super) fn array_values(array: &ArrayRef, declared: &DataType) -> Result<Values, String> {
     let exact = |value: i128| Ok::<_, String>(Value::Number(value));
     let float = |value: f64| match declared {

@@ -1,4 +1,4 @@
-//! Some rows of row groups, of every form that the writer has.
+//! Some rows of row groups, in every form of the writer.
 
 use std::{ops::Range, path::Path, sync::Arc};
 
@@ -221,7 +221,7 @@ fn entries_of_dictionaries_stay_with_chunks_that_are_known_to_be_good() {
             memory.publish(buffers(), queues[0].stream()).unwrap();
             let (sources, chunks) = ([sources], [chunks.clone()]);
             let mut first = None;
-            // Twice in each form until entries are decoded to stay, and twice more with them.
+            // Twice in each form until decoded entries stay, and twice more with them.
             for round in 0..8 {
                 let queue = &queues[round / 2 % 2];
                 Buffer::use_all_on(buffers(), queue.stream()).unwrap();
@@ -229,7 +229,7 @@ fn entries_of_dictionaries_stay_with_chunks_that_are_known_to_be_good() {
                 let decoded = start_loaded(queue, &sources, &chunks, &[&rows], wanted).wait_decoded();
                 let (cells, codes) = cells_of(queue, decoded.unwrap(), row_count as usize);
                 coded += codes;
-                // They are looked at on another stream.
+                // They are read on another stream.
                 let decoded: Rows = Chunk { row_count: row_count as usize, columns: cells.clone() }.into();
                 queue.publish(&decoded).unwrap();
                 decoded.use_on(Stream(0)).unwrap();
@@ -296,7 +296,7 @@ fn descriptors_of_pages_stay_with_chunks_that_have_no_null() {
                     start_loaded(queue, &sources[..count], &chunks[..count], &selections[..count], wanted);
                 let (cells, codes) = cells_of(queue, decoded.wait_decoded().unwrap(), row_count);
                 coded += codes;
-                // They are looked at on another stream.
+                // They are read on another stream.
                 let decoded: Rows = Chunk { row_count, columns: cells.clone() }.into();
                 queue.publish(&decoded).unwrap();
                 decoded.use_on(Stream(0)).unwrap();
@@ -317,7 +317,7 @@ fn descriptors_of_pages_stay_with_chunks_that_have_no_null() {
                     None => {}
                 }
                 joined += usize::from(lock_whole(&chunk.kept.joined).is_some());
-                // What was set aside holds it.
+                // The reserved bytes suffice for it.
                 let _ = chunk.unused_bytes();
             }
         }
@@ -329,7 +329,7 @@ fn descriptors_of_pages_stay_with_chunks_that_have_no_null() {
     );
 }
 
-/// Those that a rank has of a row group: its pages have rows of others too, which nobody decodes there.
+/// One rank's rows of a row group: its pages have rows of others too, which are not decoded there.
 #[test]
 fn rows_are_known_to_be_good_without_the_others_of_their_pages() {
     let mut sample = Sample::of("rows_are_known_to_be_good_without_the_others_of_their_pages");
@@ -473,7 +473,7 @@ fn raw_cells(queue: &Queue, column: &Column, row_count: usize) -> (Vec<u8>, Vec<
     (cells, validity)
 }
 
-/// What a checker of uninitialised memory looks for on a GPU.
+/// Bytes by which a checker of uninitialised memory finds reads on a GPU.
 #[test]
 fn what_fresh_memory_holds_makes_no_difference() {
     let mut sample = Sample::of("what_fresh_memory_holds_makes_no_difference");

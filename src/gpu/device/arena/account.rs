@@ -1,4 +1,4 @@
-//! What a query has of an arena, and what its operators claim.
+//! A query's memory in an arena, and the claims of its operators.
 
 use std::{
     sync::{Arc, Condvar, atomic::Ordering},
@@ -10,12 +10,14 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{AccountState, Arena, ArenaState};
 
-/// Queries that wait for memory at once; a query beyond them is refused. As many as a server has sessions.
+/// Limit of queries that wait for memory; further ones are refused. As many as a server has
+/// sessions.
 pub(super) const WAITING_MAX: usize = 4096;
-/// How often a query that waits looks whether it is still wanted. Each look takes the arena's lock, and many may wait.
+/// How often a waiting query polls whether it is still wanted. Each poll takes the arena's lock,
+/// and many queries may wait.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A query's part of an arena. What it reserves is given back when it is dropped.
+/// A query's part of an arena. Dropping it frees its reservation.
 pub(in crate::device) struct Account {
     arena: Arc<Arena>,
     pub(super) number: u64,
@@ -28,11 +30,11 @@ impl Account {
         Self { arena: arena.clone(), number }
     }
 
-    /// Waits until `minimum_bytes` are the account's, after all that wait already.
+    /// Waits until `minimum_bytes` are the account's, after all earlier accounts.
     ///
     /// # Errors
     ///
-    /// `Cancelled` when `stop` says so, `OutOfMemory` if the arena is smaller or too many wait.
+    /// `Cancelled` when `stop` is set, `OutOfMemory` if the arena is smaller or too many wait.
     pub(in crate::device) fn admit(&self, minimum_bytes: u64, stop: &StopFlag) -> Result<()> {
         let arena = &self.arena;
         let mut state = arena.lock();
@@ -75,8 +77,9 @@ impl Account {
         Ok(())
     }
 
-    /// Whether the account's query, which could go on but for its reader, is to go on without it: others wait for
-    /// memory, and no other query does so for them already. It stays the one until the account ends.
+    /// Whether the account's query, which waits for its reader only, is to go on without it: other
+    /// queries wait for memory, and no other query makes room for them already. The account keeps
+    /// this role until it ends.
     pub(in crate::device) fn is_to_make_room(&self) -> bool {
         let mut state = self.arena.lock();
         !state.waiting.is_empty() && *state.making_room.get_or_insert(self.number) == self.number
@@ -90,15 +93,16 @@ impl Account {
         self.arena.lock().account(self.number).used_bytes
     }
 
-    /// What the account could still use if nobody else reserved more, and caches gave way.
+    /// The bytes that the account could still use if no other account reserved more, and caches
+    /// gave way.
     pub(in crate::device) fn available_bytes(&self) -> u64 {
         let state = self.arena.lock();
         let own = state.account(self.number);
         (own.reserved_bytes() - own.used_bytes) + self.arena.bytes_max.saturating_sub(state.reserved_bytes)
     }
 
-    /// Changes what claims have beyond their guarantees; says whether that was granted. Caches give way to one that grows. One that
-    /// shrinks, maybe because it is dropped, waits for nothing.
+    /// Changes the claims' use beyond their guarantees; returns whether that was granted. Caches
+    /// give way to a growing claim. A shrinking claim, even while it is dropped, waits for nothing.
     fn change_excess(&self, before: u64, after: u64) -> bool {
         let bytes_max = self.arena.bytes_max;
         let mut state = self.arena.lock();
@@ -136,7 +140,7 @@ impl Drop for Account {
     }
 }
 
-/// What an operator may hold from one chunk to the next. Given back when it is dropped.
+/// An operator's allowance from one chunk to the next. Freed when it is dropped.
 pub struct Claim {
     account: Arc<Account>,
     guaranteed_bytes: u64,
@@ -148,13 +152,14 @@ impl Claim {
         Self { account, guaranteed_bytes, bytes: 0 }
     }
 
-    /// What the operator holds, or is about to.
+    /// The bytes that the operator holds, or is about to.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Says how much the operator is about to hold. What was guaranteed is always granted; more is as far as
-    /// the arena has it and no query waits. A refusal changes nothing, and the operator has to spill.
+    /// Sets the bytes that the operator is about to hold. The guarantee is always granted; more
+    /// only if the arena has it and no query waits. A refusal changes nothing, and the operator has
+    /// to spill.
     pub fn try_resize(&mut self, bytes: u64) -> bool {
         let excess = |bytes: u64| bytes.saturating_sub(self.guaranteed_bytes);
         let granted = self.account.change_excess(excess(self.bytes), excess(bytes));
@@ -164,11 +169,11 @@ impl Claim {
         granted
     }
 
-    /// Takes as much as there is, up to `bytes`, and returns what that is. At least what was guaranteed.
+    /// Claims as much as possible, up to `bytes`, and returns the result. At least the guarantee.
     pub fn resize_up_to(&mut self, bytes: u64) -> u64 {
         let mut wanted = bytes.max(self.guaranteed_bytes);
         while !self.try_resize(wanted) {
-            // Others may take some meanwhile; the guarantee ends this.
+            // Other claims may grow meanwhile; the guarantee ends this loop.
             wanted = (wanted / 2).max(self.guaranteed_bytes);
         }
         wanted

@@ -17,11 +17,11 @@ fn account(arena: &Arc<Arena>, minimum_bytes: u64) -> Arc<Account> {
 fn a_query_gets_what_it_has_reserved_whatever_others_use() {
     let arena = Arc::new(Arena::new(BYTES));
     let (first, second) = (account(&arena, 250), account(&arena, 250));
-    // Beyond its minimum the first may have what nobody has reserved.
+    // Beyond its minimum the first may use memory that no account has reserved.
     arena.take(Some(&first), 750).unwrap();
     assert_eq!(arena.take(Some(&first), 1).unwrap_err().kind, ErrorKind::OutOfMemory);
     arena.take(Some(&second), 250).unwrap();
-    assert!(arena.take(None, 1).is_err(), "a cache took what is used");
+    assert!(arena.take(None, 1).is_err(), "a cache took memory in use");
     assert!(arena.take(Some(&second), 1).is_err());
     arena.give_back(Some(&first), 700);
     arena.take(Some(&second), 500).unwrap();
@@ -117,7 +117,7 @@ impl Reclaim for Cache {
     }
 }
 
-/// A cache of an arena, which is told who needs memory.
+/// A cache of an arena that records the requests for memory.
 fn cache(arena: &Arc<Arena>, bytes: u64) -> Arc<Cache> {
     arena.take(None, bytes).unwrap();
     let cache = Arc::new(Cache(AtomicU64::new(bytes), arena.clone()));
@@ -133,12 +133,12 @@ fn caches_give_back_what_is_missing_and_no_more() {
     let held = || cache.0.load(Ordering::SeqCst);
     assert_eq!(Account::new(&arena).available_bytes(), BYTES);
     let query = account(&arena, 100);
-    assert_eq!(held(), 950, "half of what the query has reserved");
+    assert_eq!(held(), 950, "half of the query's reservation");
     arena.take(Some(&query), 150).unwrap();
-    assert_eq!(held(), 850, "what the query uses");
+    assert_eq!(held(), 850, "the query's use");
     let mut claim = Claim::new(query.clone(), 10);
     assert!(claim.try_resize(10 + 400));
-    assert_eq!(held(), 750, "half of what the claim has reserved");
+    assert_eq!(held(), 750, "half of the claim's reservation");
     arena.take(Some(&query), 350).unwrap();
     assert_eq!(held(), 500);
 }
@@ -150,7 +150,7 @@ fn caches_keep_what_queries_have_reserved_and_do_not_use() {
     let queries: Vec<_> = (0..4).map(|_| account(&arena, 250)).collect();
     assert_eq!(cache.0.load(Ordering::SeqCst), 400, "though all of the arena is reserved");
     assert!(arena.take(None, 101).is_err(), "a cache takes more than half");
-    // What a query has used may go to the cache, and come back.
+    // Memory that a query has used may go to the cache, and come back.
     arena.take(Some(&queries[0]), 100).unwrap();
     assert!(arena.try_disown(&queries[0], 100));
     arena.take(Some(&queries[0]), 1).unwrap();
@@ -158,11 +158,11 @@ fn caches_keep_what_queries_have_reserved_and_do_not_use() {
     arena.give_back(Some(&queries[0]), 1);
     cache.0.fetch_add(100, Ordering::SeqCst);
     queries.iter().for_each(|query| arena.take(Some(query), 250).unwrap());
-    assert_eq!(cache.0.load(Ordering::SeqCst), 0, "every query has got what it has reserved");
+    assert_eq!(cache.0.load(Ordering::SeqCst), 0, "every query has got its reservation");
     assert!(arena.take(Some(&queries[0]), 1).is_err());
 }
 
-/// A cache whose chunks somebody uses for a while after it has given them up.
+/// A cache whose evicted chunks stay in use for a while.
 struct SlowCache(Arc<Arena>);
 
 impl Reclaim for SlowCache {
@@ -210,7 +210,7 @@ fn many_queries_are_admitted_in_their_order() {
     assert_eq!(arena.lock().reserved_bytes, 0);
 }
 
-/// Who is asked for memory, and how often.
+/// The requests for memory, and their number.
 #[derive(Default)]
 struct Asked(AtomicU64);
 
@@ -230,7 +230,7 @@ fn a_claim_that_is_dropped_asks_no_cache_for_memory() {
     arena.take(None, 900).unwrap();
     let mut claim = Claim::new(query.clone(), 0);
     assert!(claim.try_resize(400));
-    // The cache keeps more than it may have, as one whose chunks are all in use.
+    // The cache keeps more than it may, like one whose chunks are all in use.
     assert_eq!(asked.0.load(Ordering::SeqCst), 1);
     assert!(claim.try_resize(300));
     drop(claim);

@@ -1,7 +1,8 @@
-//! What the emulated device refuses on purpose, so that tests see what becomes of it.
+//! Failures of the emulated device on purpose, for tests of error paths.
 //!
-//! `PYSTACHIO_EMULATED=seed=7,allocations=1000,copies=5000,reads=300` in the environment: the device works late, in orders that
-//! seed 7 chooses, and refuses one allocation in a thousand, one copy in five thousand, and one read of a file in three hundred.
+//! `PYSTACHIO_EMULATED=seed=7,allocations=1000,copies=5000,reads=300` in the environment: the
+//! device works late, in orders seeded by 7, and lets one allocation in a thousand fail, one copy
+//! in five thousand, and one read of a file in three hundred.
 
 use std::sync::{
     OnceLock,
@@ -10,24 +11,24 @@ use std::sync::{
 
 use super::{STEP, mix};
 
-/// The variable that says how every emulated device of a process behaves.
+/// The variable with the settings of every emulated device of a process.
 const VARIABLE: &str = "PYSTACHIO_EMULATED";
 
-/// How emulated devices behave, unless a test says otherwise.
+/// The settings of emulated devices, unless a test sets others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Behaviour {
-    /// Work happens late, in an order that this chooses; at once if absent.
+    /// The seed of late work; work happens at once if absent.
     pub(super) seed: Option<u64>,
-    /// One in so many is refused; none if absent.
+    /// One call in so many fails; none if absent.
     pub(super) refused: [Option<u64>; KINDS],
 }
 
-/// What may be refused.
+/// The kinds of calls that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// An allocation: the device has not enough memory.
     Allocation = 0,
-    /// A copy: the driver does not take it, and goes on.
+    /// A copy: the driver refuses it, and goes on.
     Copy = 1,
     /// A read of a file by the device itself.
     Read = 2,
@@ -36,27 +37,27 @@ pub enum Refusal {
 const KINDS: usize = 3;
 const NAMES: [&str; KINDS] = ["allocations", "copies", "reads"];
 
-/// Counts what could be refused.
+/// Counts the calls that could fail.
 #[derive(Default)]
 pub(super) struct Failures {
     one_in: [Option<u64>; KINDS],
-    /// The numbers of calls from now on that are refused, one of each kind: 0 is none, 1 the next.
+    /// For each kind, which call from now on fails: 0 is none, 1 the next.
     planned: [AtomicU64; KINDS],
     counts: [AtomicU64; KINDS],
     seed: u64,
 }
 
 impl Behaviour {
-    /// What the environment says. Whatever it says that nobody understands is an error of whoever set it.
+    /// The settings from the environment. An unknown setting is an error.
     #[expect(
         clippy::panic,
-        reason = "nobody sets the variable but who tests, and would take a typing error for success"
+        reason = "only tests set the variable, and a typing error would look like success"
     )]
     pub(super) fn of_environment() -> Self {
         static KNOWN: OnceLock<Behaviour> = OnceLock::new();
         *KNOWN.get_or_init(|| {
             let text = std::env::var(VARIABLE).unwrap_or_default();
-            Self::parse(&text).unwrap_or_else(|word| panic!("{VARIABLE}={text}: what is \"{word}\"?"))
+            Self::parse(&text).unwrap_or_else(|word| panic!("{VARIABLE}={text}: unknown setting \"{word}\""))
         })
     }
 
@@ -80,7 +81,7 @@ impl Failures {
         Self { one_in: behaviour.refused, seed: behaviour.seed.unwrap_or(0), ..Self::default() }
     }
 
-    /// Refuses the call of a kind that comes after so many others.
+    /// Makes the call of a kind fail that comes after so many others.
     pub(super) fn plan(&self, kind: Refusal, after: u64) {
         self.planned[kind as usize].store(after + 1, Ordering::Relaxed);
     }
@@ -90,12 +91,12 @@ impl Failures {
         self.counts[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// A number that follows from the seed and a call's.
+    /// A number derived from the seed and a call's number.
     fn mixed(&self, number: u64) -> u64 {
         mix(self.seed.wrapping_add(number.wrapping_mul(STEP)))
     }
 
-    /// Whether this call is to be refused.
+    /// Whether this call fails.
     pub(super) fn refuses(&self, kind: Refusal) -> bool {
         let kind = kind as usize;
         let number = self.counts[kind].fetch_add(1, Ordering::Relaxed);

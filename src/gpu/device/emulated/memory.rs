@@ -1,17 +1,18 @@
-//! The emulated device's memory and the page-locked memory of its host, as strict as a driver is with them, and stricter.
+//! The memory of the emulated device and the page-locked memory of its host, with checks as strict
+//! as a driver's, and stricter.
 //!
 //! ```text
-//! device        | live | guard | live | guard | freed |   a copy stays within one live buffer, which its stream was told of; no
-//!                                                         kernel is given an address of memory that nobody has
+//! device        | live | guard | live | guard | freed |   a copy stays within one live buffer, announced for its stream; no
+//!                                                         kernel gets an address outside of live buffers
 //! page-locked   … | third |second|    first   |           allocations lie side by side, each below the one before, as a
 //!                                                         process often has them; a copy stays within one of them
 //! ```
 //!
-//! Invariants: memory that is lent, and memory that was given back, is overwritten in the order of the streams that use it. So is
-//! the guard behind a buffer, in which nobody may have written when the buffer is given back. Page-locked memory that was freed
-//! can't be touched any more.
+//! Invariants: lent memory and returned memory is overwritten, in the order of the streams that use
+//! it. So is the guard behind a buffer, which must be unwritten when the buffer is returned. Freed
+//! page-locked memory can no longer be touched.
 //!
-//! Deliberately absent: what kernels find in memory. Addresses that they read there are not looked at.
+//! Deliberately absent: addresses inside memory that kernels read. They are not checked.
 #![expect(unsafe_code, reason = "memory is handed out by its address")]
 
 use std::{
@@ -25,29 +26,29 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::device::Stream;
 
-/// Bytes behind every buffer that nobody may write into.
+/// Guard bytes behind every buffer that no kernel or copy may write.
 pub(super) const GUARD_BYTES: u64 = 256;
-/// Memory is committed in pieces of no less.
+/// The granularity of committed memory.
 pub(super) const COMMIT_BYTES: u64 = 64 << 10;
-/// Address space for page-locked memory, of which little is memory.
+/// Address space for page-locked memory; little of it is committed.
 const WINDOW_BYTES: u64 = 64 << 30;
 const PAGE_BYTES: u64 = 4096;
 
 unsafe extern "C" {
-    /// Says to a sanitizer that nobody may touch memory, or that it may be touched. Whether there is one.
+    /// Tells a sanitizer whether memory may be touched. Returns whether there is a sanitizer.
     fn pystachio_emulate_guard(address: u64, bytes: u64, is_guarded: i32) -> i32;
 }
 
-/// What is allocated: where each allocation begins, and its bytes.
+/// Allocations: the start of each, and its bytes.
 type Ranges = BTreeMap<u64, u64>;
 
-/// Whether one of some ranges has all of another.
+/// Whether one of some ranges contains another one completely.
 fn one_holds(ranges: &Ranges, address: u64, bytes: u64) -> bool {
     let found = ranges.range(..=address).next_back();
     found.is_some_and(|(start, length)| address - start <= *length && bytes <= length - (address - start))
 }
 
-/// What a driver says to a range that is no allocation's of the device's memory or of what is page-locked.
+/// A driver's error for a range that is in no allocation of device or page-locked memory.
 fn refused(action: &str, memory: &str, address: u64, bytes: u64) -> Error {
     Error::internal(format!(
         "the emulated device could not {action}: no single {memory} allocation holds the range: \
@@ -67,44 +68,44 @@ pub(super) struct EmulatedMemory {
 
 #[derive(Default)]
 struct DeviceState {
-    /// Addresses that are the device's.
+    /// Reserved device addresses.
     reserved: Ranges,
     live: BTreeMap<u64, LiveBuffer>,
 }
 
-/// A buffer that somebody has.
+/// A lent buffer.
 struct LiveBuffer {
     bytes: u64,
-    /// Who may use it.
+    /// The streams that may use it.
     streams: HashSet<Stream>,
 }
 
-/// Overwrites memory that nobody uses.
+/// Overwrites unused memory.
 ///
 /// # Safety
 ///
-/// There are this many bytes at the address, and they are the caller's.
+/// There are this many bytes at the address, and only the caller uses them.
 unsafe fn overwrite(address: u64, bytes: u64, pattern: u8) {
-    // SAFETY: the caller has them.
+    // SAFETY: the caller owns them.
     unsafe { (address as *mut u8).write_bytes(pattern, bytes as usize) };
 }
 
-/// Overwrites a buffer that is lent, and its guard.
+/// Overwrites a buffer that is being lent, and its guard.
 pub(super) fn open_buffer(address: u64, bytes: u64, pattern: u8) {
-    // SAFETY: committed memory, which is nobody's until this is done.
+    // SAFETY: committed memory, which no other code uses until this has ended.
     let is_sanitized = unsafe { pystachio_emulate_guard(address, bytes, 0) } != 0;
     let guard = if is_sanitized { 0 } else { GUARD_BYTES };
     // SAFETY: as above; the pool keeps the guard behind every buffer.
     unsafe { overwrite(address, bytes + guard, pattern) };
 }
 
-/// Overwrites a buffer that nobody uses any more.
+/// Overwrites a returned buffer.
 ///
 /// # Errors
 ///
-/// If somebody has written behind it.
+/// If a byte behind it was written.
 pub(super) fn close_buffer(address: u64, bytes: u64, pattern: u8) -> Result<()> {
-    // SAFETY: nobody uses the buffer; its guard was never anybody's.
+    // SAFETY: the buffer is unused, and its guard was never lent.
     let (guard, is_sanitized) = unsafe {
         overwrite(address, bytes, pattern);
         let is_sanitized = pystachio_emulate_guard(address, bytes, 1) != 0;
@@ -113,7 +114,7 @@ pub(super) fn close_buffer(address: u64, bytes: u64, pattern: u8) -> Result<()> 
     match is_sanitized || guard.iter().all(|byte| *byte == pattern) {
         true => Ok(()),
         false => Err(Error::internal(format!(
-            "somebody wrote behind a buffer of the emulated device: address={address:#x}, bytes={bytes}"
+            "a buffer of the emulated device was written past its end: address={address:#x}, bytes={bytes}"
         ))),
     }
 }
@@ -129,7 +130,7 @@ impl EmulatedMemory {
         Ok(address)
     }
 
-    /// Gives addresses back.
+    /// Returns reserved addresses.
     ///
     /// # Panics
     ///
@@ -143,8 +144,8 @@ impl EmulatedMemory {
         );
         // Tests that fail leave buffers behind.
         let is_free = std::thread::panicking() || state.live.range(address..address + bytes).next().is_none();
-        assert!(is_free, "a buffer lies in what is given back");
-        // SAFETY: `reserve` mapped it, and nobody uses it any more.
+        assert!(is_free, "a buffer lies in the returned addresses");
+        // SAFETY: `reserve` mapped it, and it is no longer used.
         unsafe {
             pystachio_emulate_guard(address, bytes, 0);
             libc::munmap(address as *mut c_void, bytes as usize);
@@ -159,28 +160,28 @@ impl EmulatedMemory {
     }
 
     pub(super) fn decommit(&self, address: u64, bytes: u64) {
-        // Whoever touches it from now on ends there.
+        // A later access ends the process.
         let _ = map(address, bytes, libc::PROT_NONE);
     }
 
-    /// Says that somebody has a buffer.
+    /// Records a lent buffer.
     pub(super) fn add(&self, address: u64, bytes: u64, stream: Stream) {
         let buffer = LiveBuffer { bytes: bytes.max(1), streams: HashSet::from([stream]) };
         self.lock().live.insert(address, buffer);
     }
 
-    /// Says that one more stream may use it.
+    /// Records that one more stream may use it.
     pub(super) fn allow(&self, address: u64, stream: Stream) {
         if let Some(buffer) = self.lock().live.get_mut(&address) {
             buffer.streams.insert(stream);
         }
     }
 
-    /// Says that nobody has it any more.
+    /// Records its return.
     ///
     /// # Panics
     ///
-    /// If nobody had.
+    /// If it was not lent.
     pub(super) fn remove(&self, address: u64, bytes: u64) {
         let removed = self.lock().live.remove(&address);
         assert_eq!(
@@ -190,7 +191,8 @@ impl EmulatedMemory {
         );
     }
 
-    /// Refuses a range that no live buffer has, or that a stream was not told of. `action` says what was tried.
+    /// Refuses a range that no live buffer contains, or whose buffer was not announced for the
+    /// stream. `action` names the access.
     pub(super) fn check(&self, action: &str, address: u64, bytes: u64, stream: Option<Stream>) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -205,8 +207,8 @@ impl EmulatedMemory {
         }
     }
 
-    /// Refuses the arguments of a kernel if one of them is an address that no live buffer has, or of a buffer that the stream
-    /// was not told of.
+    /// Refuses the arguments of a kernel if one of them is an address that no live buffer contains,
+    /// or one of a buffer that was not announced for the stream.
     pub(super) fn check_arguments(&self, kernel: &str, words: &[u64], stream: Stream) -> Result<()> {
         let state = self.lock();
         for word in words {
@@ -239,8 +241,8 @@ impl EmulatedMemory {
 
 fn not_told(action: &str, address: u64, stream: Stream) -> Error {
     Error::internal(format!(
-        "the emulated device could not {action}: nobody said that the stream uses the buffer: address={address:#x}, \
-         stream={}",
+        "the emulated device could not {action}: the stream was not announced for the buffer: \
+         address={address:#x}, stream={}",
         stream.0
     ))
 }
@@ -253,7 +255,7 @@ pub(super) struct LockedMemory {
 
 #[derive(Default)]
 struct LockedState {
-    /// Where the address space for it begins, if there is any yet, and where the next allocation ends.
+    /// The start of its address space, if it is reserved, and the end of the next allocation.
     window: Option<(u64, u64)>,
     live: Ranges,
 }
@@ -284,26 +286,26 @@ impl LockedMemory {
         let address =
             end.checked_sub(length).filter(|address| *address >= start).ok_or_else(|| used_up(bytes))?;
         map(address, length, libc::PROT_READ | libc::PROT_WRITE).ok_or_else(|| used_up(bytes))?;
-        // SAFETY: it has just been mapped, and is nobody else's.
+        // SAFETY: it was just mapped, and no other code has the address.
         unsafe { overwrite(address, length, pattern) };
         state.window = Some((start, address));
         state.live.insert(address, bytes);
         Ok(address)
     }
 
-    /// Gives memory back.
+    /// Frees memory.
     ///
     /// # Panics
     ///
-    /// If it is not allocated, or another number of bytes is.
+    /// If it is not allocated, or has another size.
     pub(super) fn release(&self, address: u64, bytes: u64) {
         let mut state = self.lock();
         assert_eq!(state.live.remove(&address), Some(bytes), "page-locked memory that is freed");
-        // Whoever touches it from now on ends there.
+        // A later access ends the process.
         let _ = map(address, bytes.max(1).next_multiple_of(PAGE_BYTES), libc::PROT_NONE);
     }
 
-    /// Refuses a range that no live allocation has. `action` says what was tried.
+    /// Refuses a range that no live allocation contains. `action` names the access.
     pub(super) fn check(&self, action: &str, address: u64, bytes: u64) -> Result<()> {
         match bytes == 0 || one_holds(&self.lock().live, address, bytes) {
             true => Ok(()),
@@ -315,17 +317,18 @@ impl LockedMemory {
 impl Drop for LockedState {
     fn drop(&mut self) {
         if let Some((start, _)) = self.window {
-            // SAFETY: the window is this state's, and nobody has memory of it any more.
+            // SAFETY: this state owns the window, and its memory is no longer used.
             unsafe { libc::munmap(start as *mut c_void, WINDOW_BYTES as usize) };
         }
     }
 }
 
-/// Maps fresh memory: at an address within the caller's own, or anywhere if that is 0. `None` if there is none.
+/// Maps fresh memory: at an address inside the caller's own memory, or anywhere if that is 0.
+/// `None` if there is none.
 fn map(address: u64, bytes: u64, protection: i32) -> Option<u64> {
     let fixed = if address == 0 { 0 } else { libc::MAP_FIXED };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
-    // SAFETY: what is mapped anew is nobody's memory, or the caller's own that it gives up.
+    // SAFETY: the new mapping is unused memory, or replaces the caller's own.
     let mapped = unsafe { libc::mmap(address as *mut c_void, bytes as usize, protection, flags, -1, 0) };
     (mapped != libc::MAP_FAILED).then_some(mapped as u64)
 }
@@ -350,7 +353,7 @@ mod tests {
         }
         assert!(memory.check_arguments("fill", &[first, first + 1000, 17], Stream(3)).is_ok());
         let error = memory.check_arguments("fill", &[first], Stream(4)).unwrap_err();
-        assert!(error.message.contains("could not launch fill: nobody said"), "{error}");
+        assert!(error.message.contains("could not launch fill: the stream was not announced"), "{error}");
         memory.allow(first, Stream(4));
         assert!(memory.check("copy memory", first, 8, Some(Stream(4))).is_ok());
         let error = memory.check_arguments("fill", &[17, first + 1001], Stream(3)).unwrap_err();
@@ -372,7 +375,7 @@ mod tests {
         // SAFETY: committed above.
         unsafe { *((base + 100 + GUARD_BYTES - 1) as *mut u8) = 1 };
         let error = close_buffer(base, 100, 0xa5).unwrap_err();
-        assert!(error.message.contains("wrote behind a buffer"), "{error}");
+        assert!(error.message.contains("was written past its end"), "{error}");
         memory.unreserve(base, COMMIT_BYTES);
     }
 

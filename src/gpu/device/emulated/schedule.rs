@@ -1,16 +1,17 @@
-//! When the emulated device does what is enqueued on its streams.
+//! When the emulated device does the work that is enqueued on its streams.
 //!
-//! At once by default. With a seed as late as a GPU might, and in orders that a GPU might choose: only what somebody waits for,
-//! all other streams first, or streams by turns. Whoever takes something before it is there, or lets go of something that is
-//! still to be used, finds other bytes there.
+//! At once by default. With a seed, as late as a GPU might, and in orders that a GPU might choose:
+//! only awaited work, all other streams first, or streams by turns. Code that reads a result too
+//! early, or frees memory too early, then finds other bytes there.
 //!
 //! ```text
 //! stream 0   copy ─ kernel ─ event a ─ kernel …          a step is done by whichever thread waits, one of a stream at a time
 //! stream 1   kernel ─ after a ─ kernel …
 //! ```
 //!
-//! Invariants: the steps of one stream are done in order, and what is ordered after an event after that. The seed chooses the order
-//! of steps among streams; how threads of the host come to enqueue them is the host's.
+//! Invariants: the steps of one stream run in order, and work ordered after an event runs after it.
+//! The seed chooses the order of steps among streams; the order in which host threads enqueue them
+//! is the host's.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -27,12 +28,12 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use super::{STEP, mix};
 use crate::device::{Event, Stream};
 
-/// Steps of a stream that may be left for later: what is copied from the host is kept for them.
+/// Limit of a stream's delayed steps: bytes copied from the host are kept for them.
 const STEPS_LEFT_MAX: usize = 4096;
-/// A thread that enqueues does something one time in so many.
+/// A thread that enqueues runs a step one time in so many.
 const EAGER_PART: u64 = 8;
 
-/// What is done on a stream.
+/// A piece of work on a stream.
 type Work = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// The streams of an emulated device.
@@ -53,7 +54,7 @@ struct LateState {
     streams: BTreeMap<u64, StreamSteps>,
     events: HashMap<u64, EventState>,
     next_event: u64,
-    /// What the first step that failed said: the device is lost then.
+    /// The error of the first step that failed: the device is lost then.
     fault: Option<Error>,
 }
 
@@ -74,24 +75,24 @@ enum Step {
 
 struct EventState {
     stream: u64,
-    /// Steps of the stream that are done when it is reached.
+    /// Delayed steps of the stream.
     count: u64,
     at: Option<Instant>,
 }
 
-/// What is done while somebody waits for a stream.
+/// The work that happens while the host waits for a stream.
 #[derive(Clone, Copy)]
 enum Order {
-    /// Nothing but what is waited for, and what that is ordered after.
+    /// Only the awaited work, and the work that it is ordered after.
     OnlyWaitedFor,
-    /// All that can be done on other streams, before it.
+    /// All possible work of other streams, before it.
     OthersFirst,
     /// Any stream's next step.
     ByTurns,
 }
 
 impl Schedule {
-    /// Streams whose work happens when it is enqueued, or late and in an order that a seed chooses.
+    /// Streams whose work happens when it is enqueued, or late and in a seeded order.
     pub(super) fn new(seed: Option<u64>) -> Self {
         let late = seed.map(|seed| Late {
             state: Mutex::new(LateState {
@@ -114,11 +115,11 @@ impl Schedule {
         Stream(self.next_stream.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Does something on a stream, now or later.
+    /// Runs work on a stream, now or later.
     ///
     /// # Errors
     ///
-    /// Those of the work, if it is done now.
+    /// Errors of the work, if it runs now.
     pub(super) fn enqueue(
         &self,
         stream: Stream,
@@ -159,7 +160,7 @@ impl Schedule {
         self.late.as_ref().is_none_or(|late| late.has_reached(event))
     }
 
-    /// Waits for what is enqueued on a stream.
+    /// Waits for the work enqueued on a stream.
     pub(super) fn wait(&self, stream: Stream) -> Result<()> {
         let Some(late) = &self.late else { return Ok(()) };
         let count = late.lock().streams.get(&stream.0).map_or(0, |steps| steps.enqueued);
@@ -172,7 +173,7 @@ impl Schedule {
         known.map_or(Ok(()), |(stream, count)| late.wait(stream, count))
     }
 
-    /// Nanoseconds from the device's start to an event, which has been reached.
+    /// Nanoseconds from the device's start to an event that was reached.
     pub(super) fn nanoseconds(&self, event: Event) -> Result<f64> {
         let Some(late) = &self.late else { return Ok(event.0 as f64) };
         let at = late.lock().events.get(&event.0).and_then(|known| known.at);
@@ -182,7 +183,7 @@ impl Schedule {
 }
 
 impl Drop for Schedule {
-    /// Does all that is left: slots and guards are given back by it.
+    /// Runs all remaining steps: they return slots and guards.
     fn drop(&mut self) {
         if let Some(late) = &self.late {
             let mut state = late.lock();
@@ -227,7 +228,7 @@ impl Late {
         Event(number)
     }
 
-    /// Whether an event is reached. Who asks again and again finds it reached some time.
+    /// Whether an event is reached. Repeated polls make it so at some time.
     fn has_reached(&self, event: Event) -> bool {
         let mut state = self.lock();
         let Some((stream, count)) = state.events.get(&event.0).map(|known| (known.stream, known.count))
@@ -258,7 +259,7 @@ impl Late {
             };
             state = match next {
                 Some(ready) => self.step(state, ready),
-                // Other threads are at work on what this one needs.
+                // Other threads are working on steps that this one waits for.
                 None if state.streams.values().any(|steps| steps.is_running) => {
                     whole(self.changed.wait(state))
                 }
@@ -304,7 +305,7 @@ impl Late {
 }
 
 impl LateState {
-    /// The next number of a sequence that the seed chooses (SplitMix64).
+    /// The next number of the seeded sequence (SplitMix64).
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(STEP);
         mix(self.random)
@@ -338,7 +339,7 @@ impl LateState {
     /// The stream whose next step must be done first so that one goes on.
     fn needed_for(&self, stream: u64) -> Option<u64> {
         let mut needed = stream;
-        // Who is ordered after whom has no circle, or nothing is ready.
+        // The order among streams has no cycle, or no step would be ready.
         for _ in 0..=self.streams.len() {
             let steps = self.streams.get(&needed)?;
             match steps.left.front() {
@@ -356,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    /// What two streams do with three steps each, the second one's last after the first one's second.
+    /// Two streams with three steps each, the second one's last after the first one's second.
     fn order_of(seed: u64) -> Vec<u32> {
         let schedule = Schedule::new(Some(seed));
         let done: Arc<Mutex<Vec<u32>>> = Arc::default();
@@ -396,7 +397,7 @@ mod tests {
         different.sort();
         different.dedup();
         assert!(different.len() > 8, "{different:?}");
-        // What nobody waits for need not happen.
+        // Work that is never awaited need not happen.
         assert!(
             orders.iter().any(|order| !order.contains(&2)) && orders.iter().any(|order| order.contains(&2))
         );

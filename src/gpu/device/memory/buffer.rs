@@ -1,4 +1,4 @@
-//! What is lent of a device's memory: buffers and streams, which go back when they are dropped.
+//! Handles to a device's memory: buffers and streams, which are returned when they are dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,7 +8,8 @@ use pystachio_plan::Result;
 use super::{DeviceMemory, Shared};
 use crate::device::{Event, Platform, Stream, StreamPriority, arena::Account};
 
-/// A stream, given back when this is dropped. Streams are never destroyed: what was enqueued stays in order.
+/// A lent stream, returned when this is dropped. Streams are never destroyed: enqueued work stays
+/// in order.
 pub struct StreamLease {
     pub(super) memory: DeviceMemory,
     pub(super) priority: StreamPriority,
@@ -28,18 +29,18 @@ impl Drop for StreamLease {
     }
 }
 
-/// Device memory that is given back when the last clone, and the last slice, is dropped.
+/// Device memory that is freed when the last clone, and the last slice, is dropped.
 #[derive(Clone)]
 pub struct Buffer {
     allocation: Arc<Allocation>,
-    /// Where it starts in the allocation.
+    /// Its offset in the allocation.
     offset: u64,
     bytes: u64,
 }
 
 pub(super) struct Allocation {
     pub(super) shared: Arc<Shared>,
-    /// Whom it counts for; nobody's query once it is shared, so that the query's account can end.
+    /// The account that it counts for; none once it is shared, so that the query's account can end.
     pub(super) account: Mutex<Option<Arc<Account>>>,
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -47,7 +48,7 @@ pub(super) struct Allocation {
     pub(super) uses: Mutex<Uses>,
 }
 
-/// Where memory came from.
+/// The origin of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The pool.
@@ -58,13 +59,14 @@ pub(super) enum Origin {
 
 /// The streams that use a buffer.
 pub(super) struct Uses {
-    /// The one that it was allocated for and that wrote it, first.
+    /// The stream that allocated and wrote it, first.
     pub(super) streams: Vec<Stream>,
-    /// When the first one had written it; absent where the host has waited for that, or nobody else uses it.
+    /// The event after the first one's writes; absent if the host has waited for them, or if no
+    /// other stream uses it.
     pub(super) written: Option<Arc<Moment>>,
 }
 
-/// An event that is given back when nobody needs it.
+/// An event that is returned when it is no longer needed.
 pub(super) struct Moment {
     platform: Arc<dyn Platform>,
     event: Event,
@@ -83,7 +85,7 @@ impl Buffer {
         Self { allocation: Arc::new(allocation), offset: 0, bytes }
     }
 
-    /// A part of it, which keeps all of it.
+    /// A slice, which keeps all of it.
     ///
     /// # Panics
     ///
@@ -98,12 +100,12 @@ impl Buffer {
         self.allocation.address + self.offset
     }
 
-    /// How long it is.
+    /// Its bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Where that starts which it keeps from being freed, and how long that is.
+    /// The address and the bytes of the memory that it keeps from being freed.
     pub fn held(&self) -> (u64, u64) {
         (self.allocation.address, self.allocation.bytes)
     }
@@ -122,9 +124,10 @@ impl Buffer {
         Self::use_all_on([self], stream)
     }
 
-    /// Says that from now on a stream uses some buffers, as far as that is enqueued before their last handles are dropped: orders
-    /// it after what [`DeviceMemory::publish`] recorded of them, once for all that was recorded together, and keeps the memory
-    /// until its work is done.
+    /// Marks buffers as used by a stream from now on, if its work is enqueued before their last
+    /// handles are dropped. Orders the stream after the events that [`DeviceMemory::publish`]
+    /// recorded of them, once for all that were recorded together, and keeps the memory until the
+    /// stream's work has ended.
     ///
     /// # Errors
     ///
@@ -149,8 +152,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Says that from now on it counts for no query. Says whether the arena has room for what is nobody's; nothing
-    /// changes if not.
+    /// Moves it out of its query's account. Returns whether the arena has room for memory without
+    /// an account; nothing changes if not.
     pub fn try_disown(&self) -> bool {
         let Allocation { shared, account, bytes, .. } = &*self.allocation;
         let mut account = lock_whole(account);
@@ -168,8 +171,9 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Says of buffers that what one stream has enqueued until now is all that it writes into them: streams that use them from
-/// now on are ordered after it. Buffers of other streams are read only, and stay as they are.
+/// Marks the work that one stream has enqueued so far as its last writes into buffers: streams that
+/// use them from now on are ordered after it. Buffers of other streams are read only, and stay as
+/// they are.
 pub(super) fn publish<'a>(
     platform: &Arc<dyn Platform>,
     stream: Stream,

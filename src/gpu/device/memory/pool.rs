@@ -1,4 +1,5 @@
-//! Where in a device's memory buffers lie: one reservation of address space, given out in the order of streams.
+//! Placement of buffers in a device's memory: one reservation of address space, allocated in the
+//! order of streams.
 //!
 //! ```text
 //! base ┌──────────┬──────┬─────────┬───────────────────────────────┬──────┬───────────┐ base + reserved
@@ -7,23 +8,25 @@
 //!        short lives grow upwards ──►                       ◄── long lives grow downwards
 //! ```
 //!
-//! What is freed may still be used by work that is enqueued: it is *pending* on the streams that used it, each up to a moment.
-//! A stream takes what is pending on itself alone as it is, since its own work happens in order. What is pending on others it
-//! takes when that has been reached, or it is ordered after them. The host waits for a device in one case only: where there
-//! is no room otherwise.
+//! Enqueued work may still use freed memory: it is *pending* on the streams that used it, each up
+//! to a position. A stream may take memory that is pending on itself alone, since its own work
+//! happens in order. It takes memory pending on others when they have reached that position, or
+//! after waiting for them on the device. The host waits for a device in one case only: if there is
+//! no room otherwise.
 //!
-//! Most of what is needed is as large as something that was given back, which is kept by size (`kept.rs`) until there is no room
-//! elsewhere.
+//! Most allocations are as large as a buffer that was freed before. Freed blocks are kept by size
+//! (`kept.rs`) until other room runs out.
 //!
-//! Memory is committed to addresses piece by piece, as it is needed, up to a limit. There are more addresses than memory, so
-//! that a long range can be had though what is free lies scattered: pieces that are free as a whole are taken from there and
-//! committed elsewhere.
+//! Memory is committed to addresses piece by piece, as needed, up to a limit. There are more
+//! addresses than memory, so that a long range is possible even if free memory is scattered: pieces
+//! that are completely free are decommitted there and committed elsewhere.
 //!
-//! Invariants: free blocks, uncommitted ranges and buffers never overlap. What is pending is not given to another stream before
-//! that is ordered after it, nor is it decommitted.
+//! Invariants: free blocks, uncommitted ranges and buffers never overlap. Pending memory is not
+//! given to another stream before that stream is ordered after its users, nor is it decommitted.
 //!
-//! Source: stream-ordered pools as in RMM (rapidsai/rmm, pool_memory_resource), expandable segments as in PyTorch's CUDA
-//! allocator; the two ends are ours, so that what a cache keeps for long does not cut what queries need for a moment.
+//! Source: stream-ordered pools as in RMM (rapidsai/rmm, pool_memory_resource), expandable segments
+//! as in PyTorch's CUDA allocator. We differ: buffers of caches and of queries are placed from two
+//! ends, so that long-lived ones do not fragment the room of short-lived ones.
 
 mod kept;
 
@@ -41,31 +44,35 @@ use crate::device::{Event, Platform, Stream};
 
 /// Buffers start at multiples of this.
 const ALIGNMENT_BYTES: u64 = 256;
-/// The part of a buffer's size by which it may get more, so that sizes are few: those between two powers of two.
+/// Buffers are rounded up by at most this part of their size, so that there are few sizes: those
+/// between two powers of two.
 const SIZES_PER_DOUBLING: u64 = 32;
-/// The same of buffers that are small parts of the pool, up to these: however many there are at once, what they get more is little.
+/// The same for buffers that are small parts of the pool, up to these: however many there are at
+/// once, the rounding is little.
 const SMALL_SIZES: [(u64, u64); 2] = [(1 << 16, 4), (1 << 12, 8)];
-/// The part of the arena's size by which more may be committed: what buffers get more, and what lies between them.
+/// The part of the arena's size that may be committed on top, for rounding and for gaps between
+/// buffers.
 const SLACK_PART: u64 = 16;
 const _: () = assert!(SLACK_PART < SIZES_PER_DOUBLING);
-/// The part of the pool that is kept by size, at most.
+/// The most of the pool that may be kept by size.
 const KEPT_PART: u64 = 8;
-/// So many blocks at least have room there: larger ones are not kept.
+/// At least this many blocks have room there: larger ones are not kept.
 const KEPT_BLOCKS_MIN: u64 = 4;
-/// Buffers whose guards come on top of that, where a platform that tests has some.
+/// Buffers whose guards come on top of that, on a platform for tests with guards.
 const GUARDED_BUFFERS: u64 = 32 << 10;
-/// How many times as many addresses there are as memory.
+/// The ratio of addresses to memory.
 const ADDRESSES_PER_BYTE: u64 = 4;
 /// No more addresses than this are reserved: a process has 47 bits of them.
 const RESERVED_BYTES_MAX: u64 = 1 << 42;
-/// Pieces that the limit is made of, unless they would be larger than `PIECE_BYTES_MAX`.
+/// Pieces that divide the limit, unless they would be larger than `PIECE_BYTES_MAX`.
 const PIECES_MIN: u64 = 512;
 const PIECE_BYTES_MAX: u64 = 64 << 20;
-/// A stream's moment is recorded when so much has been freed on it since the last one, so that others find it reached; and where
-/// memory can be committed instead, all streams are looked at when so much has been freed in all.
+/// A stream's position is recorded by an event when this much was freed on it since the last one,
+/// so that other streams can find it reached. If memory can be committed instead, all streams are
+/// polled when this much was freed in total.
 const RECORDED_BYTES: u64 = 64 << 20;
 
-/// How long a buffer is likely to be held.
+/// The expected lifetime of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// A query's work.
@@ -74,22 +81,22 @@ pub enum Lifetime {
     Long,
 }
 
-/// How memory is used.
+/// The use of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUse {
     /// The device's memory that is committed.
     pub committed_bytes: u64,
-    /// Of it, what no buffer has.
+    /// Of it, the part outside of buffers.
     pub free_bytes: u64,
-    /// Of that, what lies in ranges that are too small for the largest buffer that would fit if all lay together: what is
-    /// free but for the longest range.
+    /// Of that, the part in ranges too small for the largest buffer that would fit if they were
+    /// contiguous: all free memory but the longest range.
     pub scattered_bytes: u64,
 }
 
 /// The memory of one device by addresses.
 pub(super) struct MemoryPool {
     platform: Arc<dyn Platform>,
-    /// What may be committed.
+    /// The limit of committed memory.
     bytes_max: u64,
     piece_bytes: u64,
     guard_bytes: u64,
@@ -98,34 +105,34 @@ pub(super) struct MemoryPool {
 
 #[derive(Default)]
 struct PoolState {
-    /// The reservation, once something was allocated.
+    /// The reservation, after the first allocation.
     reserved: Option<Range<u64>>,
     committed_bytes: u64,
-    /// By where each begins.
+    /// By the start of each.
     free: BTreeMap<u64, FreeBlock>,
-    /// Addresses without memory, in whole pieces: where each range begins, and where it ends.
+    /// Addresses without memory, in whole pieces: the start and the end of each range.
     uncommitted: BTreeMap<u64, u64>,
     streams: BTreeMap<Stream, StreamClock>,
     kept: KeptBlocks,
-    /// Became free since all streams were looked at, and may be pending on some.
+    /// Freed since all streams were polled; may be pending on some.
     freed_bytes: u64,
-    /// Whether a stream was found farther than when free blocks were joined last.
+    /// Whether a stream has moved on since free blocks were last joined.
     has_progress: bool,
 }
 
-/// Memory that no buffer has.
+/// Memory outside of buffers.
 #[derive(Clone, Debug)]
 struct FreeBlock {
     end: u64,
-    /// Streams whose work may use it still, up to the moment of each. None: nobody does.
+    /// Streams whose work may still use it, up to a position of each. Empty: none.
     pending: Vec<Use>,
 }
 
-/// The moments of a stream, which are counted by what was freed on it.
+/// The positions of a stream, in bytes freed on it.
 #[derive(Default)]
 struct StreamClock {
     now: u64,
-    /// The last moment that was recorded.
+    /// The last recorded position.
     recorded: Option<(u64, Event)>,
     reached: u64,
     /// Freed since the last event.
@@ -133,7 +140,8 @@ struct StreamClock {
 }
 
 impl MemoryPool {
-    /// A pool of a device's memory of which buffers take at most so many bytes. Nothing is reserved before it is needed.
+    /// A pool of a device's memory for buffers of at most this many bytes in total. Nothing is
+    /// reserved before it is needed.
     pub(super) fn new(platform: Arc<dyn Platform>, buffer_bytes_max: u64) -> Self {
         let smallest = platform.commit_bytes();
         let piece_bytes = (buffer_bytes_max / PIECES_MIN)
@@ -146,13 +154,14 @@ impl MemoryPool {
         Self { platform, bytes_max, piece_bytes, guard_bytes, state: Mutex::default() }
     }
 
-    /// What a buffer takes that has a reservation of its own: no more than it must, so that who maps it in another process knows how much it is.
+    /// The size of a buffer with a reservation of its own: the least possible, so that a process
+    /// that maps it knows its size.
     pub(super) fn own_bytes(&self, bytes: u64) -> u64 {
         let bytes = bytes.max(1).saturating_add(self.guard_bytes);
         bytes.next_multiple_of(self.platform.commit_bytes())
     }
 
-    /// What a buffer takes of the pool.
+    /// The size of a buffer in the pool.
     pub(super) fn block_bytes(&self, bytes: u64) -> u64 {
         let bytes = bytes.max(1).saturating_add(self.guard_bytes);
         let doubled = bytes.checked_next_power_of_two().unwrap_or(bytes);
@@ -184,7 +193,7 @@ impl MemoryPool {
             }
             has_waited = true;
             let events = self.record_pending(&mut state)?;
-            // Others go on while the device works.
+            // Other threads go on while the device works.
             drop(state);
             let waited = events.iter().try_for_each(|event| self.platform.wait_event(*event));
             events.into_iter().for_each(|event| self.platform.release_event(event));
@@ -198,7 +207,7 @@ impl MemoryPool {
         lent.map(|()| address)
     }
 
-    /// Gives a buffer's memory back, which work that is enqueued on some streams may use still.
+    /// Frees a buffer's memory, which enqueued work on some streams may still use.
     pub(super) fn release(&self, address: u64, bytes: u64, streams: &[Stream]) {
         let block_bytes = self.block_bytes(bytes);
         let mut state = self.lock();
@@ -210,7 +219,7 @@ impl MemoryPool {
             clock.freed_bytes += bytes;
             pending.push((*stream, clock.now));
             if clock.freed_bytes >= RECORDED_BYTES && clock.recorded.is_none() {
-                // Where it can't be recorded now it is when somebody needs it.
+                // If it can't be recorded now, it is recorded when needed.
                 let _ = self.record_now(clock, *stream);
             }
         }
@@ -225,7 +234,7 @@ impl MemoryPool {
         }
     }
 
-    /// How the memory is used.
+    /// The use of the memory.
     pub(super) fn usage(&self) -> PoolUse {
         let mut state = self.lock();
         state.let_go_kept();
@@ -238,13 +247,14 @@ impl MemoryPool {
         lock(&self.state)
     }
 
-    /// A block of this size that is kept, and that the stream may use.
+    /// A kept block of this size that the stream may use.
     fn take_kept(&self, state: &mut PoolState, stream: Stream, block_bytes: u64) -> Result<Option<u64>> {
         let PoolState { kept, streams, has_progress, .. } = state;
         kept.take(block_bytes, stream, |uses| self.have_reached(streams, has_progress, uses, stream))
     }
 
-    /// Whether streams but one have got so far, as far as the device says so by now.
+    /// Whether all of these streams but one have reached their positions, as far as the device
+    /// knows now.
     fn have_reached(
         &self,
         streams: &mut BTreeMap<Stream, StreamClock>,
@@ -260,7 +270,7 @@ impl MemoryPool {
             }
             if clock.reached < *moment {
                 are_done = false;
-                // What was recorded before comes first.
+                // Positions recorded before come first.
                 if clock.recorded.is_none() {
                     self.record_now(clock, *stream)?;
                 }
@@ -281,8 +291,9 @@ impl MemoryPool {
             .with_hint("Raise the server option device_memory, or run fewer queries at once.")
     }
 
-    /// Takes a range, by whatever costs least: what is free on its side, what turns out to be, what is committed for it, the same
-    /// with what is kept, what is free on the other side, and what others use still.
+    /// Takes a range, in the order of cost: free memory on its side; memory that turns out to be
+    /// free; newly committed memory; the same with kept blocks; free memory on the other side;
+    /// memory that other streams still use.
     fn find(
         &self,
         state: &mut PoolState,
@@ -315,7 +326,7 @@ impl MemoryPool {
         if found.is_some() {
             return Ok(found);
         }
-        // All streams are looked at only now and then, as long as memory can be committed instead.
+        // All streams are polled only now and then, as long as memory can be committed instead.
         if state.freed_bytes < RECORDED_BYTES && self.grow(state, bytes, stream, lifetime)? {
             return Ok(state.find_usable(bytes, stream, lifetime, true));
         }
@@ -324,7 +335,7 @@ impl MemoryPool {
         {
             return Ok(Some(found));
         }
-        // What has turned out to be free can be committed elsewhere.
+        // Pieces that turned out to be free can be committed elsewhere.
         match self.grow(state, bytes, stream, lifetime)? {
             true => Ok(state.find_usable(bytes, stream, lifetime, true)),
             false => Ok(None),
@@ -352,7 +363,7 @@ impl MemoryPool {
         Ok(())
     }
 
-    /// Marks a stream's moment, in place of an earlier one.
+    /// Records a stream's position, in place of an earlier one.
     fn record_now(&self, clock: &mut StreamClock, stream: Stream) -> Result<Event> {
         let event = self.platform.record_event(stream)?;
         if let Some((_, earlier)) = clock.recorded.replace((clock.now, event)) {
@@ -362,14 +373,14 @@ impl MemoryPool {
         Ok(event)
     }
 
-    /// Marks of their own of all streams that something is pending on.
+    /// Records the positions of all streams that memory is pending on.
     fn record_pending(&self, state: &mut PoolState) -> Result<Vec<Event>> {
         let pending: HashSet<Stream> =
             state.free.values().flat_map(|block| &block.pending).map(|(stream, _)| *stream).collect();
         pending.into_iter().map(|stream| self.platform.record_event(stream)).collect()
     }
 
-    /// Looks how far all streams are; says whether more is free than before.
+    /// Polls the positions of all streams; returns whether more memory is free than before.
     fn look(&self, state: &mut PoolState) -> Result<bool> {
         state.freed_bytes = 0;
         for (stream, clock) in &mut state.streams {
@@ -385,7 +396,7 @@ impl MemoryPool {
         Ok(has_more)
     }
 
-    /// Looks whether the moment of a stream that was recorded has been reached.
+    /// Polls whether a stream's recorded position has been reached.
     fn look_at(&self, clock: &mut StreamClock) -> Result<bool> {
         let Some((moment, event)) = clock.recorded else { return Ok(false) };
         if !self.platform.has_reached(event)? {
@@ -397,8 +408,8 @@ impl MemoryPool {
         Ok(true)
     }
 
-    /// Commits memory to addresses beside what is free already, so that there is a range of so many bytes. Pieces that are
-    /// free elsewhere are given up for it where the limit is reached. Says whether there is one then.
+    /// Commits memory beside free memory, so that there is a range of so many bytes. At the limit,
+    /// pieces that are free elsewhere are decommitted for it. Returns whether there is one then.
     fn grow(&self, state: &mut PoolState, bytes: u64, stream: Stream, lifetime: Lifetime) -> Result<bool> {
         if state.reserved.is_none() {
             let addresses =
@@ -420,7 +431,7 @@ impl MemoryPool {
         for piece in range.clone().step_by(self.piece_bytes as usize) {
             match self.platform.commit(piece, self.piece_bytes) {
                 Ok(()) => {}
-                // Others use the device too.
+                // Other programs use the device too.
                 Err(error) if error.kind == ErrorKind::OutOfMemory => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -431,8 +442,8 @@ impl MemoryPool {
         Ok(true)
     }
 
-    /// Decommits pieces that are free as a whole and that nobody uses, until so many bytes are given up. Those beside what is
-    /// about to be committed stay.
+    /// Decommits pieces that are completely free and unused, until so many bytes are decommitted.
+    /// Pieces beside the range to be committed stay.
     fn give_up_pieces(&self, state: &mut PoolState, bytes: u64, beside: &Range<u64>) {
         let mut given_up = 0;
         let mut pieces = Vec::new();
@@ -463,7 +474,7 @@ impl MemoryPool {
 impl Drop for MemoryPool {
     fn drop(&mut self) {
         let state = whole(self.state.get_mut());
-        // Its streams are waited for like those of what is free.
+        // Its streams are waited for as for free memory.
         state.let_go_kept();
         for clock in state.streams.values_mut() {
             if let Some((_, event)) = clock.recorded.take() {
@@ -471,7 +482,7 @@ impl Drop for MemoryPool {
             }
         }
         if let Some(reserved) = state.reserved.take() {
-            // Nothing is allocated any more, but work that is enqueued may use what was.
+            // Nothing is allocated any more, but enqueued work may use freed memory.
             let waited = state.streams.keys().try_for_each(|stream| self.platform.wait(*stream));
             if let Err(error) = waited {
                 tracing::error!("{error}");
@@ -492,12 +503,12 @@ impl Drop for MemoryPool {
 }
 
 impl PoolState {
-    /// The moment of what was freed last on a stream.
+    /// The position of the last free on a stream.
     fn moment(&self, stream: Stream) -> u64 {
         self.streams.get(&stream).map_or(0, |clock| clock.now)
     }
 
-    /// Frees what is kept.
+    /// Frees the kept blocks.
     fn let_go_kept(&mut self) {
         for block in self.kept.take_all() {
             self.free(block);
@@ -514,7 +525,7 @@ impl PoolState {
         self.free.iter().map(|(start, block)| block.end - start).sum()
     }
 
-    /// Whether a stream may use a block as it is.
+    /// Whether a stream may use a block at once.
     fn is_usable(&self, block: &FreeBlock, stream: Stream) -> bool {
         let is_reached = |(other, moment): &Use| {
             *other == stream || self.streams.get(other).is_some_and(|clock| clock.reached >= *moment)
@@ -522,7 +533,8 @@ impl PoolState {
         block.pending.iter().all(is_reached)
     }
 
-    /// The first range of so many bytes that a stream may use as it is: on the side of its lifetime, or anywhere.
+    /// The first range of so many bytes that a stream may use at once: on the side of its lifetime,
+    /// or anywhere.
     fn find_usable(
         &self,
         bytes: u64,
@@ -540,7 +552,7 @@ impl PoolState {
         self.find_run(bytes, lifetime, |start, block| is_on_side(start) && self.is_usable(block, stream))
     }
 
-    /// The first range of so many bytes from one end that lies in blocks that may be taken.
+    /// The first range of so many bytes, from one end, inside blocks that may be taken.
     fn find_run(
         &self,
         bytes: u64,
@@ -570,7 +582,8 @@ impl PoolState {
         }
     }
 
-    /// Takes a range out of the free blocks that have it. Who may use it still.
+    /// Cuts a range out of the free blocks that contain it. Returns the streams that may still use
+    /// it.
     fn cut_out(&mut self, range: Range<u64>) -> Vec<Use> {
         let first = self.free.range(..=range.start).next_back().map_or(range.start, |(start, _)| *start);
         let starts: Vec<u64> = self.free.range(first..range.end).map(|(start, _)| *start).collect();
@@ -592,7 +605,7 @@ impl PoolState {
         pending
     }
 
-    /// Adds free memory, together with what lies beside it and is pending on the same streams.
+    /// Adds free memory, joined with adjacent memory that is pending on the same streams.
     fn put(&mut self, block: Range<u64>, pending: Vec<Use>) {
         let Range { mut start, mut end } = block;
         let mut pending = pending;
@@ -616,7 +629,7 @@ impl PoolState {
         self.free.insert(start, FreeBlock { end, pending });
     }
 
-    /// Forgets what has been reached, and joins what is free for all.
+    /// Drops positions that were reached, and joins memory that is free for all.
     fn settle(&mut self) {
         let blocks = std::mem::take(&mut self.free);
         for (start, FreeBlock { end, mut pending }) in blocks {
@@ -627,7 +640,8 @@ impl PoolState {
         }
     }
 
-    /// Uncommitted pieces that make a range of so many bytes, with what is free beside them on the side that grows.
+    /// Uncommitted pieces that make a range of so many bytes, with adjacent free memory on the
+    /// growing side.
     fn range_to_commit(
         &self,
         bytes: u64,
@@ -679,7 +693,7 @@ impl PoolState {
         end - address
     }
 
-    /// Says that a range has memory now.
+    /// Records that a range has memory now.
     fn take_uncommitted(&mut self, range: Range<u64>) {
         let Some((start, end)) =
             self.uncommitted.range(..=range.start).next_back().map(|(start, end)| (*start, *end))
@@ -695,7 +709,7 @@ impl PoolState {
         }
     }
 
-    /// Says that a range has no memory any more.
+    /// Records that a range has no memory any more.
     fn put_uncommitted(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
         if let Some((before, before_end)) = self.uncommitted.range(..start).next_back()
@@ -720,7 +734,7 @@ fn later(one: &[Use], other: &[Use]) -> Vec<Use> {
     one.iter().zip(other).map(|((stream, one), (_, other))| (*stream, *one.max(other))).collect()
 }
 
-/// The longest range that lies side by side.
+/// The longest contiguous range.
 fn longest_run(ranges: impl Iterator<Item = Range<u64>>) -> u64 {
     let (mut longest, mut run) = (0, 0..0);
     for range in ranges {

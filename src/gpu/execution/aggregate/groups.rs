@@ -1,4 +1,4 @@
-//! Rows that are made one where their keys are equal: partial results of an aggregate.
+//! Merges rows with equal keys: partial results of an aggregate.
 //!
 //! ```text
 //! chunks ─► held ─► merged when there are many ─► spilled by the hash of their keys when they stay too many
@@ -20,16 +20,16 @@ use crate::{
     spill::SpilledPart,
 };
 
-/// Rows are merged when there are this many times those of the last merge.
+/// Rows are merged when there are this many times the rows left by the last merge.
 const MERGE_GROWTH: usize = 4;
-/// Fewer rows are not merged as long as there is memory for them.
+/// Fewer rows are not merged as long as memory suffices.
 const MERGE_ROWS_MIN: usize = 4 << 20;
 /// As many are merged rather than copied.
 const MERGE_ROWS_FEW: usize = 1 << 16;
-/// What merging takes for every row besides copies of it: hashes, slots, group numbers, sums.
+/// Bytes of merging for every row besides copies of it: hashes, slots, group numbers, sums.
 const MERGE_ROW_BYTES: u64 = 72;
 
-/// How rows of equal keys are made one.
+/// The merge of rows with equal keys.
 pub(super) struct Merger {
     /// Columns, from the first on, that are keys.
     pub(super) key_count: usize,
@@ -55,16 +55,16 @@ pub(super) struct Groups {
     merged_rows: usize,
     /// The partitions that rows are spilled to, once they are.
     spilled: Option<Spilling<'static>>,
-    /// How often the rows that come were partitioned.
+    /// How often the incoming rows were partitioned.
     level: u32,
-    /// Into how many partitions they are next.
+    /// The number of partitions of the next partitioning.
     partition_count: usize,
-    /// Partitions to come, each with its level.
+    /// Remaining partitions, each with its level.
     work: Vec<(SpilledPart, u32)>,
 }
 
 impl Merger {
-    /// Rows of equal keys made one. `is_last`: in the types of results.
+    /// Merges rows of equal keys. `is_last`: into the types of results.
     fn merge(&self, queue: &Queue, chunks: &[Chunk], is_last: bool) -> Result<Chunk> {
         let chunk = queue.concat(chunks)?;
         let (keys, partials) = chunk.columns.split_at(self.key_count);
@@ -118,7 +118,7 @@ impl Groups {
     pub(super) fn add(&mut self, driver: &Driver, chunk: Chunk) -> Result<()> {
         let queue = &driver.queue;
         self.held.push(chunk);
-        // Of few rows it is not the cells that take the memory, but text that they keep: fewer are left to copy it for.
+        // A chunk of few rows may keep much text in memory: then fewer are collected before a copy.
         let is_few = self.held.row_count() <= MERGE_ROWS_FEW && self.held.chunks().len() > 1;
         if is_few && !self.held.fits(&mut self.claim, cost) {
             self.merge(queue)?;
@@ -130,7 +130,7 @@ impl Groups {
         }
         self.merge(queue)?;
         if !fits && self.merger.key_count > 0 && self.level <= PARTITION_LEVELS_MAX {
-            // Without room for as much again, every chunk would be merged with all before it.
+            // Without room for as much again, a merge at every chunk would cost too much.
             let has_room = |bytes, rows| 2 * cost(bytes, rows);
             if !self.held.try_claim(queue, &mut self.claim, has_room)? {
                 return self.spill(driver);
@@ -159,7 +159,7 @@ impl Groups {
         for chunk in self.held.take() {
             spilling.push(driver, &mut self.claim, chunk)?;
         }
-        // What was merged is as large as there is memory for.
+        // The merged rows are as many as memory allows.
         spilling.flush(driver)?;
         self.merged_rows = MERGE_ROWS_MIN;
         Ok(())

@@ -4,8 +4,8 @@
 //! - `slot_groups.rs`: groups of an integer key whose values lie close together, in slots
 //! - `groups.rs`: partial results, held or spilled, and merged by key
 //!
-//! Invariants: a group comes out once, with the same result whatever the order of chunks and whichever of the two ways
-//! its rows went.
+//! Invariants: a group is output once, with the same result whatever the order of chunks and the
+//! method.
 //!
 //! Deliberately absent: aggregates over sorted input.
 

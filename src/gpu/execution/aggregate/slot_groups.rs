@@ -1,8 +1,8 @@
-//! Aggregates by slots, for as long as the keys lie close enough together.
+//! Aggregates by slots, as long as the keys lie close enough together.
 //!
-//! Whether they do is measured, chunk by chunk, and not taken from statistics: the keys may come from anywhere. What footers tell
-//! of them says how far slots grow that have to.
-//! Chunks that slots can't take go the other way (`groups.rs`), and what the slots hold joins them at the end.
+//! The operator measures the keys of each chunk and does not rely on statistics: keys may be
+//! computed. Footers only say how far slots may grow. Chunks that do not fit into slots are grouped
+//! by `groups.rs`, and the slots' groups are merged with those at the end.
 //!
 //! Invariants: slots are a few times as many as rows at most, and have a claim.
 
@@ -15,30 +15,31 @@ use crate::{
     operation::{KeyRange, Queue, SlotKey, SlotLayout, Slots, slot_count},
 };
 
-/// Slots for each row that was added: more would cost more than hashes do.
+/// Slots for each row so far: more would cost more than hashes do.
 const SLOTS_PER_ROW_MAX: u64 = 4;
-/// The same of slots that have to grow, and then have room for all keys that footers tell of: growing once instead of some times.
+/// The same for slots that must grow, if footers bound the keys: then they grow once to all of
+/// those.
 const EXPECTED_SLOTS_PER_ROW_MAX: u64 = 16;
-/// Slots that there may be for few rows too.
+/// Slots that are allowed even for few rows.
 const SLOTS_MIN: u64 = 4096;
-/// Times the bytes of so few slots that what is taken of them takes.
+/// Limit of memory for slots, as a multiple of the bytes of so few slots.
 const TAKEN_PART: u64 = 2;
-/// Row numbers that slots may have.
+/// Slots that row numbers can address.
 const SLOTS_MAX: u64 = 1 << 31;
-/// Keys that slots did not take are measured again after this many times the rows that had come by then.
+/// Keys that slots did not fit are measured again after this many times the rows so far.
 const MEASURE_GROWTH: u64 = 2;
 
 /// Groups in slots.
 pub(super) struct SlotGroups {
     layout: SlotLayout,
     claim: Claim,
-    /// Where keys lie, if that is known.
+    /// The range of keys, if known.
     expected: Option<RangeInclusive<i64>>,
     /// With the values that have slots.
     slots: Option<(Slots, RangeInclusive<i64>)>,
-    /// Rows that came, taken or not.
+    /// Rows so far, in slots or not.
     row_count: u64,
-    /// Fewer rows than this need not be measured.
+    /// Fewer rows than this are not measured.
     measured_from: u64,
 }
 
@@ -53,7 +54,7 @@ impl SlotGroups {
         Self { expected: keys, ..self }
     }
 
-    /// Adds rows, unless their keys lie too far apart; says whether it did.
+    /// Adds rows, unless their keys lie too far apart; returns whether it did.
     pub(super) fn add(
         &mut self,
         queue: &Queue,
@@ -78,7 +79,7 @@ impl SlotGroups {
         Ok(true)
     }
 
-    /// Slots for more keys. Says whether there may be so many.
+    /// Makes slots for more keys. Returns whether there may be so many.
     fn make_room(&mut self, queue: &Queue, keys: RangeInclusive<i64>) -> Result<bool> {
         let known = self.slots.as_ref().map(|(_, known)| known.clone());
         let all = match &known {
@@ -139,7 +140,7 @@ fn key_count(values: &RangeInclusive<i64>) -> u64 {
     values.end().abs_diff(*values.start()).saturating_add(1)
 }
 
-/// Ranges to make slots for, the one that is wanted first.
+/// Ranges to make slots for, the preferred one first.
 fn ranges(
     keys: RangeInclusive<i64>,
     known: Option<&RangeInclusive<i64>>,
@@ -148,7 +149,8 @@ fn ranges(
     [wider, keys].into_iter().filter(|range| slot_count(&[slot_key(range)]) <= SLOTS_MAX)
 }
 
-/// A range with room for keys to come: a little on both sides at first, and as much again on a side that had to grow.
+/// A range with room for later keys: a little on both sides at first, and as much again on a side
+/// that had to grow.
 fn widened(keys: &RangeInclusive<i64>, known: Option<&RangeInclusive<i64>>) -> RangeInclusive<i64> {
     let count = i64::try_from(key_count(keys)).unwrap_or(i64::MAX);
     let room = |has_grown: bool| match known {
@@ -292,7 +294,7 @@ mod tests {
         let memory = memory(1 << 30);
         let queue = Queue::new(&memory).unwrap();
         let range_of = |groups: &SlotGroups| groups.slots.as_ref().map(|(_, range)| range.clone());
-        // As many as the rows so far may have, and more.
+        // As many as the rows so far allow, and more.
         for (greatest, is_expected) in [(60_000, true), (200_000, false)] {
             let mut groups = groups(&memory).expecting(Some(1..=greatest));
             let (first, second) = (rows(1, 1, 5_000), rows(5_001, 1, 5_000));
@@ -308,7 +310,8 @@ mod tests {
     fn few_slots_and_fewer_give_every_group() {
         let memory = memory(1 << 30);
         let queue = Queue::new(&memory).unwrap();
-        // With NULL's: what a thread keeps, what a block keeps, and what neither does; each with a first chunk of another size.
+        // With the slot of NULL: sizes that a thread keeps, that a block keeps, and that neither
+        // does; each with a first chunk of another size.
         for keys in [1, 11, 12, 1_023, 1_024] {
             let mut groups = self::groups(&memory);
             let chunks = [3_000, 10_000].map(|count| {

@@ -1,19 +1,21 @@
 //! Aggregates: partial results of every chunk, merged where their groups are equal.
 //!
-//! DISTINCT aggregates are made of the others: the different values of a group are groups of their own, and when
-//! the input has been seen they are what is added up.
+//! DISTINCT aggregates run in two steps: the operator groups by group and value, and after the last
+//! row it aggregates the different values.
 //!
 //! ```text
 //! chunk ─► partial results of the others ─────────────────────────────► groups ─► results
 //!     └──► group and value, for every argument of a DISTINCT aggregate ─► groups ─► partial results ─┘
 //! ```
 //!
-//! Of a plan for several ranks the partial results of a rank are what comes out (`AggregatePhase::Partial`), or what comes in
-//! (`AggregatePhase::Final`): neither is another way to add rows up, but another type or accumulator of a call.
+//! In a plan for several ranks a rank outputs partial results (`AggregatePhase::Partial`) or reads
+//! them (`AggregatePhase::Final`). Rows are added in the same way; only the type or the accumulator
+//! of a call differs.
 //!
-//! Invariants: partial sums have 128 bits where the addends' digits prove that enough, and 256 elsewhere, so that the
-//! order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits: as `partial_type` of the
-//! plan language says. Partial results of one kind leave those of the other as they are: zero for counts, NULL for the rest.
+//! Invariants: partial sums have 128 bits if the addends' digits prove that enough, and 256
+//! otherwise. So the order of chunks does not change whether a sum fits its type, unless it comes
+//! near to 256 bits (see `partial_type` of the plan language). Partial results of one kind leave
+//! those of the other unchanged: zero for counts, NULL for the rest.
 
 use std::ops::RangeInclusive;
 
@@ -40,7 +42,7 @@ pub(in crate::execution) struct Call {
     argument: Option<usize>,
     /// Whether equal inputs count once.
     distinct: bool,
-    /// How its sum is held while rows are added.
+    /// The representation of its sum while rows are added.
     width: SumWidth,
     /// The type of partial results.
     partial_type: DataType,
@@ -55,7 +57,7 @@ pub(in crate::execution) struct AggregateSource {
     group_types: Vec<DataType>,
     argument_types: Vec<DataType>,
     calls: Vec<Call>,
-    /// What footers tell of a single key.
+    /// The range of a single key, from footers.
     expected_keys: Option<RangeInclusive<i64>>,
     /// Absent before the input is read.
     groups: Option<Groups>,
@@ -63,7 +65,7 @@ pub(in crate::execution) struct AggregateSource {
     ready: Option<Chunk>,
 }
 
-/// What partial results are of.
+/// The input of partial results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     /// Rows of the input.
@@ -77,7 +79,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for a sum of what no kernel sums.
+    /// `NotSupported` for a sum without a kernel.
     pub(in crate::execution) fn new(
         call: &AggregateCall,
         argument: Option<(usize, &DataType)>,
@@ -93,7 +95,7 @@ impl Call {
             (Aggregate::AnyValue, _) => Accumulator::Any,
         };
         let partial_type = match (phase, argument_type) {
-            // What comes is partial results, and stays that until the last of a group has come.
+            // Inputs are partial results, and outputs too until the last row of a group.
             (AggregatePhase::Final, Some(partial)) => partial.clone(),
             _ => partial_type(call.function, argument_type, &call.data_type),
         };
@@ -137,7 +139,7 @@ impl AggregateSource {
         Self { input, program, group_types, argument_types, calls, expected_keys, groups, ready }
     }
 
-    /// The same, where the values of a single key are known to lie in a range.
+    /// The same, if the values of a single key are known to lie in a range.
     pub(in crate::execution) fn expecting(self, keys: Option<RangeInclusive<i64>>) -> Self {
         Self { expected_keys: keys, ..self }
     }
@@ -147,7 +149,7 @@ impl AggregateSource {
         1 + self.distinct_arguments().len() + usize::from(self.slot_layout().is_some())
     }
 
-    /// What slots hold, if the groups may be found by the value of their key.
+    /// The size of slots, if groups may be found by the value of their key.
     fn slot_layout(&self) -> Option<SlotLayout> {
         let [key] = self.group_types.as_slice() else { return None };
         let is_integer = matches!(CellType::of(key), Ok(CellType::Int16 | CellType::Int32 | CellType::Int64));
@@ -156,7 +158,7 @@ impl AggregateSource {
         if is_integer && is_plain { SlotLayout::plan(self.calls.iter().map(aggregate)) } else { None }
     }
 
-    /// The places of arguments of which different values count.
+    /// The places of arguments of DISTINCT calls.
     fn distinct_arguments(&self) -> Vec<usize> {
         let mut places = Vec::new();
         for call in &self.calls {
@@ -219,7 +221,7 @@ impl AggregateSource {
             }
         }
         if is_empty && key_count == 0 {
-            // One row, over no input.
+            // One row, over an empty input.
             let nothing = driver.queue.empty(&self.input.types())?.into();
             let nothing = project(driver, &nothing, &self.program)?;
             groups.add(driver, self.partial(&driver.queue, &nothing, Pass::Rows)?)?;
@@ -245,15 +247,15 @@ impl AggregateSource {
         Ok(groups)
     }
 
-    /// The groups of some rows with their partial results. In a pass over different values, the rows have groups
-    /// and that value.
+    /// The groups of some rows with their partial results. In a pass over different values, rows
+    /// are grouped by group and value.
     fn partial(&self, queue: &Queue, rows: &Rows, pass: Pass) -> Result<Chunk> {
         let (keys, arguments) = rows.columns.split_at(self.group_types.len());
         let keys = Keys { columns: keys.iter().collect(), row_count: rows.row_count };
         let (mut places, mut inputs, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for call in self.calls.iter().filter(|call| call.pass() == pass) {
             let place = call.argument.map(|place| if pass == Pass::Rows { place } else { 0 });
-            // What several calls have in common becomes cells once.
+            // Columns that several calls share become cells once.
             if let Some(place) = place.filter(|place| !places.contains(place)) {
                 places.push(place);
                 inputs.push(queue.cells_of(argument_at(arguments, place)?, rows.row_count)?);
@@ -294,7 +296,7 @@ impl AggregateSource {
                 strings: Vec::new(),
             }),
             (Accumulator::Sum, _) | (_, None) => queue.nulls(&call.partial_type, row_count),
-            // As these are: values of the argument.
+            // The same for values of the argument.
             (_, Some(place)) => {
                 let data_type = self.argument_types.get(place);
                 queue.nulls(data_type.unwrap_or(&call.data_type), row_count)
@@ -312,8 +314,8 @@ impl AggregateSource {
     }
 }
 
-/// What rows are grouped by. Codes stand for their values: two of them may have the same one, and then its rows are two
-/// groups until partial results are merged.
+/// The columns to group rows by. Codes stand for their values: two codes may have equal values, and
+/// then there are two groups until partial results are merged.
 struct Keys<'a> {
     columns: Vec<&'a AnyColumn>,
     row_count: usize,
@@ -329,8 +331,8 @@ impl Keys<'_> {
         queue.group(&keys, self.row_count, self.groups_max())
     }
 
-    /// The groups with their aggregates, if the codes of all keys tell them: of few groups each has a slot, and no row is
-    /// compared with another.
+    /// The groups with their aggregates, if all keys come as codes and there are few groups: each
+    /// has a slot, and rows are not compared.
     fn accumulate_codes(
         &self,
         queue: &Queue,
@@ -358,7 +360,7 @@ impl Keys<'_> {
         Ok(Some(chunk))
     }
 
-    /// There are no more groups than ways to choose an entry for each column.
+    /// The groups are at most the combinations of entries, one of each column.
     fn groups_max(&self) -> usize {
         let entries = self.columns.iter().map(|column| match column {
             AnyColumn::Cells(_) => usize::MAX,

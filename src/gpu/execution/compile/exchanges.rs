@@ -1,4 +1,5 @@
-//! An exchange of a plan: what is below becomes a fragment that sends, what is above gets a source of what comes.
+//! An exchange of a plan: the part below becomes a fragment that sends, the part above gets a
+//! source of the received rows.
 
 use pystachio_plan::{
     Error, ErrorKind, ExchangeId, ExchangeKind, ExchangeReach, Expression, Relation, Result,
@@ -34,7 +35,7 @@ pub(super) struct Exchange<'a> {
 ///
 /// # Errors
 ///
-/// `NotSupported` where there is only one.
+/// `NotSupported` if there is only one.
 pub(super) fn rank_place(query: &Query) -> Result<RankPlace> {
     let alone = || {
         Error::new(ErrorKind::NotSupported, "a plan for several ranks has come to an engine without others")
@@ -42,7 +43,7 @@ pub(super) fn rank_place(query: &Query) -> Result<RankPlace> {
     query.exchanges.place().ok_or_else(alone)
 }
 
-/// No rows, in place of a relation that was compiled and that nobody reads on this rank.
+/// No rows, in place of a compiled relation that this rank does not read.
 pub(super) fn unread(below: Operator, place: usize) -> Operator {
     let columns = below.columns.clone();
     // Its scans are not read.
@@ -51,7 +52,8 @@ pub(super) fn unread(below: Operator, place: usize) -> Operator {
 }
 
 impl Exchange<'_> {
-    /// The source of what comes to this rank, of which only the first rows are wanted where `row_count_max` says how many.
+    /// The source of the rows for this rank. `row_count_max`: how many of the first rows are
+    /// wanted.
     pub(super) fn compile(
         &self,
         route: FilterRoute,
@@ -72,7 +74,7 @@ impl Exchange<'_> {
         }
         let below = below?;
         if matches!(kind, ExchangeKind::HashOrBroadcast { .. }) {
-            // For the rows that are held until it is chosen.
+            // For the rows held until the decision.
             query.memory.add_holder();
         }
         let owner_keys = |keys: &[Expression], heavy| {
@@ -113,7 +115,7 @@ impl Exchange<'_> {
             query.memory.add_holder();
         }
         query.exchanges.add(*id, place, (sending, received.clone()), first.all_scans_until(&end));
-        // What is held, and what is on its way off the device.
+        // Held rows, and blocks on their way off the device.
         for _ in 0..2 {
             query.memory.add_holder();
         }

@@ -1,4 +1,4 @@
-//! A join of a plan becomes a source, with the filters that it sends to scans below.
+//! Compiles a join into a source, with the filters that it sends to scans below.
 
 use std::{ops::Range, sync::Arc};
 
@@ -82,7 +82,7 @@ impl Join<'_> {
         build.expect_whole();
         let types = (build.types(), probe.types());
         let matching = Matching::new(self.kind, build_side, keys, residual, types);
-        // The build side, and probe chunks while it is decided which side that is.
+        // The build side, and probe chunks while the join chooses its build side.
         for _ in 0..2 {
             query.memory.add_holder();
         }
@@ -103,7 +103,7 @@ impl Join<'_> {
         }
     }
 
-    /// What joins above know of a side's rows.
+    /// The filters of joins above for a side's rows.
     fn route(&self, side: JoinSide, route: &FilterRoute) -> FilterRoute {
         match passes_join(self.kind, side) {
             true => route.clone().within(&self.side(side).columns()),
@@ -111,8 +111,8 @@ impl Join<'_> {
         }
     }
 
-    /// The filters that the join itself sends to its probe side, where the build side's keys are likely to be few.
-    /// `build_route` is what reduces the build side from above.
+    /// The filters that the join sends to its probe side, if the build side is expected to have few
+    /// keys. `build_route`: the filters that reduce the build side from above.
     fn filters(
         &self,
         probe_side: JoinSide,
@@ -131,7 +131,7 @@ impl Join<'_> {
         if is_wanted {
             let (scope, keys) = (build_scope(build, build_route, query)?, key_columns(self.keys, probe_side));
             route = FilterRoute::from_join(&filters, &keys, scope);
-            // Ranks give each other the keys where all of them read the build side.
+            // Ranks exchange the keys if all of them read the build side.
             let is_shared = scope == FilterScope::Share && query.exchanges.is_read_on_all_ranks();
             if is_shared && query.settings.exchange.filters {
                 let types = |key: &JoinKey| common_type(key.left.data_type(), key.right.data_type());
@@ -143,7 +143,7 @@ impl Join<'_> {
         Ok((route.within(&self.side(probe_side).columns()), filters, shared))
     }
 
-    /// The keys of either side, in types that they have in common.
+    /// The keys of either side, in common types.
     fn compile_keys(
         &self,
         left: &Operator,
@@ -164,8 +164,8 @@ impl Join<'_> {
     }
 }
 
-/// Of which rows of a build side a filter is. What other ranks have, and what a filter from above that is of this rank's
-/// rows has dropped, is not among them.
+/// Which rows of a build side a filter covers. It lacks rows of other ranks, and rows that a filter
+/// of this rank's rows has dropped.
 fn build_scope(build: &Relation, build_route: &FilterRoute, query: &Query) -> Result<FilterScope> {
     match query.exchanges.place() {
         None => Ok(FilterScope::Complete),
@@ -174,7 +174,8 @@ fn build_scope(build: &Relation, build_route: &FilterRoute, query: &Query) -> Re
     }
 }
 
-/// Where the operators, the scans and the exchanges of a relation that is compiled next will be among the query's.
+/// The places that the operators, scans and exchanges of the relation compiled next will have in
+/// the query.
 pub(super) struct FirstPlaces {
     operator: usize,
     scan: usize,
@@ -190,20 +191,20 @@ impl FirstPlaces {
         }
     }
 
-    /// The scans of the relation that was compiled then, and has just ended, by their numbers among the query's. Those below an exchange
-    /// are the exchange's.
+    /// The scans of the relation compiled since then, by their numbers among the query's. Scans
+    /// below an exchange belong to the exchange.
     fn scans_until(&self, end: &Self, query: &Query) -> Vec<usize> {
         let below = query.exchanges.scans_between(self.exchange, end.exchange);
         (self.scan..end.scan).filter(|scan| !below.iter().any(|scans| scans.contains(scan))).collect()
     }
 
-    /// All scans until then, those below exchanges too.
+    /// All scans compiled since then, including those below exchanges.
     pub(super) fn all_scans_until(&self, end: &Self) -> Range<usize> {
         self.scan..end.scan
     }
 
-    /// The place of the relation that was compiled then, and ends at `end`, as the build side of a join. `None` for what is
-    /// no fragment: there is nothing to read, or the query does without.
+    /// The place of the relation compiled since then, which ends at `end`, as the build side of a
+    /// join. `None` if it is no fragment: it reads nothing, or the query runs without fragments.
     fn fragment(&self, join: usize, end: &Self, query: &Query) -> Option<FragmentPlace> {
         let scans = self.scans_until(end, query);
         let rank = query.readers.last_rank(&scans)?;

@@ -1,4 +1,4 @@
-//! A plan becomes a tree of sources; joins in `joins.rs`.
+//! Compiles a plan into a tree of sources; joins are in `joins.rs`.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -33,13 +33,13 @@ const DEPTH_MAX: usize = 500;
 ///
 /// # Errors
 ///
-/// Those of the files; `NotSupported` for what no kernel has.
+/// Errors of the files; `NotSupported` if a kernel is missing.
 pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<Operator> {
     query.scan_ranks = scan_ranks(&plan.root);
     query.columns_above_scans = columns_above_scans(plan);
     let mut root = relation(&plan.root, FilterRoute::none(), query, 0)?;
     if !query.exchanges.gives_rows() {
-        // Other ranks want what is below exchanges, and that alone.
+        // Other ranks run only the parts below exchanges.
         root = unread(root, NO_OPERATOR);
     }
     let outputs = plan
@@ -57,7 +57,7 @@ pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<Op
 /// The order in which a query wants its scans: build sides before probe sides. By the relation's address.
 fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
     let mut ranks = HashMap::new();
-    // Those on top are wanted first.
+    // Those nearest to the root are wanted first.
     let mut waiting = vec![root];
     while let Some(relation) = waiting.pop() {
         match &relation.operator {
@@ -85,7 +85,7 @@ fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
 
 /// The side that is hashed.
 pub(super) fn build_side(kind: JoinKind, planned: JoinSide) -> JoinSide {
-    // NULLs and emptiness of the right side are known only when it has been read.
+    // NULLs and emptiness of the right side are known only after it was read.
     if kind == JoinKind::NullAwareAnti { JoinSide::Right } else { planned }
 }
 
@@ -101,14 +101,14 @@ pub(super) fn operator(columns: Columns, source: impl Source + 'static, place: u
     }
 }
 
-/// Makes room for an operator's counts, above its inputs'.
+/// Reserves a place for an operator's counts, above its inputs'.
 pub(super) fn describe(query: &mut Query, description: String, depth: usize) -> usize {
     let operators = &mut query.metrics_mut().operators;
     operators.push(OperatorMetrics { description, depth: depth as u32, ..OperatorMetrics::default() });
     operators.len() - 1
 }
 
-/// The sources of a relation. `route`: what joins above will know of its rows.
+/// The sources of a relation. `route`: the filters of joins above for its rows.
 pub(super) fn relation(
     relation: &Relation,
     route: FilterRoute,
@@ -155,7 +155,7 @@ pub(super) fn relation(
                 AggregatePhase::Final => "Final aggregate",
             };
             let place = describe(query, description.to_owned(), depth);
-            // A group is dropped whole.
+            // The filter drops whole groups.
             let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
             let computed = groups.iter().map(|named| &named.expression).chain(inputs);
             let route = route.below(place).past(computed, input).through(groups);
@@ -188,7 +188,7 @@ pub(super) fn relation(
     }
 }
 
-/// A sort, of which only the first rows are wanted where `row_count_max` says how many.
+/// A sort. `row_count_max`: how many of the first rows are wanted.
 fn sort(
     input: &Relation,
     keys: &[SortKey],
@@ -233,7 +233,7 @@ fn project(input: Operator, expressions: &[NamedExpression], query: &mut Query) 
         return Ok(input);
     }
     let program = compile_named(expressions, &input.columns, &query.parameters)?;
-    // Its rows are its input's: it is not counted apart.
+    // Its rows are its input's, so it has no counts of its own.
     Ok(operator(columns, ProjectSource { input, program }, NO_OPERATOR))
 }
 

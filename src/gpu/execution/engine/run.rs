@@ -1,4 +1,4 @@
-//! A query on a thread of its own, and the stream of what it gives.
+//! A query on a thread of its own, and the stream of its rows.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -36,12 +36,12 @@ use crate::{
 /// Batches that wait for the reader.
 const BATCHES_AHEAD: usize = 4;
 
-/// What a running query needs.
+/// The parts of a running query.
 pub(super) struct Run {
     pub(super) request: QueryRequest,
-    /// The query's own driver: nobody else has the query yet.
+    /// The query's own driver: no other driver runs yet.
     pub(super) driver: Driver,
-    /// Where its timeline is put, if one is wanted.
+    /// Where to put its timeline, if the query wants one.
     pub(super) timeline: Option<(Arc<ActivityLog>, Timelines)>,
     /// Dropped when the query ends.
     pub(super) guard: Box<dyn Send>,
@@ -62,7 +62,7 @@ impl DeviceStream {
     ///
     /// # Errors
     ///
-    /// What the query fails with before it has given a row.
+    /// The failure of a query before its first row.
     pub(super) async fn start(run: Run) -> Result<Self> {
         let types = output_types(&run.request)?;
         let schema = column_schema(&types);
@@ -71,10 +71,10 @@ impl DeviceStream {
         let metrics = Arc::new(Mutex::new(QueryMetrics::default()));
         let threads = run.driver.query.threads.clone();
         let worker = Worker { run, schema: schema.clone(), sender, metrics: metrics.clone() };
-        // Its end is known by the batches.
+        // The end of the batches reports the thread's end.
         threads.start("pystachio-query", move || worker.work())?;
-        // A stream that is dropped stops its query for good, so there is none before there is a row: the host
-        // may run the query elsewhere.
+        // A dropped stream stops its query for good, so there is none before the first row: the
+        // host may run the query elsewhere.
         match batches.recv().await {
             Some(Err(error)) => Err(error),
             first => Ok(Self { schema, batches, first, stop, metrics }),
@@ -133,20 +133,20 @@ impl Worker {
         // A panic ends the query, not the process.
         let work = AssertUnwindSafe(|| output.execute(&mut driver, &mut spool));
         let result = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
-        // The other drivers end, then readers, and the memory is others'.
+        // The other drivers end, then the readers; then other queries may use the memory.
         driver.query.fragments.end();
         driver.query.exchanges.end();
         drop(driver);
-        // What came before an error is given before it.
+        // Rows before an error are given before it.
         if let Err(error) = give_spooled(spool, &sender).and(result) {
-            // Nobody is there to be told of a query that was dropped.
+            // The send fails if the stream was dropped; then no client is waiting.
             let _ = sender.blocking_send(Err(error));
         }
         drop(guard);
     }
 }
 
-/// Gives what the reader has not taken yet, as it takes it.
+/// Gives the spooled rows as the reader takes them.
 fn give_spooled(mut spool: Spool, sender: &mpsc::Sender<Result<RecordBatch>>) -> Result<()> {
     while let Some(batch) = spool.pop()? {
         sender.blocking_send(Ok(batch)).map_err(|_| cancelled())?;
@@ -158,7 +158,7 @@ fn cancelled() -> Error {
     Error::new(ErrorKind::Cancelled, "the query was cancelled")
 }
 
-/// Where the rows go.
+/// The destination of the rows.
 struct Output<'a> {
     request: &'a QueryRequest,
     schema: SchemaRef,
@@ -168,14 +168,14 @@ struct Output<'a> {
     watched: Option<Watched<'a>>,
 }
 
-/// Where it is noted what the device does, and where that goes.
+/// The timeline of the device's activity, and where to put it.
 struct Watched<'a> {
     log: &'a ActivityLog,
     timelines: &'a Timelines,
 }
 
 impl Watched<'_> {
-    /// Sums up what was done, and keeps it. No driver works any more.
+    /// Summarises the activity and keeps it. All drivers have ended.
     fn finish(&self, driver: &Driver, elapsed: Duration) {
         let noted = self.log.take();
         let query = &driver.query;
@@ -207,11 +207,11 @@ impl Output<'_> {
     fn execute(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
         let result = self.give_rows(driver, spool);
         let result = driver.first_failure(result);
-        // What has failed elsewhere first counts, and the other ranks are told.
+        // A failure of another rank counts first; the other ranks are told of this one's.
         let result = result.map_err(|error| driver.query.exchanges.fail(error));
         driver.query.fragments.end();
         driver.query.exchanges.end();
-        // An error of this has been reported already, or comes with the last word.
+        // An earlier or later message reports this error already.
         let ended = driver.queue.wait();
         driver.merge_metrics();
         count_moved(&driver.query);
@@ -224,7 +224,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Makes sources of the plan.
+    /// Compiles the plan into sources.
     fn compile(&self, driver: &mut Driver) -> Result<Operator> {
         let query = Arc::get_mut(&mut driver.query);
         let query = query.ok_or_else(|| Error::internal("a query runs before its plan is compiled"))?;
@@ -261,14 +261,14 @@ impl Output<'_> {
                 }
             }
         }
-        // Also of chunks of which no row was left.
+        // Even if no row of the chunk passed.
         driver.check_faults()?;
         drop(root);
         driver.while_waiting(|_| query.exchanges.finish())
     }
 
-    /// Gives a batch to the reader; or to the spool, where earlier ones are, or where the reader has stopped and others wait for
-    /// memory.
+    /// Gives a batch to the reader; or to the spool, if earlier batches are there, or if the reader
+    /// has stopped and other queries wait for memory.
     fn send(&self, driver: &Driver, spool: &mut Spool, batch: RecordBatch) -> Result<()> {
         while !spool.is_empty() {
             match self.sender.try_reserve() {
@@ -294,7 +294,7 @@ impl Output<'_> {
         }
     }
 
-    /// Notes what the query has cost so far, and that it has so many more rows.
+    /// Updates the query's cost so far, and adds this many rows.
     fn publish(&self, driver: &mut Driver, row_count: usize) {
         let with_operators = self.request.with_metrics;
         driver.merge_metrics();
@@ -319,7 +319,7 @@ impl Output<'_> {
     }
 }
 
-/// Notes with the exchanges what they have moved.
+/// Adds the exchanges' counts of moved rows.
 fn count_moved(query: &Query) {
     let (rank, moved) = (query.exchanges.place(), query.exchanges.take_moved());
     let mut metrics = lock_whole(&query.metrics);
@@ -355,8 +355,8 @@ fn count_moved(query: &Query) {
     }
 }
 
-/// Rows of the plan's operators: sources are described in the plan's order. A limit stops what is below it; joins
-/// drop rows of what they filter.
+/// Rows of the plan's operators, which are described in the plan's order. A limit stops the
+/// operators below it; joins drop rows of those that they filter.
 fn actual_rows(query: &Query, metrics: &QueryMetrics) -> Vec<Option<ActualRows>> {
     let mut limit_depth: Option<u32> = None;
     let rows = metrics.operators.iter().enumerate().map(|(place, operator)| {

@@ -1,4 +1,4 @@
-//! What the device did for the last queries.
+//! The device's activity for the last queries.
 
 use std::{
     collections::VecDeque,
@@ -12,9 +12,9 @@ use pystachio_engine::locking::lock_whole;
 
 use pystachio_plan::QueryTimeline;
 
-/// Queries that read less say nothing about storage.
+/// Queries that read less say nothing about the speed of storage.
 const READ_BYTES_MIN: u64 = 64 << 20;
-/// Queries that are remembered.
+/// Limit of the timelines that are kept.
 const QUERIES_MAX: usize = 16;
 
 /// The timelines of the last queries. Cheap to clone.
@@ -35,7 +35,7 @@ impl Timelines {
         queries.push_back(timeline);
     }
 
-    /// Notes how fast a query has read, and says how fast any has.
+    /// Takes a query's rate of reading into account, and returns the highest so far.
     pub(super) fn note_reading(&self, bytes: u64, read_us: u64) -> u64 {
         if bytes < READ_BYTES_MIN || read_us == 0 {
             return self.read_rate_max.load(Ordering::Relaxed);
@@ -44,12 +44,12 @@ impl Timelines {
         self.read_rate_max.fetch_max(rate, Ordering::Relaxed).max(rate)
     }
 
-    /// The last queries, the last one last.
+    /// The timelines of the last queries, the newest last.
     pub(super) fn last(&self) -> Vec<QueryTimeline> {
         self.lock().iter().cloned().collect()
     }
 
-    /// That of a query by the number that all ranks know it by.
+    /// The timeline of a query by its number among all ranks.
     pub(super) fn of_shared(&self, query: u64) -> Option<QueryTimeline> {
         self.lock().iter().find(|timeline| timeline.shared == Some(query)).cloned()
     }

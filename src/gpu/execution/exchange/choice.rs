@@ -1,14 +1,17 @@
-//! Whether both sides of a join are shuffled or the smaller one is broadcast, as all ranks decide when the query runs.
+//! Whether both sides of a join are shuffled or the smaller one is broadcast. The ranks decide when
+//! the query runs.
 //!
 //! ```text
 //! build side: rows held until they end, or are too many ─► each rank says their bytes ─► the sum of all ranks ─┬─ few: every rank gets all
 //! probe side: waits ───────────────────────────────────────────────────────────────────────────┘           └─ more: both go to their owners
 //! ```
 //!
-//! Invariants: all ranks decide alike, by numbers that all of them hear. A number is of the rows alone: of pages that their text lies in,
-//! it counts the text. No rank that says a number waits for a probe side: filters go from build sides to probe sides, and so does this.
+//! Invariants: all ranks decide alike, from numbers that all of them receive. A number depends on
+//! the rows alone: of text it counts the bytes of the rows' values, not of the pages that contain
+//! them. A rank sends its number without waiting for a probe side: filters go from build sides to
+//! probe sides, and so does this decision.
 //!
-//! Deliberately absent: where a choice may be (`pystachio_plan`'s `distribute`).
+//! Deliberately absent: which joins may choose (`pystachio_plan`'s `distribute`).
 
 use pystachio_plan::{Error, Result};
 
@@ -18,12 +21,12 @@ use crate::{
     execution::{Driver, Operator, query::Held},
 };
 
-/// What the ranks decide about one join.
+/// The decision of the ranks about one join.
 #[derive(Clone)]
 pub(super) struct BroadcastChoice {
-    /// Of the build side's exchange.
+    /// The build side's exchange.
     pub(super) announcements: Announcements,
-    /// Bytes of all ranks together up to which it is broadcast.
+    /// The build side is broadcast if all ranks together have at most this many bytes of it.
     pub(super) bytes_max: u64,
 }
 
@@ -32,17 +35,17 @@ impl BroadcastChoice {
     ///
     /// # Errors
     ///
-    /// What the query failed with, and `Cancelled`.
+    /// The failure of the query, and `Cancelled`.
     pub(super) fn is_broadcast(&self) -> Result<bool> {
         let bytes = self.announcements.wait()?.into_iter().fold(0, u64::saturating_add);
         Ok(bytes != NOT_ANNOUNCED && bytes <= self.bytes_max)
     }
 }
 
-/// Rows that wait for a decision.
+/// Rows held until the decision.
 pub(super) struct HeldRows {
     held: Held,
-    /// Whether the input has no more.
+    /// Whether the input has ended.
     pub(super) is_all: bool,
     /// For them.
     claim: Claim,
@@ -54,11 +57,12 @@ impl HeldRows {
         (self.held.take(), self.claim)
     }
 
-    /// Takes rows of an input until it ends, or there are too many or no more room, and says which to all ranks.
+    /// Reads an input until it ends, until the rows are too many, or until memory is short. Then
+    /// tells all ranks which.
     ///
     /// # Errors
     ///
-    /// Those of the rows; faults of the device.
+    /// Errors of the rows; faults of the device.
     pub(super) fn take(
         input: &mut Operator,
         driver: &mut Driver,
@@ -67,7 +71,7 @@ impl HeldRows {
         let mut rows_held =
             Self { held: Held::default(), is_all: false, claim: driver.query.memory.claim()? };
         let Self { held, is_all, claim } = &mut rows_held;
-        // What the rows have whatever their text has.
+        // Bytes of the rows without their text.
         let mut cell_bytes = 0;
         while outbox.is_wanted() {
             let Some(rows) = input.next(driver)? else {

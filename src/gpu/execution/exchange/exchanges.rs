@@ -1,12 +1,13 @@
-//! All exchanges of a query on one rank: planned, opened, run and ended.
+//! All exchanges of a query on one rank: planning, opening, running and ending.
 //!
 //! ```text
 //! compile: add ─► await_start ─► admitted ─► open, or refuse ─► begin: two drivers an exchange ─► finish: all ranks have sent all, or give up
 //!                                                                   └► fail: on all ranks
 //! ```
 //!
-//! Invariants: a query is opened or refused on every rank that has begun to prepare it, so that no other one waits for it in
-//! vain. What fails first on this rank is what the query fails with here.
+//! Invariants: every rank that has begun to prepare a query opens or refuses it, so that no other
+//! rank waits for it in vain. The first failure on this rank is the error that the query reports
+//! here.
 
 use std::{
     collections::BTreeMap,
@@ -43,17 +44,17 @@ use crate::{
     },
 };
 
-/// What threads that send and receive are called.
+/// Names of the threads that send and receive.
 pub(super) const THREAD_NAME: &str = "pystachio-exchange";
-/// Whoever waits for a query's start looks so often whether it is still wanted.
+/// How often a rank that waits for a query's start polls whether it is still wanted.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
-/// Exchanges of keys are numbered from here on: no plan has as many.
+/// Exchanges of keys are numbered from here on: plans have fewer exchanges.
 const FIRST_SHARED_ID: u32 = 1 << 31;
 
 /// A rank's part in a query that all ranks run.
 #[derive(Clone)]
 pub struct RankPart {
-    /// The rank's own end of the network.
+    /// The rank's end of the network.
     pub network: Arc<ExchangeNetwork>,
     /// The query's number, the same on all ranks.
     pub query: QueryId,
@@ -61,16 +62,17 @@ pub struct RankPart {
     pub start: QueryStart,
 }
 
-/// What rank 0 reads, from when the query has its memory there and its exchanges are open.
+/// The files that rank 0 reads, sent once the query has its memory there and its exchanges are
+/// open.
 pub type FilesOfFirst = watch::Receiver<Option<Vec<SeenFiles>>>;
 
-/// When a query begins that all ranks run: on rank 0 when there is memory for it, on others when it has begun there, so that it is admitted
-/// once for all. Until then others prepare it.
+/// When a query on all ranks begins: on rank 0 when it has memory, on the others when it has begun
+/// on rank 0. So it is admitted once for all. Until then the others prepare it.
 #[derive(Clone)]
 pub enum QueryStart {
-    /// This is rank 0, which says what it reads.
+    /// This is rank 0, which announces its files.
     Told(Arc<watch::Sender<Option<Vec<SeenFiles>>>>),
-    /// This is another rank, which reads the same.
+    /// This is another rank, which reads the same files.
     Awaited(FilesOfFirst),
 }
 
@@ -88,12 +90,12 @@ impl RankPart {
 
     /// Tells the other ranks that this one does not take part, and why.
     pub(in crate::execution) fn refuse(&self, error: &Error) {
-        // Where the query has failed already, or the network, they know.
+        // If the query or the network has failed already, they know.
         let _ = self.network.refuse_query(self.query, error);
     }
 }
 
-/// An exchange of a plan that was compiled.
+/// A compiled exchange of a plan.
 struct PlannedExchange {
     id: ExchangeId,
     /// Its place in the metrics.
@@ -109,44 +111,44 @@ struct PlannedKeys {
     keys: Arc<SharedKeys>,
 }
 
-/// The exchanges of one query on one rank; of a query that one rank runs alone, none.
+/// The exchanges of one query on one rank; empty if one rank runs the query alone.
 pub(in crate::execution) struct Exchanges {
     part: Option<RankPart>,
     settings: ExchangeSettings,
-    /// Stops all that the query does on this rank.
+    /// Stops all work of the query on this rank.
     stop: StopFlag,
     failure: OnceLock<Error>,
-    /// Whole wherever a panic leaves it: lists, of which one has an entry less.
+    /// Lists, in which a panic leaves at most one entry out.
     state: Mutex<ExchangesState>,
 }
 
 #[derive(Default)]
 struct ExchangesState {
-    /// Those whose drivers have not begun.
+    /// Fragments whose drivers have not begun.
     planned: Vec<PlannedExchange>,
-    /// Keys that are shared, as they were compiled: the same on all ranks, in the same order.
+    /// Shared keys, as compiled: the same on all ranks, in the same order.
     shared: Vec<PlannedKeys>,
-    /// Threads that take shared keys.
+    /// Threads that receive shared keys.
     key_threads: Vec<StartedWork>,
     /// For filters of shared keys, until the query ends.
     claims: Vec<Claim>,
-    /// How many exchanges at which rows move are above what is being compiled.
+    /// The number of row-moving exchanges above the relation that is being compiled.
     depth: usize,
-    /// The scans below each exchange that was compiled, by their numbers among the query's.
+    /// The scans below each compiled exchange, by their numbers among the query's.
     scans: Vec<Range<usize>>,
     /// From opening to the end.
     open: Option<QueryExchanges>,
-    /// Each exchange's place in the metrics, and what came by it.
+    /// Each exchange's place in the metrics, and its received rows.
     begun: Vec<(ExchangeId, usize, Arc<ReceivedRows>)>,
     threads: Vec<StartedWork>,
-    /// Whether the other ranks know that the query is opened here, or that it is not.
+    /// Whether the other ranks know that this one has opened or refused the query.
     is_announced: bool,
-    /// What was moved, once it is known for good.
+    /// The final counts of moved rows, once known.
     moved: Vec<(usize, ExchangeMetrics)>,
 }
 
 impl ExchangesState {
-    /// Keeps what has moved until now.
+    /// Keeps the counts of moved rows as of now.
     fn keep_moved(&mut self, open: &QueryExchanges) {
         let moved = |(id, operator, _): &(ExchangeId, usize, _)| Some((*operator, open.metrics(*id)?));
         self.moved = self.begun.iter().filter_map(moved).collect();
@@ -154,8 +156,8 @@ impl ExchangesState {
 }
 
 impl Exchanges {
-    /// Those of a query that a rank has a part in, or that is no other rank's. `stop` stops the query on this rank, and
-    /// nothing else.
+    /// The exchanges of a query, on its rank or without other ranks. `stop` stops the query on this
+    /// rank only.
     pub(in crate::execution) fn new(
         part: Option<RankPart>,
         settings: ExchangeSettings,
@@ -168,7 +170,7 @@ impl Exchanges {
         lock_whole(&self.state)
     }
 
-    /// The rank, if there are several.
+    /// This rank, if there are several.
     pub(in crate::execution) fn place(&self) -> Option<RankPlace> {
         self.part.as_ref().map(RankPart::place)
     }
@@ -178,22 +180,22 @@ impl Exchanges {
         self.part.as_ref().map(|part| part.query)
     }
 
-    /// Whether the rows of the plan's root are this rank's to give.
+    /// Whether this rank outputs the rows of the plan's root.
     pub(in crate::execution) fn gives_rows(&self) -> bool {
         self.place().is_none_or(|place| place.rank == Rank(0))
     }
 
-    /// How many exchanges were compiled.
+    /// The number of compiled exchanges.
     pub(in crate::execution) fn count(&self) -> usize {
         self.lock().scans.len()
     }
 
-    /// The scans below the exchanges that were compiled after so many and before as many.
+    /// The scans below the exchanges that were compiled in a range of numbers.
     pub(in crate::execution) fn scans_between(&self, first: usize, end: usize) -> Vec<Range<usize>> {
         self.lock().scans.get(first..end).unwrap_or_default().to_vec()
     }
 
-    /// Adds an exchange that was compiled, whose fragment has these scans.
+    /// Adds a compiled exchange, whose fragment has these scans.
     pub(in crate::execution) fn add(
         &self,
         id: pystachio_plan::ExchangeId,
@@ -206,7 +208,7 @@ impl Exchanges {
         state.planned.push(PlannedExchange { id: ExchangeId(id.0), operator, sending, received });
     }
 
-    /// Compiles what is below an exchange at which rows move.
+    /// Compiles the part of a plan below a row-moving exchange.
     pub(in crate::execution) fn enter(&self) {
         self.lock().depth += 1;
     }
@@ -216,12 +218,13 @@ impl Exchanges {
         self.lock().depth -= 1;
     }
 
-    /// Whether all ranks read what is being compiled: rank 0 alone reads what is above all exchanges.
+    /// Whether all ranks read the relation that is being compiled: above all exchanges, only rank 0
+    /// does.
     pub(in crate::execution) fn is_read_on_all_ranks(&self) -> bool {
         self.lock().depth > 0
     }
 
-    /// Adds keys that ranks share for a join that was compiled.
+    /// Adds keys of a compiled join that ranks share.
     pub(in crate::execution) fn add_keys(&self, operator: usize, keys: Arc<SharedKeys>) {
         let mut state = self.lock();
         let id = ExchangeId(FIRST_SHARED_ID + state.shared.len() as u32);
@@ -233,7 +236,7 @@ impl Exchanges {
         self.lock().claims.push(claim);
     }
 
-    /// Tells the other ranks that the query can't be prepared here.
+    /// Tells the other ranks that this one can't prepare the query.
     pub(in crate::execution) fn refuse(&self, error: &Error) {
         let is_announced = std::mem::replace(&mut self.lock().is_announced, true);
         if let Some(part) = self.part.as_ref().filter(|_| !is_announced) {
@@ -241,11 +244,13 @@ impl Exchanges {
         }
     }
 
-    /// Waits until a query that was compiled has begun on rank 0, and reads the same files; on rank 0, nothing.
+    /// Waits until a compiled query has begun on rank 0, and reads the same files. On rank 0 this
+    /// does nothing.
     ///
     /// # Errors
     ///
-    /// Those of [`QueryFiles::read_as`], after which the other ranks know; `Cancelled` where it does not begin.
+    /// Errors of [`QueryFiles::read_as`], after which the other ranks know; `Cancelled` if the
+    /// query does not begin.
     pub(in crate::execution) fn await_start(&self, files: &QueryFiles) -> Result<()> {
         let Some(RankPart { start: QueryStart::Awaited(seen), .. }) = &self.part else { return Ok(()) };
         let mut seen = seen.clone();
@@ -261,11 +266,11 @@ impl Exchanges {
             .inspect_err(|error| self.refuse(error))
     }
 
-    /// Opens the exchanges of a query that was compiled, and says which files it reads.
+    /// Opens the exchanges of a compiled query, and announces the files that it reads.
     ///
     /// # Errors
     ///
-    /// Those of [`ExchangeNetwork::open_query`], after which the other ranks know.
+    /// Errors of [`ExchangeNetwork::open_query`], after which the other ranks know.
     pub(in crate::execution) fn open(&self, files: &QueryFiles) -> Result<()> {
         let Some(RankPart { network, query, start }) = &self.part else { return Ok(()) };
         let state = self.lock();
@@ -293,11 +298,11 @@ impl Exchanges {
         Ok(())
     }
 
-    /// Begins to send and to receive.
+    /// Starts to send and to receive.
     ///
     /// # Errors
     ///
-    /// `Internal` where there can be no thread.
+    /// `Internal` if no thread can start.
     pub(in crate::execution) fn begin(&self, query: &Arc<Query>) -> Result<()> {
         let Some(RankPlace { rank, .. }) = self.place() else { return Ok(()) };
         let mut state = self.lock();
@@ -309,7 +314,7 @@ impl Exchanges {
             keys.begin(outbox);
             let (of_query, keys, operator) = (query.clone(), keys.clone(), *operator);
             key_threads.push(query.threads.start(THREAD_NAME, move || {
-                // What it fails with is noted.
+                // The thread records its failure.
                 let _ = guarded(&of_query, || keys.receive(&of_query, inbox, operator));
             })?);
         }
@@ -332,7 +337,7 @@ impl Exchanges {
             let choice = choices.get(&sending.chosen_by().unwrap_or(id)).cloned();
             let way = WayOut { outbox, rank, received: received.clone(), choice, operator };
             threads.push(query.threads.start(THREAD_NAME, move || {
-                // What it fails with is noted.
+                // The thread records its failure.
                 let _ = guarded(&of_query, || sending.send(&of_query, way));
             })?);
             if received.is_unwanted() {
@@ -347,8 +352,8 @@ impl Exchanges {
         Ok(())
     }
 
-    /// Notes why the query does not go on here, tells the other ranks, and stops all drivers of it. Returns what it fails with: what was noted
-    /// first.
+    /// Records why the query fails here, tells the other ranks, and stops all its drivers. Returns
+    /// the error to report: the first one recorded.
     pub(in crate::execution) fn fail(&self, error: Error) -> Error {
         if self.part.is_none() {
             return error;
@@ -361,12 +366,13 @@ impl Exchanges {
         first
     }
 
-    /// Waits until all ranks have sent all, when this rank has read what it wants. If that was not all, the other ranks are told
-    /// that it does.
+    /// Waits until all ranks have sent all, after this rank has read the rows it wants. If it did
+    /// not read all, it tells the other ranks so.
     ///
     /// # Errors
     ///
-    /// What the query failed with, on a rank that gives no rows. A rank that has given all of its rows does not fail any more.
+    /// The query's failure, on a rank that outputs no rows. A rank that has output all of its rows
+    /// no longer fails.
     pub(in crate::execution) fn finish(&self) -> Result<()> {
         if self.part.is_none() {
             return Ok(());
@@ -406,12 +412,13 @@ impl Exchanges {
         }
         let Some(mut open) = self.lock().open.take() else { return Ok(()) };
         let result = open.finish();
-        // What this rank has packed it has not sent before all ranks have ended.
+        // Blocks packed on this rank count as sent only after all ranks have ended.
         self.lock().keep_moved(&open);
         result
     }
 
-    /// Stops what runs, and waits for its threads. The other ranks are told if they have not ended the query too.
+    /// Stops the threads, and waits for them. If the other ranks have not ended the query too, they
+    /// are told.
     pub(in crate::execution) fn end(&self) {
         if self.part.is_none() {
             return;
@@ -431,7 +438,7 @@ impl Exchanges {
             self.stop.stop();
         }
         drop(planned);
-        // Drivers that wait for an exchange find that it was given up.
+        // Drivers that wait for an exchange find that it was cancelled.
         drop(open);
         threads.into_iter().for_each(StartedWork::join);
         let mut state = self.lock();
@@ -439,7 +446,7 @@ impl Exchanges {
         state.shared.clear();
     }
 
-    /// What exchanges have moved, by their places in the metrics, after the end. Once.
+    /// The rows that exchanges moved, by their places in the metrics, after the end. Once.
     pub(in crate::execution) fn take_moved(&self) -> Vec<(usize, ExchangeMetrics)> {
         std::mem::take(&mut self.lock().moved)
     }
@@ -452,7 +459,7 @@ impl Drop for Exchanges {
     }
 }
 
-/// When what leaves is narrowed. Of links within hosts nothing is measured where there are several hosts.
+/// When to narrow outgoing blocks. If there are several hosts, links within hosts are not measured.
 fn narrowing(compression: ExchangeCompression, reach: ExchangeReach) -> Narrowing {
     match compression {
         ExchangeCompression::Auto if reach == ExchangeReach::WithinHost => Narrowing::Never,
@@ -462,14 +469,14 @@ fn narrowing(compression: ExchangeCompression, reach: ExchangeReach) -> Narrowin
     }
 }
 
-/// Notes what an exchange moves where it is noted what the query does, if it is.
+/// Records an exchange's movements in the query's timeline, if it has one.
 fn watch(open: &QueryExchanges, id: ExchangeId, operator: usize, query: &Query) {
     if let Some(log) = query.memory.log() {
         open.watch(id, log, operator as u32);
     }
 }
 
-/// The work of a thread: what it fails with, the query fails with. A panic ends the query, not the process.
+/// A thread's work: if it fails, the query fails. A panic ends the query, not the process.
 fn guarded(query: &Arc<Query>, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let result = catch_unwind(AssertUnwindSafe(work));
     let result = result.unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));

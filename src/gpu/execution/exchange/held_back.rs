@@ -1,15 +1,15 @@
-//! Rows of a fragment that do not leave before it has ended: exchanges without overlap.
+//! Holds rows of a fragment until the fragment ends: exchanges without overlap.
 //!
 //! ```text
 //! fragment ─► held ─► no room: all of them, and what comes after, off the device ─► the end ─► they leave, in their order
 //! ```
 //!
-//! What other techniques are worth is measured against this. It waits for nobody else: other ranks' rows are received meanwhile, and held or
-//! spilled there.
+//! A baseline for measuring the other techniques. It delays no other rank: other ranks' rows are
+//! received meanwhile, and held or spilled there.
 //!
-//! Invariants: what is held has a claim, and what gets none is spilled.
+//! Invariants: held rows have a claim; rows without one are spilled.
 //!
-//! Source: the blocking exchange with which PystachIO (arXiv 2512.02862), section 6.3, compares.
+//! Source: the blocking exchange that PystachIO (arXiv 2512.02862) compares with in section 6.3.
 
 use pystachio_plan::Result;
 
@@ -23,21 +23,22 @@ use crate::{
     spill::SpilledPart,
 };
 
-/// All that an input gave.
+/// All rows of an input.
 pub(super) struct HeldBack {
     chunks: std::vec::IntoIter<Chunk>,
-    /// What there was no room for; then nothing else is held.
+    /// Spilled rows, if memory was short; then none are held.
     spilled: SpilledPart,
-    /// For what is held.
+    /// For the held rows.
     _claim: Claim,
 }
 
 impl HeldBack {
-    /// Takes an input's rows to their end, or until no rank wants them. What is wrong with their values is known then.
+    /// Reads an input to its end, or until no rank wants its rows. Faults in their values are known
+    /// on return.
     ///
     /// # Errors
     ///
-    /// Those of the rows and of the spill store; faults of the device.
+    /// Errors of the rows and of the spill store; faults of the device.
     pub(super) fn take(
         mut input: Operator,
         driver: &mut Driver,
@@ -68,7 +69,7 @@ impl HeldBack {
                 Ok(())
             })?;
         }
-        // What operators below hold is others' from now on.
+        // From now on other operators may use the memory of the operators below.
         drop(input);
         let spilled = match spilling {
             None => SpilledPart::default(),
@@ -82,7 +83,7 @@ impl HeldBack {
     ///
     /// # Errors
     ///
-    /// Those of the spill store; `Cancelled`, and faults of the device.
+    /// Errors of the spill store; `Cancelled`, and faults of the device.
     pub(super) fn next(&mut self, driver: &Driver) -> Result<Option<Chunk>> {
         driver.check_cancelled()?;
         if let Some(chunk) = self.chunks.next() {

@@ -1,7 +1,8 @@
-//! Exchanges of a plan: the tree is cut there, and what is below sends its rows to other ranks by a driver of its own.
+//! Exchanges of a plan. Each cuts the tree: a driver of its own runs the part below and sends the
+//! rows to other ranks.
 //!
 //! ```text
-//!                    below: a driver                              above: whoever asks
+//!                    below: a driver                              above: operators
 //! scan ─► join ─► SendingFragment ─► outbox ═ rounds ═ inbox ─► receiving driver ─► ReceivedRows ─► ExchangeSource ─► join
 //!                                                                 │ no room            ▲ at the end
 //!                                                                 └──── spill store ───┘
@@ -10,30 +11,37 @@
 //! - `exchanges.rs`: all exchanges of a query on one rank, their threads, and how the query ends on all ranks
 //! - `boxes.rs`: how much of the memory for exchanges each of them has
 //! - `sending.rs`: the fragment below an exchange; `senders.rs`: other drivers that send its rows; `held_back.rs`: rows that wait for its end
-//! - `owner_keys.rs`: whose rows are, and which stay because their keys are heavy
+//! - `owner_keys.rs`: which rank owns a row, and which rows stay because their keys are heavy
 //! - `choice.rs`: whether a join's build side is broadcast after all
-//! - `received.rs`: rows that came, held or spilled until somebody asks for them
+//! - `received.rs`: received rows, held or spilled until an operator reads them
 //! - `shared_keys.rs`: keys of a build side that all ranks give to one another, for filters that pass exchanges
-//! - `source.rs`: what is above an exchange reads; and `Own`, at which nothing moves
+//! - `source.rs`: the source above an exchange; and `Own`, an exchange that moves no rows
 //!
-//! Every rank runs the same tree, but for the root: rank 0 alone reads it. All fragments run at once, each by a driver with a
-//! thread of its own, which others help to send, and each inbox is emptied by another one, whatever is read above it and in which order. What the receiving
-//! driver gets no claim for it spills. So a rank that wants the rows of one exchange first keeps no other rank waiting for the room of another
-//! one: nobody waits for a reader, and what is left to wait for is what is below, which is a tree.
+//! Every rank runs the same tree, but only rank 0 reads the root. All fragments run at once, each
+//! by a driver on a thread of its own, and further drivers help to send. Another driver empties
+//! each inbox, whether or not the operators above read, and in whichever order. It spills the rows
+//! for which it gets no claim. So a rank that wants the rows of one exchange first does not keep
+//! another rank waiting for room in a different exchange. A wait then depends only on the part of
+//! the tree below, so waits have no cycle.
 //!
-//! A fragment whose scans may have filters of joins above begins when these are settled, or have not been for a while.
+//! A fragment whose scans may use filters of joins above begins when these are settled, or after a
+//! bounded wait.
 //!
-//! Rows are sent when all faults of the work before are known to be none: what a rank gets is what no fault has spoiled. A
-//! fragment that nobody reads any more, on no rank, ends after the rows at hand.
+//! A rank sends rows only after all faults of earlier work are known to be none. So a rank never
+//! receives rows that a fault has spoiled. A fragment whose rows no rank wants any more ends after
+//! its current chunk.
 //!
-//! The rows of a `Merge` are sorted again on rank 0 and not merged: its sort holds and spills by range, runs on the device, and knows how few rows a
-//! limit above it wants, while to merge runs means to wait for the slowest rank's next rows over and over. What is below has cut its rows to
-//! the limit already, so that there are few of them in most plans.
+//! Rank 0 sorts the rows of a `Merge` again instead of merging runs. Its sort holds and spills by
+//! range, runs on the device, and knows the limit above it. Merging would wait for the slowest
+//! rank's next rows over and over. The fragments below have applied the limit already, so in most
+//! plans there are few rows.
 //!
-//! Invariants: a query fails on a rank with what went wrong there first, and gives up on all ranks then (`Exchanges::fail`). A rank that has all
-//! rows that it wants does not fail any more. Threads end before the query does.
+//! Invariants: a query fails on a rank with that rank's first error, and then stops on all ranks
+//! (`Exchanges::fail`). A rank that has all rows that it wants no longer fails. Threads end before
+//! the query does.
 //!
-//! Deliberately absent: how rows move (`crate::exchange`); who starts the query on all ranks (`ranks`).
+//! Deliberately absent: how rows move (`crate::exchange`); how the query starts on all ranks
+//! (`ranks`).
 
 mod boxes;
 mod choice;

@@ -1,4 +1,4 @@
-//! Who owns the rows of a shuffle: the hash of their keys says it, unless their keys are heavy.
+//! The owners of a shuffle's rows: the hash of the keys decides, unless the keys are heavy.
 //!
 //! ```text
 //! chunk ─┬─ keys ─────────────────────────────────► the rank that owns them
@@ -6,7 +6,8 @@
 //!                   └─ of the build side ─────────► this rank, and copies of them all others
 //! ```
 //!
-//! Invariants: rows that a join matches are heavy on both sides or on none: both sides ask for equality with the same values.
+//! Invariants: rows that a join matches are heavy on both sides or on neither: both sides compare
+//! with the same values.
 //!
 //! Deliberately absent: which keys are heavy (`pystachio_plan`'s `distribute`).
 
@@ -21,7 +22,7 @@ use crate::{
     operation::{Queue, RowNumbers},
 };
 
-/// What becomes of rows with heavy keys.
+/// The rule for rows with heavy keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::execution) enum HeavyRows {
     /// They stay where they are.
@@ -30,16 +31,16 @@ pub(in crate::execution) enum HeavyRows {
     GoToAll,
 }
 
-/// What says who owns rows.
+/// Computes the owners of rows.
 pub(in crate::execution) struct OwnerKeys {
     keys: RowProgram,
     heavy: Option<(RowCondition, HeavyRows)>,
 }
 
-/// Who owns the rows of a chunk.
+/// The owners of a chunk's rows.
 pub(super) struct ChunkOwners {
     pub(super) keys: Vec<Column>,
-    /// Those with heavy keys, if there are any.
+    /// Rows with heavy keys, if there are any.
     pub(super) heavy: Option<HeavyChunkRows>,
 }
 
@@ -53,11 +54,11 @@ pub(super) struct HeavyChunkRows {
 }
 
 impl OwnerKeys {
-    /// Keys over rows with these columns, of which these values are heavy. There is one key where some are.
+    /// Keys of rows with these columns, and the heavy values. Heavy values need a single key.
     ///
     /// # Errors
     ///
-    /// As of [`RowProgram::compile`]; `Internal` for heavy values of several keys.
+    /// Errors of [`RowProgram::compile`]; `Internal` for heavy values of several keys.
     pub(in crate::execution) fn compile(
         keys: &[Expression],
         (heavy, what): (&[Value], HeavyRows),
@@ -74,11 +75,11 @@ impl OwnerKeys {
         Ok(Self { keys: RowProgram::compile(keys, columns, parameters)?, heavy })
     }
 
-    /// Who owns the rows of a chunk. Waits for how many have heavy keys, where some may have.
+    /// The owners of a chunk's rows. If some may have heavy keys, waits for their count.
     ///
     /// # Errors
     ///
-    /// Those of the keys; `OutOfMemory`, `Device`.
+    /// Errors of the keys; `OutOfMemory`, `Device`.
     pub(super) fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<ChunkOwners> {
         let rows = Rows::from(chunk.clone());
         let keys = self.keys.evaluate_cells(queue, &rows)?;

@@ -1,13 +1,13 @@
-//! Rows that came by an exchange, until somebody asks for them.
+//! Rows received by an exchange, until an operator reads them.
 //!
 //! ```text
 //!          no room: spilled         the last has come: what was spilled
 //! Coming ──────────────────► Coming ──────────────────────────────────► Ended
-//!    └─────────── nobody wants them ──────────► Unwanted ◄────────────────┘
+//!    └───────────── unwanted rows ────────────► Unwanted ◄────────────────┘
 //! ```
 //!
-//! Invariants: an inbox is emptied whether anybody asks or not. What is held here has a claim, and what gets none is spilled; it is
-//! given when the last row has come. Rows have no order.
+//! Invariants: the inbox is emptied whether or not an operator reads. Held rows have a claim. Rows
+//! without one are spilled, and given when the last row has arrived. Rows have no order.
 
 use std::{
     collections::VecDeque,
@@ -28,48 +28,48 @@ use crate::{
     spill::SpilledPart,
 };
 
-/// How often whoever waits for rows looks whether they are still wanted.
+/// How often a driver that waits for rows polls whether they are still wanted.
 const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What came by one exchange.
+/// The rows received by one exchange.
 pub(in crate::execution) struct ReceivedRows {
     types: Vec<DataType>,
-    /// Whole wherever a panic leaves it: the query ends with that.
+    /// A panic inside leaves it usable: the query ends with the panic.
     state: Mutex<ReceivedState>,
     changed: Condvar,
 }
 
 struct ReceivedState {
-    /// On the device, after what their stream had enqueued.
+    /// On the device, ordered after the work of their stream.
     held: VecDeque<Rows>,
     held_bytes: u64,
-    /// For what is held; absent before the first row.
+    /// For the held rows; absent before the first row.
     claim: Option<Claim>,
     progress: ReceivingProgress,
     /// Whether the last row was given.
     is_read: bool,
 }
 
-/// How far an exchange is on this rank.
+/// The state of an exchange on this rank.
 enum ReceivingProgress {
-    /// Rows come.
+    /// Rows arrive.
     Coming,
-    /// The last one has come. What was spilled is taken once.
+    /// The last row has arrived. The spilled rows can be taken once.
     Ended(Result<SpilledPart>),
-    /// Nobody asks any more.
+    /// No operator wants the rows any more.
     Unwanted,
 }
 
-/// What is next.
+/// The next rows.
 pub(super) enum Received {
     /// Rows on the device.
     Rows(Rows),
-    /// All that is left, off the device.
+    /// All remaining rows, off the device.
     Spilled(SpilledPart),
 }
 
 impl ReceivedRows {
-    /// Nothing yet, of columns of these types.
+    /// No rows yet, of columns of these types.
     pub(in crate::execution) fn new(types: Vec<DataType>) -> Arc<Self> {
         let state = ReceivedState {
             held: VecDeque::new(),
@@ -85,7 +85,7 @@ impl ReceivedRows {
         lock_whole(&self.state)
     }
 
-    /// Whether nobody asks for rows.
+    /// Whether no operator wants the rows.
     pub(super) fn is_unwanted(&self) -> bool {
         matches!(self.lock().progress, ReceivingProgress::Unwanted)
     }
@@ -95,7 +95,7 @@ impl ReceivedRows {
         self.lock().is_read
     }
 
-    /// Says that nobody asks any more.
+    /// Marks the rows as no longer wanted.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();
         let held = std::mem::take(&mut state.held);
@@ -105,16 +105,17 @@ impl ReceivedRows {
         drop((held, before, claim));
     }
 
-    /// Says that rows come from now on, which may be held within a claim.
+    /// Begins to receive rows; `claim` is for holding them.
     pub(super) fn begin(&self, claim: Claim) {
         self.lock().claim = Some(claim);
     }
 
-    /// Empties the inbox by a driver of its own, as long as somebody wants the rows.
+    /// Empties the inbox by a driver of its own, as long as the rows are wanted.
     ///
     /// # Errors
     ///
-    /// What the query fails with, here or on another rank; those of the spill store, and faults of the device.
+    /// The query's failure, here or on another rank; errors of the spill store, and faults of the
+    /// device.
     pub(super) fn receive(&self, query: &Arc<Query>, inbox: InboxConsumer, operator: usize) -> Result<()> {
         let queue = query.memory.open_queue(query.stop.clone())?;
         let mut driver = Driver::new(query.clone(), queue, query.stop.clone(), operator);
@@ -128,7 +129,7 @@ impl ReceivedRows {
         Ok(())
     }
 
-    /// Says that nothing more comes, and wakes whoever waits.
+    /// Marks the end of the rows, and wakes waiting drivers.
     pub(super) fn end(&self, result: Result<()>) {
         let mut state = self.lock();
         if let (Err(error), ReceivingProgress::Coming) = (result, &state.progress) {
@@ -158,12 +159,13 @@ impl ReceivedRows {
         }
         drop(inbox);
         let spilled = spilling.finish(driver)?;
-        // What was written is read by others.
+        // Another driver reads the spilled rows.
         driver.queue.wait()?;
         Ok(spilled.whole())
     }
 
-    /// Keeps rows of this rank that stay here, if there is room or nobody asks for them; else gives them back.
+    /// Adds rows that stay on this rank, if there is room or if they are no longer wanted;
+    /// otherwise returns them.
     ///
     /// # Errors
     ///
@@ -195,11 +197,11 @@ impl ReceivedRows {
         Ok(Offer::Taken)
     }
 
-    /// What is next, if there is more; waits for it.
+    /// The next rows, if there are more; waits for them.
     ///
     /// # Errors
     ///
-    /// What the query fails with; `Cancelled`.
+    /// The query's failure; `Cancelled`.
     pub(super) fn next(&self, driver: &Driver) -> Result<Option<Received>> {
         let mut state = self.lock();
         loop {
@@ -228,11 +230,11 @@ impl ReceivedRows {
     }
 }
 
-/// What became of rows that came.
+/// The fate of received rows.
 enum Offer {
     Taken,
     /// There is no room.
     Refused(Chunk),
-    /// Nobody asks any more.
+    /// No operator wants them any more.
     Unwanted,
 }

@@ -1,4 +1,4 @@
-//! Drivers that send rows of a fragment beside the one that runs it.
+//! Further drivers that send a fragment's rows beside its own driver.
 //!
 //! ```text
 //!                               ┌─ room in the queue ─► queue of one ─► another driver ─┐
@@ -6,16 +6,18 @@
 //!                               └─ none: every other one has work ─► by itself ─────────┘
 //! ```
 //!
-//! While one driver waits for the device to say how rows are spread, or for room in the outbox, another one packs, and a third runs what is
-//! below: storage, compute and network do not take turns. A fragment of one chunk has no other drivers, and none begins without
-//! memory for what is on its way there.
+//! While one driver waits for the device to count rows by owner, or for room in the outbox, another
+//! one packs, and a third runs the operators below. So storage, compute and network do not take
+//! turns. A fragment of one chunk needs no further drivers, and a driver begins only with memory
+//! for its chunks.
 //!
-//! Invariants: rows are handed over after what wrote them, with the faults of the work before, which are known before the rows leave. Nobody waits for a
-//! driver to take rows, so none waits for another one. A chunk leaves whole by one driver; chunks leave in any order. The other drivers end with the
-//! fragment's.
+//! Invariants: a driver gets rows after the work that wrote them. It also gets the faults of
+//! earlier work, which it checks before the rows leave. The fragment's driver never waits for
+//! another to take rows. One driver sends a whole chunk; chunks leave in any order. The further
+//! drivers end with the fragment's.
 //!
-//! Deliberately absent: several drivers for what is below. Operators hold rows and tables on one stream; what is costly in a scan, its readers
-//! do side by side.
+//! Deliberately absent: several drivers for the operators below. Operators hold rows and tables on
+//! one stream; readers do the costly work of scans in parallel.
 //!
 //! Source: queue-based scheduling, PystachIO (arXiv 2512.02862), section 5.4.
 
@@ -37,25 +39,27 @@ use crate::{
     operation::FaultReport,
 };
 
-/// Rows that wait for a driver: what is on its way is bounded by the chunks that drivers have, and one more.
+/// Rows waiting for a driver: the chunks on their way are bounded by one for each driver, and one
+/// more.
 const QUEUE_ROWS_MAX: usize = 1;
 
-/// Rows that are handed over.
+/// Handed-over rows.
 struct HandedRows {
     rows: Rows,
-    /// What is wrong with them, or with others before.
+    /// Faults in these rows, or in earlier ones.
     faults: FaultReport,
 }
 
-/// The drivers of a fragment that send. The first one is the fragment's own; whoever drops this waits for the others.
+/// The sending drivers of a fragment. The first one is the fragment's own; dropping this waits for
+/// the others.
 pub(super) struct Senders {
     query: Arc<Query>,
-    /// Others that may begin.
+    /// How many more may begin.
     left: usize,
-    /// To them; absent once the last rows were handed over.
+    /// The channel to them; absent after the last rows.
     queue: Option<(Sender<HandedRows>, Receiver<HandedRows>)>,
     started: Vec<StartedWork>,
-    /// Whether rows have left: the first ones do by the fragment's own driver.
+    /// Whether rows have left: the fragment's own driver sends the first ones.
     has_sent: bool,
 }
 
@@ -71,11 +75,11 @@ impl Senders {
         }
     }
 
-    /// Sends rows of the fragment's driver, by it or by another one.
+    /// Sends rows of the fragment's driver, by that driver or by another one.
     ///
     /// # Errors
     ///
-    /// Those of sending; `Internal` where there can be no thread.
+    /// Errors of sending; `Internal` if no thread can start.
     pub(super) fn send(
         &mut self,
         driver: &mut Driver,
@@ -93,24 +97,25 @@ impl Senders {
         way.send_rows(driver, &rows, route)
     }
 
-    /// Says that no more rows come.
+    /// Ends the input.
     pub(super) fn close(&mut self) {
         self.queue = None;
     }
 
-    /// Begins other drivers, as far as there is memory.
+    /// Starts further drivers, as far as there is memory.
     fn begin(&mut self, way: &WayOut, route: &Arc<Route>) -> Result<()> {
         let Some((_, receiver)) = &self.queue else { return Ok(()) };
         let Query { memory, readers, .. } = &*self.query;
         while self.left > 0 && memory.has_room_for_driver(readers.part_bytes_max()) {
             let queue = memory.open_queue(self.query.stop.clone())?;
-            // Before it is there, or drivers that begin one after another would all find the same room.
+            // Counted before it exists: otherwise drivers that begin one after another would all
+            // see the same free memory.
             let working = memory.enter();
             let (query, receiver) = (self.query.clone(), receiver.clone());
             let (way, route) = (way.clone(), route.clone());
             self.started.push(self.query.threads.start(THREAD_NAME, move || {
                 drop(working);
-                // What it fails with is noted.
+                // The thread records its failure.
                 let _ = drive((&query, queue), way, |driver, way| {
                     while let Ok(handed) = driver.while_waiting(|_| receiver.recv()) {
                         send_handed(driver, handed, (way, &route))?;
@@ -123,10 +128,10 @@ impl Senders {
         Ok(())
     }
 
-    /// Hands rows over, or gives them back if every other driver has work.
+    /// Hands rows over, or returns them if every other driver is busy.
     fn hand_over(&self, driver: &mut Driver, rows: Rows) -> Result<Option<Rows>> {
         let sender = self.queue.as_ref().map(|(sender, _)| sender);
-        // Nobody else fills it.
+        // No other thread fills the channel.
         let Some(sender) = sender.filter(|sender| !self.started.is_empty() && !sender.is_full()) else {
             return Ok(Some(rows));
         };
@@ -154,7 +159,7 @@ impl Drop for Senders {
 fn send_handed(driver: &mut Driver, handed: HandedRows, (way, route): (&WayOut, &Route)) -> Result<()> {
     let HandedRows { rows, faults } = handed;
     rows.use_on(driver.queue.stream())?;
-    // What is wrong with rows comes before what follows from that.
+    // A fault in the rows is reported before its consequences.
     faults.wait()?;
     way.send_rows(driver, &rows, route)
 }

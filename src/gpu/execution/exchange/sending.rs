@@ -34,17 +34,18 @@ use crate::{
     operation::Queue,
 };
 
-/// Who gets rows.
+/// The receivers of rows.
 pub(in crate::execution) enum Target {
     /// The rank that owns the keys.
     Owner(Box<OwnerKeys>),
-    /// As `Owner`, unless all ranks' rows together have no more bytes than these: then every rank.
+    /// As `Owner`, unless the rows of all ranks together have at most this many bytes: then every
+    /// rank.
     OwnerOrAll { keys: Box<OwnerKeys>, bytes_max: u64 },
-    /// As `Owner`, unless the rows of this exchange go to all ranks: then nobody else.
+    /// As `Owner`, unless the rows of this exchange go to all ranks: then this rank only.
     OwnerOrSelf { keys: Box<OwnerKeys>, partner: ExchangeId },
-    /// Every rank that is reached.
+    /// Every reachable rank.
     All,
-    /// The first of the ranks that are reached: rank 0, or the one on its host by way of which rows go there.
+    /// The first reachable rank: rank 0, or the rank of this host that forwards to it.
     First,
 }
 
@@ -52,18 +53,19 @@ pub(in crate::execution) enum Target {
 pub(in crate::execution) struct SendingFragment {
     pub(in crate::execution) input: Operator,
     pub(in crate::execution) target: Target,
-    /// Which ranks its rows go to.
+    /// The receivers of its rows.
     pub(in crate::execution) reach: ExchangeReach,
-    /// The filters from above that its scans may have.
+    /// The filters from above that its scans may use.
     pub(in crate::execution) filters: Vec<Arc<RuntimeFilter>>,
 }
 
-/// Counters of exchanges that have chosen one or the other.
+/// Counters of both decisions.
 pub(in crate::execution) const BROADCAST_CHOSEN: &str = "broadcast_chosen";
 pub(in crate::execution) const SHUFFLE_CHOSEN: &str = "shuffle_chosen";
 /// Counter of rows that stayed in a shuffle because their keys are heavy.
 pub(in crate::execution) const HEAVY_ROWS: &str = "rows_heavy";
-/// The shortest and the longest pause between two looks at filters. Pauses grow with the time that the fragment has waited.
+/// The shortest and the longest pause between two polls of the filters. Pauses grow with the time
+/// that the fragment has waited.
 const FILTER_WAIT_INTERVALS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
 /// A pause is this part of the time that the fragment has waited.
 const FILTER_LATE_PART: u32 = 16;
@@ -73,7 +75,7 @@ impl SendingFragment {
     ///
     /// # Errors
     ///
-    /// Those of the rows, of sending, and what the query fails with on other ranks.
+    /// Errors of the rows and of sending, and the query's failure on other ranks.
     pub(super) fn send(self, query: &Arc<Query>, way: WayOut) -> Result<()> {
         let queue = query.memory.open_queue(query.stop.clone())?;
         let mut senders = Senders::new(query);
@@ -81,12 +83,12 @@ impl SendingFragment {
             self.wait_for_filters(driver, &way.outbox)?;
             self.send_rows(driver, way, &mut senders)
         });
-        // After a failure is known, for which they may wait.
+        // After a failure, which ends their waits.
         drop(senders);
         sent
     }
 
-    /// The bytes up to which all ranks get its rows, if that is chosen.
+    /// The bytes up to which all ranks get its rows, if that is a choice.
     pub(super) fn broadcast_bytes_max(&self) -> Option<u64> {
         match &self.target {
             Target::OwnerOrAll { bytes_max, .. } => Some(*bytes_max),
@@ -94,7 +96,7 @@ impl SendingFragment {
         }
     }
 
-    /// The other exchange that chooses for it, if there is such a one.
+    /// The other exchange that decides for it, if any.
     pub(super) fn chosen_by(&self) -> Option<ExchangeId> {
         match &self.target {
             Target::OwnerOrSelf { partner, .. } => Some(*partner),
@@ -152,12 +154,12 @@ impl SendingFragment {
         }
         rest.send(driver, (way, &route), senders)?;
         senders.close();
-        // Also of rows of which none was left.
+        // Even if no row passed.
         driver.check_faults()
     }
 }
 
-/// Waits until filters are settled, or `is_wanted` says no.
+/// Waits until filters are settled, or `is_wanted` returns false.
 fn wait_settled(
     filters: &[Arc<RuntimeFilter>],
     mut sleep: impl FnMut(Duration),
@@ -173,10 +175,10 @@ fn wait_settled(
     Ok(())
 }
 
-/// What a fragment gives after the rows that waited for a decision.
+/// The rest of a fragment, after the rows held for a decision.
 enum Rest {
     None,
-    /// It leaves as it comes.
+    /// It is sent as it comes.
     Coming(Operator),
     /// It has ended.
     HeldBack(HeldBack),
@@ -192,7 +194,7 @@ impl Rest {
     ) -> Result<()> {
         match self {
             Self::None => {}
-            // What operators below hold is others' when it has ended.
+            // After the fragment's end other operators may use the memory of those below.
             Self::Coming(mut input) => {
                 while way.outbox.is_wanted() {
                     let Some(rows) = input.next(driver)? else { break };
@@ -212,18 +214,18 @@ impl Rest {
     }
 }
 
-/// The work of a driver that sends, and how it ends: with all that it had on its way, or with a query that fails.
+/// The work of a sending driver, and its end: with all of its rows sent, or with a failed query.
 ///
 /// # Errors
 ///
-/// Those of the work, and what the query fails with on other ranks.
+/// Errors of the work, and the query's failure on other ranks.
 pub(super) fn drive(
     (query, queue): (&Arc<Query>, Queue),
     way: WayOut,
     work: impl FnOnce(&mut Driver, &WayOut) -> Result<()>,
 ) -> Result<()> {
     let mut driver = Driver::new(query.clone(), queue, query.stop.clone(), way.operator);
-    // A panic has a better reason than that the producer ended.
+    // The panic is a better reason than the producer's early end.
     let work = AssertUnwindSafe(|| work(&mut driver, &way));
     let sent = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
     let sent = driver.first_failure(sent);
@@ -234,7 +236,7 @@ pub(super) fn drive(
             Ok(())
         }
         Err(error) => {
-            // Before the producer says of itself that it has ended early.
+            // Before the producer itself reports an early end.
             let error = query.exchanges.fail(error);
             way.outbox.fail(&error);
             Err(error)
@@ -242,17 +244,17 @@ pub(super) fn drive(
     }
 }
 
-/// Where rows go, once that is decided.
+/// The destination of rows, once decided.
 pub(super) enum Route {
     Owner(Box<OwnerKeys>),
     All,
     To(Rank),
-    /// Nowhere: they are this rank's.
+    /// Nowhere: this rank keeps them.
     Stay,
 }
 
 impl Route {
-    /// Whether rows are packed for several ranks, which is work for several drivers.
+    /// Whether rows are packed for several ranks, which gives several drivers work.
     pub(super) fn is_packed(&self) -> bool {
         match self {
             Self::Owner(_) | Self::All => true,
@@ -261,26 +263,26 @@ impl Route {
     }
 }
 
-/// How a fragment's rows leave it. A clone is for one more driver that sends.
+/// The output of a fragment's rows. A clone serves one more driver.
 #[derive(Clone)]
 pub(super) struct WayOut {
     pub(super) outbox: OutboxProducer,
     /// This rank.
     pub(super) rank: Rank,
-    /// What comes to this rank by the same exchange.
+    /// The rows that this rank receives by the same exchange.
     pub(super) received: Arc<ReceivedRows>,
-    /// What the ranks decide before the first row leaves.
+    /// The decision of the ranks before the first row leaves.
     pub(super) choice: Option<BroadcastChoice>,
-    /// The exchange's place in the metrics: sending is its work.
+    /// The exchange's place in the metrics: sending counts as its work.
     pub(super) operator: usize,
 }
 
 impl WayOut {
-    /// Sends rows of a driver, when all faults of what it has done are known to be none. Waits for room.
+    /// Sends rows of a driver after all faults of its work are known to be none. Waits for room.
     ///
     /// # Errors
     ///
-    /// Those of the rows and of sending.
+    /// Errors of the rows and of sending.
     pub(super) fn send_rows(&self, driver: &mut Driver, rows: &Rows, route: &Route) -> Result<()> {
         driver.work_for(self.operator, |driver| {
             let chunk = driver.queue.chunk_of(rows)?;
@@ -323,7 +325,7 @@ impl WayOut {
         if let Some(HeavyChunkRows { rows, what, .. }) = heavy {
             driver.count(HEAVY_ROWS, rows.count as u64);
             if what == HeavyRows::GoToAll {
-                // This rank has them among its own.
+                // This rank has them in its own fragment.
                 let copied = driver.queue.gather_chunk(&chunk, &rows)?;
                 self.outbox.send_to_others(&driver.queue, &copied, &Routing::Broadcast)?;
             }
@@ -333,10 +335,10 @@ impl WayOut {
         own.map_or(Ok(()), |own| self.keep(driver, own))
     }
 
-    /// Gives this rank rows of its own.
+    /// Keeps rows on this rank.
     fn keep(&self, driver: &Driver, chunk: Chunk) -> Result<()> {
         let Self { outbox, rank, received, .. } = self;
-        // What there is no room for goes by the exchange, which spills it.
+        // Without room they take the exchange, which spills them.
         match received.keep(driver, chunk)? {
             Some(chunk) => outbox.send(&driver.queue, &chunk, &Routing::Gather(*rank)),
             None => Ok(()),
@@ -344,7 +346,7 @@ impl WayOut {
     }
 }
 
-/// Whether the ranks broadcast the build side. Waits for them, and counts it for who explains the query.
+/// Whether the ranks broadcast the build side. Waits for them, and counts the decision for EXPLAIN.
 fn is_broadcast(choice: &BroadcastChoice, driver: &mut Driver, operator: usize) -> Result<bool> {
     let is_broadcast = driver.while_waiting(|_| choice.is_broadcast())?;
     let chosen = if is_broadcast { BROADCAST_CHOSEN } else { SHUFFLE_CHOSEN };

@@ -1,17 +1,20 @@
-//! The keys of a join's build side, of all ranks together: of them comes a filter that may pass exchanges.
+//! The keys of a join's build side from all ranks: a filter of them may pass exchanges.
 //!
 //! ```text
 //! rank 0: build side ── keys, then an end mark ─┐                      ┌─► rank 0: as many end marks as ranks: JoinFilters
 //! rank 1: build side ── keys, then an end mark ─┴─ broadcast exchange ─┴─► rank 1: the same
 //! ```
 //!
-//! Whoever reads a build side gives its keys to all ranks; each rank makes of all keys what one rank alone makes of its own
-//! (`JoinFilters::publish`). A rank that never reads its build side gives no end mark, and then there is no filter on any rank.
+//! The reader of a build side sends its keys to all ranks. Each rank makes a filter of all keys, as
+//! one rank alone does of its own (`JoinFilters::publish`). If a rank never reads its build side,
+//! it sends no end mark, and no rank has the filter.
 //!
-//! Invariants: a filter is of the keys of all ranks, or there is none. A query needs no filter: what there is no memory for is left out.
+//! Invariants: a filter covers the keys of all ranks, or there is none. A query works without
+//! filters: if memory is short, there is none.
 //!
-//! Source: the union of all ranks' shares as in runtime filters of distributed engines. We differ: what travels are the keys, once for each
-//! rank, and not what each rank has made of them: every rank then knows their number and range before it chooses the filter's form.
+//! Source: the union of all ranks' shares as in runtime filters of distributed engines. We differ:
+//! ranks send the keys themselves, not filters of them. Every rank then knows their number and
+//! range before it chooses the filter's form.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -29,11 +32,12 @@ use crate::{
     operation::Queue,
 };
 
-/// Keys that a rank gives at most: a few hundred megabytes to each other one, for a filter of at most as many bits as these have bytes. What
-/// a plan expects of a build side says little of it.
+/// Limit of the keys that a rank sends: a few hundred megabytes to each other rank, for a filter of
+/// at most as many bits as these have bytes. The planner's estimate of a build side is too rough
+/// for this.
 const GIVEN_ROWS_MAX: usize = 1 << 25;
 
-/// What ranks know together of the keys of a join's build side.
+/// The keys of a join's build side that ranks share.
 pub(in crate::execution) struct SharedKeys {
     /// For scans below exchanges of the probe side.
     pub(in crate::execution) filters: Arc<JoinFilters>,
@@ -42,16 +46,16 @@ pub(in crate::execution) struct SharedKeys {
     giving: Mutex<Giving>,
 }
 
-/// How far this rank's own keys are.
+/// The state of this rank's own keys.
 enum Giving {
     /// The exchange has not begun.
     Waiting,
     Open(OutboxProducer),
-    /// They were given, or never will be.
+    /// They were sent, or never will be.
     Over,
 }
 
-/// Who gives a rank's keys; what it has not given when it is dropped is never given.
+/// Sends a rank's keys. Keys not sent when it is dropped are never sent.
 pub(in crate::execution) struct KeyGiver(pub(in crate::execution) Arc<SharedKeys>);
 
 impl Drop for KeyGiver {
@@ -71,7 +75,7 @@ impl SharedKeys {
         lock_whole(&self.giving)
     }
 
-    /// Takes the way out.
+    /// Takes the outgoing side.
     pub(super) fn begin(&self, outbox: OutboxProducer) {
         let mut giving = self.lock();
         match *giving {
@@ -80,19 +84,19 @@ impl SharedKeys {
         }
     }
 
-    /// Says that this rank gives nothing more.
+    /// Ends this rank's keys.
     pub(super) fn give_up(&self) {
         if let Giving::Open(outbox) = std::mem::replace(&mut *self.lock(), Giving::Over) {
             outbox.finish();
         }
     }
 
-    /// Gives this rank's keys to all ranks, unless they are too many: `give_keys` passes those of all rows on, in as many pieces as it
-    /// likes.
+    /// Sends this rank's keys to all ranks, unless they are too many. `give_keys` passes on the
+    /// keys of all rows, in any number of pieces.
     ///
     /// # Errors
     ///
-    /// Those of `give_keys` and of sending.
+    /// Errors of `give_keys` and of sending.
     pub(in crate::execution) fn give(
         &self,
         queue: &Queue,
@@ -124,18 +128,18 @@ impl SharedKeys {
         Ok(())
     }
 
-    /// Takes the keys of all ranks by a driver of its own, and makes filters of them.
+    /// Receives the keys of all ranks by a driver of its own, and makes filters of them.
     ///
     /// # Errors
     ///
-    /// What the query fails with, here or on another rank; faults of the device.
+    /// The query's failure, here or on another rank; faults of the device.
     pub(super) fn receive(&self, query: &Arc<Query>, inbox: InboxConsumer, operator: usize) -> Result<()> {
         let queue = query.memory.open_queue(query.stop.clone())?;
         let mut driver = Driver::new(query.clone(), queue, query.stop.clone(), operator);
         let received = self.receive_keys(&mut driver, &inbox);
         drop(inbox);
         driver.merge_metrics();
-        // Also where it failed: nobody waits for a filter that does not come.
+        // After a failure too: no scan waits for a filter that does not come.
         self.filters.give_up();
         received
     }
@@ -175,7 +179,7 @@ impl SharedKeys {
             })
         })?;
         drop(chunks);
-        // The filters keep what they have of it until the query ends.
+        // The filters keep their part of it until the query ends.
         driver.query.exchanges.keep_claim(claim);
         Ok(())
     }

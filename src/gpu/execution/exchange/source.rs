@@ -1,4 +1,4 @@
-//! What is above an exchange reads.
+//! The sources above an exchange.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
 /// The rows that other ranks and this one sent here.
 pub(in crate::execution) struct ExchangeSource {
     received: Arc<ReceivedRows>,
-    /// What is left when the last row has come.
+    /// The remaining rows after the last one has arrived.
     spilled: Option<SpilledPart>,
 }
 
@@ -63,10 +63,10 @@ impl Drop for ExchangeSource {
     }
 }
 
-/// Of rows that every rank has, those that this one owns, in their order.
+/// The rows that this rank owns of rows that every rank has, in their order.
 pub(in crate::execution) struct OwnSource {
     pub(in crate::execution) input: Operator,
-    /// By what ranks own rows; without it rank 0 owns all.
+    /// The keys that decide ownership; without them rank 0 owns all.
     pub(in crate::execution) keys: Option<RowProgram>,
     pub(in crate::execution) place: RankPlace,
 }

@@ -1,5 +1,6 @@
-//! Expressions over columns of which some come as codes: what reads one such column and nothing else is evaluated once
-//! for every entry of its dictionary, and a row has what its entry has.
+//! Expressions over columns of which some come as codes. A part of an expression that reads only
+//! one such column is evaluated once for every entry of its dictionary, and a row gets its entry's
+//! value.
 //!
 //! ```text
 //! a LIKE 'x%' AND (b = 'y' OR c < d)     a LIKE 'x%'  over the entries of a ─► p ─┐ by the rows' codes
@@ -7,10 +8,12 @@
 //!                                                                   p AND (q OR c < d)  over the rows
 //! ```
 //!
-//! Invariants: NULL is an entry, so a part has its own value for it. A part can't fail: no error comes from an entry
-//! that no row has. Parts stay where they were in the expression, and what is left is evaluated in the same order.
+//! Invariants: NULL is an entry, so a part has its own value for it. A part can't fail: an entry
+//! without rows causes no error. Parts keep their position in the expression, and the rest is
+//! evaluated in the same order.
 //!
-//! Deliberately absent: columns of fixed width. Computing with such a cell costs no more than looking up its code.
+//! Deliberately absent: columns of fixed width. To compute with such a cell costs no more than to
+//! look up its code.
 //!
 //! Source: predicates on dictionaries, Abadi, Madden, Ferreira, "Integrating Compression and Execution in
 //! Column-Oriented Database Systems", SIGMOD 2006, section 4. We differ: any expression, not only comparisons.
@@ -35,7 +38,7 @@ type Input = [(ColumnId, DataType)];
 /// A condition over columns of which some come as codes.
 pub(super) struct CodedCondition {
     parts: CodedParts,
-    /// Over the cells, and what the parts gave; absent where it is the only part, which is never NULL.
+    /// Over the cells and the parts' values; absent if it is a single part, which is never NULL.
     rest: Option<Filter>,
 }
 
@@ -43,11 +46,11 @@ pub(super) struct CodedCondition {
 pub(super) struct CodedProgram {
     parts: CodedParts,
     outputs: Vec<CodedOutput>,
-    /// Over the cells, and what the parts gave.
+    /// Over the cells and the parts' values.
     rest: Program,
 }
 
-/// What is evaluated once an entry, and what is left to be read of the rows.
+/// The parts evaluated once an entry, and the columns that the rest reads.
 struct CodedParts {
     columns: Vec<EntryExpressions>,
     /// Places of the columns whose cells the rest reads, among the input's.
@@ -62,16 +65,16 @@ struct EntryExpressions {
     results: Vec<(ColumnId, bool)>,
 }
 
-/// Where an output comes from.
+/// The origin of an output.
 enum CodedOutput {
-    /// It is a part itself: the column's and the part's number.
+    /// A part itself: the numbers of its column and of the part.
     Part(usize, usize),
     /// The next output of the rest.
     Computed,
 }
 
 impl CodedParts {
-    /// Compiles the parts. Gives what the rest reads, too: cells, and then what parts give.
+    /// Compiles the parts. Returns the inputs of the rest too: cells, and then the parts' values.
     fn compile(
         split: &Split<'_>,
         rest: &[&Expression],
@@ -118,7 +121,7 @@ impl CodedParts {
         self.columns.iter().map(values).collect()
     }
 
-    /// What the rest reads.
+    /// The inputs of the rest.
     fn read<'a>(
         &self,
         queue: &Queue,
@@ -138,7 +141,7 @@ impl CodedParts {
 }
 
 impl CodedCondition {
-    /// The columns that may come as codes: text of which the condition reads nothing but parts.
+    /// The columns that may come as codes: text that only parts of the condition read.
     pub(super) fn columns_without_cells(condition: &Expression, input: &Input) -> BTreeSet<ColumnId> {
         let texts = input.iter().filter(|(_, data_type)| is_text(data_type));
         let candidates: BTreeSet<ColumnId> = texts.map(|(id, _)| *id).collect();
@@ -173,11 +176,11 @@ impl CodedCondition {
         Ok(Self { parts, rest })
     }
 
-    /// A flag a row: whether the condition is true. `column` gives the input's columns by place.
+    /// A flag a row: whether the condition is true. `column` returns the input's columns by place.
     ///
     /// # Errors
     ///
-    /// Those of the condition's functions; `OutOfMemory`, `Device`.
+    /// Errors of the condition's functions; `OutOfMemory`, `Device`.
     pub(super) fn flags<'a>(
         &self,
         queue: &Queue,
@@ -229,11 +232,11 @@ impl CodedProgram {
         Ok(Self { parts, outputs, rest })
     }
 
-    /// The expressions' values: text that a part makes comes as codes of what it made of the entries.
+    /// The expressions' values. Text made by a part comes as codes of the entries' values.
     ///
     /// # Errors
     ///
-    /// Those of the functions; `OutOfMemory`, `Device`.
+    /// Errors of the functions; `OutOfMemory`, `Device`.
     pub(super) fn evaluate<'a>(
         &self,
         queue: &Queue,

@@ -1,7 +1,7 @@
-//! Expressions and conditions over rows: columns stay codes where nothing has to be computed of them, and what is, is
-//! computed once an entry where it can be (`coded.rs`).
+//! Expressions and conditions over rows. Columns stay codes where an expression is only the column;
+//! otherwise parts are evaluated once an entry where possible (`coded.rs`).
 //!
-//! Invariants: which columns come as codes may differ from rows to rows; the values do not.
+//! Invariants: which columns come as codes may differ from chunk to chunk; the values do not.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,8 +19,8 @@ use crate::{
     program::{Filter, Program},
 };
 
-/// What was compiled for columns that come as codes; `None` where no program has it. There are as few sets of them as
-/// there are ways in which files are written.
+/// Compiled variants by columns that come as codes; `None` if no program can do it. There are as
+/// few of these sets as ways in which files are written.
 type Variants<T> = Mutex<HashMap<BTreeSet<ColumnId>, Option<Arc<T>>>>;
 
 fn variant<T>(
@@ -72,7 +72,7 @@ impl RowCondition {
     ///
     /// # Errors
     ///
-    /// As of [`Filter::compile`].
+    /// Errors of [`Filter::compile`].
     pub(in crate::execution) fn compile(
         condition: &Expression,
         input: &[(ColumnId, DataType)],
@@ -96,17 +96,17 @@ impl RowCondition {
         &self.places
     }
 
-    /// Places of the columns of which it needs no cells where they come as codes.
+    /// Places of the columns whose cells it does not need if they come as codes.
     pub(in crate::execution) fn places_without_cells(&self) -> Vec<usize> {
         let without_cells = CodedCondition::columns_without_cells(&self.condition, &self.input);
         self.places.iter().copied().filter(|place| without_cells.contains(&self.input[*place].0)).collect()
     }
 
-    /// A flag a row: whether it is true. `column` gives the columns by place.
+    /// A flag a row: whether it is true. `column` returns the columns by place.
     ///
     /// # Errors
     ///
-    /// Those of the condition's functions; `OutOfMemory`, `Device`.
+    /// Errors of the condition's functions; `OutOfMemory`, `Device`.
     pub(in crate::execution) fn flags<'a>(
         &self,
         queue: &Queue,
@@ -142,11 +142,11 @@ pub(in crate::execution) struct RowProgram {
     coded: Variants<CodedProgram>,
 }
 
-/// Where an output comes from.
+/// The origin of an output.
 enum RowOutput {
     /// A column of the input, by place.
     Input(usize),
-    /// The next value that is computed.
+    /// The next computed value.
     Computed,
 }
 
@@ -155,7 +155,7 @@ impl RowProgram {
     ///
     /// # Errors
     ///
-    /// As of [`Program::compile`].
+    /// Errors of [`Program::compile`].
     pub(in crate::execution) fn compile(
         expressions: &[Expression],
         input: &[(ColumnId, DataType)],
@@ -199,7 +199,7 @@ impl RowProgram {
     ///
     /// # Errors
     ///
-    /// Those of the functions; `OutOfMemory`, `Device`.
+    /// Errors of the functions; `OutOfMemory`, `Device`.
     pub(in crate::execution) fn evaluate(&self, queue: &Queue, rows: &Rows) -> Result<Vec<AnyColumn>> {
         let lacks = || Error::internal("rows lack a column of their program");
         let column = |place: usize| rows.columns.get(place).ok_or_else(lacks);
@@ -219,7 +219,7 @@ impl RowProgram {
     ///
     /// # Errors
     ///
-    /// As of [`RowProgram::evaluate`].
+    /// Errors of [`RowProgram::evaluate`].
     pub(in crate::execution) fn evaluate_cells(&self, queue: &Queue, rows: &Rows) -> Result<Vec<Column>> {
         let values = self.evaluate(queue, rows)?;
         values.iter().map(|values| queue.cells_of(values, rows.row_count)).collect()

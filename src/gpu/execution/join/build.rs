@@ -1,12 +1,14 @@
-//! Build sides: read as a whole, held or spilled, and what scans of the probe side get to know of their keys.
+//! Build sides: read whole, held or spilled, and the filters that they send to scans of the probe
+//! side.
 //!
 //! ```text
 //! UnreadBuild ── rows, keys, filters ──► ReadBuild: held ── table ──► held, with a table
 //!                                        ReadBuild: spilled, by the hash of the keys
 //! ```
 //!
-//! Invariants: filters are settled before anybody gets what was read. All of it can be done by one driver, and the rest of
-//! the join by another (`fragment.rs`), which uses the rows after [`ReadBuild::publish`] and [`ReadBuild::use_on`].
+//! Invariants: filters are settled before another driver gets the build side. One driver may read a
+//! build side, and another one run the rest of the join (`fragment.rs`); it uses the rows after
+//! [`ReadBuild::publish`] and [`ReadBuild::use_on`].
 
 use pystachio_plan::{DataType, JoinKind, Result};
 
@@ -26,13 +28,13 @@ use crate::{
     spill::SpilledPartitions,
 };
 
-/// A build side that nobody has read.
+/// An unread build side.
 pub(in crate::execution) struct UnreadBuild {
     pub(in crate::execution) matching: Matching,
     pub(in crate::execution) operator: Operator,
     /// For the probe side's scans.
     pub(in crate::execution) filters: FilterGiver,
-    /// For scans that only keys of all ranks make a filter for.
+    /// For scans that only a filter of all ranks' keys may reach.
     pub(in crate::execution) shared: Option<KeyGiver>,
 }
 
@@ -44,7 +46,7 @@ pub(super) struct ReadBuild {
 
 /// Rows of the build side, all of them.
 pub(super) enum BuildRows {
-    /// Whatever comes of the probe side, the join has no row.
+    /// The join has no row, whatever the probe side has.
     Pointless,
     /// They are on the device.
     Held(HeldBuild),
@@ -77,11 +79,11 @@ pub(super) struct SpilledBuild {
     pub(super) filter_claim: Claim,
 }
 
-/// What came of holding a build side's rows.
+/// The result of holding a build side's rows.
 enum HoldResult {
     Pointless,
     Held(Held),
-    /// With what is known of their keys.
+    /// With the summary of their keys.
     Spilled(SpilledPartitions, MeasuredKeys),
 }
 
@@ -115,11 +117,11 @@ impl HeldRows {
 }
 
 impl ReadBuild {
-    /// With a table, where the rows are held.
+    /// With a table, if the rows are held.
     ///
     /// # Errors
     ///
-    /// As of [`Matching::build`].
+    /// Errors of [`Matching::build`].
     pub(super) fn with_table(self, queue: &Queue) -> Result<Self> {
         let Self { matching, rows } = self;
         let rows = match rows {
@@ -133,7 +135,8 @@ impl ReadBuild {
         Ok(Self { matching, rows })
     }
 
-    /// Says that what was enqueued until now is all that is written into what is on the device, before another stream uses it.
+    /// Marks the work enqueued so far as the last that writes into its memory, before another
+    /// stream uses it.
     ///
     /// # Errors
     ///
@@ -142,7 +145,7 @@ impl ReadBuild {
         queue.memory().publish(self.buffers().into_iter(), queue.stream())
     }
 
-    /// Says that from now on another driver's stream uses it.
+    /// From now on another driver's stream uses it.
     ///
     /// # Errors
     ///
@@ -164,7 +167,7 @@ impl HeldBuild {
     ///
     /// # Errors
     ///
-    /// As of [`Matching::build`].
+    /// Errors of [`Matching::build`].
     pub(super) fn into_built(self, matching: &Matching, queue: &Queue) -> Result<(Built, Claim)> {
         let Self { rows, mut claim, filter_bytes } = self;
         let built = match rows {
@@ -177,15 +180,15 @@ impl HeldBuild {
 }
 
 impl UnreadBuild {
-    /// Reads the build side, and sends the scans what they wait for.
+    /// Reads the build side, and settles the filters of the scans.
     ///
     /// # Errors
     ///
-    /// Those of what is read; of spilling, `Cancelled`, and faults of the device.
+    /// Errors of the rows and of spilling; `Cancelled`, and faults of the device.
     pub(super) fn read(mut self, driver: &mut Driver) -> Result<ReadBuild> {
         let rows = self.read_rows(driver)?;
         let Self { matching, operator, .. } = self;
-        // What operators below held and claimed is others' from now on.
+        // From now on other operators may use the memory that those below held and claimed.
         drop(operator);
         driver.query.fragments.begin(&driver.query);
         Ok(ReadBuild { matching, rows })
@@ -254,7 +257,7 @@ impl UnreadBuild {
         })
     }
 
-    /// Sends the scans what they wait for of a build side that is held.
+    /// Settles the scans' filters for a build side that is held.
     fn publish(&self, driver: &Driver, chunk: &Chunk, claim: &mut Claim) -> Result<u64> {
         if !self.filters.0.are_wanted() && self.shared.is_none() {
             return Ok(0);
@@ -269,8 +272,8 @@ impl UnreadBuild {
         self.filters.0.publish(queue, &measured, claim, |insert| insert(&keys, chunk.row_count))
     }
 
-    /// Sends the scans what they wait for of a build side that was spilled: its rows come back for it, block by block,
-    /// and every row of the probe side that is dropped need not be spilled.
+    /// Settles the scans' filters for a spilled build side. Its rows are read back for that, block
+    /// by block; each probe row that a filter drops need not be spilled.
     fn publish_spilled(
         &self,
         driver: &Driver,
@@ -292,7 +295,7 @@ impl UnreadBuild {
     }
 }
 
-/// All rows that are held as one chunk of columns of these types.
+/// All held rows as one chunk of columns of these types.
 pub(super) fn whole(queue: &Queue, types: &[DataType], mut held: Held) -> Result<Chunk> {
     match held.row_count() {
         0 => queue.empty(types),

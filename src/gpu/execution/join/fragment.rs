@@ -1,5 +1,5 @@
-//! Fragments: build sides of joins that drivers of their own read, on threads of their own, beside one another and beside
-//! what the query's driver does.
+//! Fragments: build sides that drivers of their own read, on threads of their own, in parallel with
+//! each other and with the query's driver.
 //!
 //! ```text
 //!            begin: filters into its scans are settled,            its driver ends
@@ -9,15 +9,17 @@
 //!      └───────────────────────► Taken ◄───────────────────┴───────────────────────────────┘
 //! ```
 //!
-//! Fragments begin in the order in which the query would ask for them: when it is admitted, when a join has settled its
-//! filters, and when another fragment has ended. A join that asks for one that has not begun reads it by its own driver, as
-//! it does for all of them where there is no room; so nobody ever waits for a thread. A query that memory is refused after a
-//! fragment has begun runs again without fragments of their own (`engine/device_engine.rs`).
+//! Fragments begin in the order in which the query would ask for them: when it is admitted, when a
+//! join has settled its filters, and when another fragment has ended. A join that asks for a
+//! fragment that has not begun reads it by its own driver. It does so for all fragments if memory
+//! is short, so a join never waits for a thread. If the engine refuses memory to a query after a
+//! fragment has begun, the query runs again without fragments (`engine/device_engine.rs`).
 //!
-//! Invariants: a fragment begins after the filters that come from outside of it are settled: its scans drop no fewer
-//! rows than they would without it. What a fragment fails with is told to the join that asks for it, and to nobody if none
-//! does. A fragment whose join is dropped is stopped. A query ends after its fragments' threads. Who waits for a fragment
-//! waits for one beneath it in the plan, so none wait for each other.
+//! Invariants: a fragment begins after the filters from outside of it are settled, so its scans
+//! drop as many rows as without it. A fragment's failure is reported to the join that asks for it,
+//! and dropped if none does. If its join is dropped, the fragment is stopped. A query ends after
+//! its fragments' threads. A driver waits only for fragments beneath it in the plan, so waits have
+//! no cycle.
 //!
 //! Deliberately absent: fragments that give rows while they run.
 
@@ -42,31 +44,32 @@ use crate::execution::{
     runtime_filter::RuntimeFilter,
 };
 
-/// Fragments of a query that run at once, each with a thread, a stream and chunks on their way. As many build sides as
-/// most queries have whose filters do not depend on one another; further ones begin when others have ended.
+/// Fragments of a query that run at once, each with a thread, a stream and chunks. Most queries
+/// have no more build sides whose filters are independent of one another; further ones begin when
+/// others have ended.
 pub(in crate::execution) const RUNNING_MAX: usize = 4;
-/// What their threads are called.
+/// The name of their threads.
 pub(in crate::execution) const THREAD_NAME: &str = "pystachio-build";
-/// How often whoever waits for a fragment looks whether it is still wanted.
+/// How often a driver that waits for a fragment polls whether it is still wanted.
 const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The fragments of one query.
 #[derive(Default)]
 pub(in crate::execution) struct Fragments {
-    /// Whole enough wherever a panic leaves it: what does not begin is read by its join.
+    /// A panic leaves it usable: the joins read the fragments that do not begin.
     state: Mutex<FragmentsState>,
-    /// Whether one has begun, also after the query's end.
+    /// Whether one has begun; still known after the query's end.
     has_begun: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
 struct FragmentsState {
-    /// Those that have not begun, in the order in which the query would ask for them.
+    /// Fragments that have not begun, in the order in which the query would ask for them.
     waiting: Vec<Arc<Fragment>>,
     running_count: usize,
-    /// Those that have begun, and their threads' work.
+    /// Fragments that have begun, and their threads' work.
     begun: Vec<(Arc<Fragment>, StartedWork)>,
-    /// Whether none begins any more.
+    /// Set when no fragment may begin any more.
     is_ended: bool,
 }
 
@@ -74,26 +77,26 @@ struct FragmentsState {
 pub(in crate::execution) struct FragmentPlace {
     /// The join's place in the metrics: reading the fragment is its work.
     pub(in crate::execution) join: usize,
-    /// The place in which the query wants the last of its scans.
+    /// The last position of its scans in the query's order.
     pub(in crate::execution) rank: usize,
-    /// The filters from outside of it that its scans wait for.
+    /// The filters from outside that its scans wait for.
     pub(in crate::execution) filters: Vec<Arc<RuntimeFilter>>,
 }
 
 struct Fragment {
     place: FragmentPlace,
-    /// Says when nobody wants it any more.
+    /// Stops the fragment when its join no longer wants it.
     stop: StopFlag,
-    /// A whole: replaced in one step.
+    /// Replaced as a whole, in one step.
     progress: Mutex<Progress>,
     ended: Condvar,
 }
 
-/// How far a fragment is.
+/// The state of a fragment.
 enum Progress {
-    /// Nobody has begun: whoever does takes what is to be read.
+    /// Not begun: the driver that begins takes the unread build side.
     Waiting(UnreadBuild),
-    /// Its thread is on its way, and takes what is to be read.
+    /// Its thread is starting, and takes the unread build side.
     Starting(UnreadBuild),
     /// A driver of its own reads it.
     Running,
@@ -103,7 +106,7 @@ enum Progress {
     Taken,
 }
 
-/// A build side as its join has it until it asks. Dropping it stops the fragment.
+/// A build side until its join asks for it. Dropping it stops the fragment.
 pub(in crate::execution) struct BuildFragment(Arc<Fragment>);
 
 impl Drop for BuildFragment {
@@ -111,7 +114,7 @@ impl Drop for BuildFragment {
         let Self(fragment) = self;
         fragment.stop.stop();
         let mut progress = fragment.lock();
-        // A driver that runs gives up what it has.
+        // A running driver drops its rows.
         let given_up = match &*progress {
             Progress::Running | Progress::Taken => None,
             Progress::Waiting(_) | Progress::Starting(_) | Progress::Ended(_) => {
@@ -124,11 +127,12 @@ impl Drop for BuildFragment {
 }
 
 impl BuildFragment {
-    /// What came of the fragment, on the stream of the join's driver: read by it if nobody has begun, otherwise waited for.
+    /// The fragment's result, on the stream of the join's driver. Reads it if it has not begun,
+    /// otherwise waits for it.
     ///
     /// # Errors
     ///
-    /// What reading the build side failed with; `Cancelled`.
+    /// The failure of reading the build side; `Cancelled`.
     pub(super) fn take(self, driver: &mut Driver) -> Result<ReadBuild> {
         let Self(fragment) = &self;
         let before = {
@@ -156,12 +160,12 @@ impl Fragment {
         lock_whole(&self.progress)
     }
 
-    /// Whether nobody has begun.
+    /// Whether it has not begun.
     fn is_waiting(&self) -> bool {
         matches!(*self.lock(), Progress::Waiting(_))
     }
 
-    /// Says that a thread is about to begin; false where the join was faster.
+    /// Reserves it for a thread that is about to start; false if the join was faster.
     fn start(&self) -> bool {
         self.replace(|progress| match progress {
             Progress::Waiting(unread) => Progress::Starting(unread),
@@ -170,7 +174,7 @@ impl Fragment {
         matches!(*self.lock(), Progress::Starting(_))
     }
 
-    /// Says that there is no thread after all.
+    /// Returns it if the thread could not start.
     fn stay(&self) {
         self.replace(|progress| match progress {
             Progress::Starting(unread) => Progress::Waiting(unread),
@@ -183,7 +187,7 @@ impl Fragment {
         *progress = next(std::mem::replace(&mut *progress, Progress::Taken));
     }
 
-    /// Whether all is known that its scans wait for.
+    /// Whether all filters that its scans wait for are settled.
     fn is_ready(&self) -> bool {
         self.place.filters.iter().all(|filter| filter.is_settled())
     }
@@ -210,7 +214,7 @@ impl Fragment {
         let mut progress = self.lock();
         let unread = match std::mem::replace(&mut *progress, Progress::Running) {
             Progress::Starting(unread) => unread,
-            // Its join does not want it any more.
+            // Its join no longer wants it.
             before => {
                 *progress = before;
                 return;
@@ -221,7 +225,7 @@ impl Fragment {
         let work = AssertUnwindSafe(|| self.read(query, unread));
         let read = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
         let mut progress = self.lock();
-        // Nobody takes what nobody wants.
+        // The join no longer wants the result.
         let (ended, given_up) = match self.stop.is_stopped() {
             false => (Progress::Ended(read), None),
             true => (Progress::Taken, Some(read)),
@@ -248,8 +252,8 @@ impl Fragment {
 }
 
 impl Fragments {
-    /// Adds a build side of a query that is compiled. It never begins by itself if it has no place: then its join's driver
-    /// reads it.
+    /// Adds a build side of a query that is being compiled. Without a place it never begins by
+    /// itself: its join's driver reads it.
     pub(in crate::execution) fn add(
         &self,
         unread: UnreadBuild,
@@ -272,7 +276,8 @@ impl Fragments {
         BuildFragment(fragment)
     }
 
-    /// Begins the fragments of a query that was admitted, as far as filters are settled and there are threads and memory.
+    /// Begins fragments of an admitted query, as far as filters are settled and there are threads
+    /// and memory.
     pub(in crate::execution) fn begin(&self, query: &Arc<Query>) {
         let mut state = lock_whole(&self.state);
         state.waiting.retain(|fragment| fragment.is_waiting());
@@ -289,7 +294,8 @@ impl Fragments {
             if !fragment.start() {
                 continue;
             }
-            // Before it is there, or fragments that begin one after another would all find the same room.
+            // Counted before it exists: otherwise fragments that begin one after another would all
+            // see the same free memory.
             let working = query.memory.enter();
             let (of_query, begun) = (query.clone(), fragment.clone());
             let started = query.threads.start(THREAD_NAME, move || {
@@ -304,7 +310,7 @@ impl Fragments {
                     state.running_count += 1;
                     state.begun.push((fragment, work));
                 }
-                // Joins read by themselves what has not begun.
+                // Joins read the fragments that have not begun.
                 Err(error) => {
                     tracing::warn!("{error}");
                     fragment.stay();
@@ -314,7 +320,7 @@ impl Fragments {
         }
     }
 
-    /// Says whether a fragment has begun to be read by a driver of its own, also when the query has ended.
+    /// Whether a driver of its own has begun to read a fragment; still known after the query's end.
     pub(in crate::execution) fn has_begun(&self) -> Arc<AtomicBool> {
         self.has_begun.clone()
     }
@@ -323,7 +329,7 @@ impl Fragments {
         lock_whole(&self.state).running_count -= 1;
     }
 
-    /// Stops what runs, and waits for its threads. None begins any more.
+    /// Stops the running fragments, and waits for their threads. None begins any more.
     pub(in crate::execution) fn end(&self) {
         let (waiting, begun) = {
             let mut state = lock_whole(&self.state);

@@ -1,4 +1,4 @@
-//! Some probe rows against a build side.
+//! Matches some probe rows with a build side.
 //!
 //! Every kind of join comes from the pairs that match and from marks: which of the probe rows, and which
 //! build rows of all, are in a pair. Rows of a preserved side without a mark come out alone: probe rows when the
@@ -23,12 +23,13 @@ use crate::{
     program::Filter,
 };
 
-/// What a key that is computed takes.
+/// Bytes of a computed key.
 const KEY_BYTES: u64 = 17;
-/// What a row of a small build side takes at least, besides its cells and a copy of a column: as with two keys that are computed, and four slots. Memory
-/// comes in pieces that are rounded up, and what probing takes is not reckoned, which is much beside little.
+/// The least cost of a row of a small build side, besides its cells and a copy of a column: two
+/// computed keys and four slots. Allocations are rounded up, and the cost of probing is not
+/// counted, which matters for small sides.
 const SMALL_ROW_BYTES: u64 = 63;
-/// Up to so many bytes a build side is small.
+/// Build sides up to this many bytes are small.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
 
 /// Bytes of a cell and its validity.
@@ -36,7 +37,7 @@ fn column_bytes(data_type: &DataType) -> u64 {
     CellType::of(data_type).map_or(16, |cell| u64::from(cell.bytes()) + 1)
 }
 
-/// How rows of two sides match, and what comes out.
+/// How rows of two sides match, and the output.
 pub(in crate::execution) struct Matching {
     pub(super) kind: JoinKind,
     build_side: JoinSide,
@@ -61,11 +62,11 @@ pub(in crate::execution) struct Residual {
 pub(super) struct Built {
     chunk: Chunk,
     lookup: Lookup,
-    /// One byte a build row: whether it is in a pair. Absent if nobody asks.
+    /// One byte a build row: whether it is in a pair. Absent if not needed.
     marks: Option<Buffer>,
 }
 
-/// How probe rows find what they match.
+/// The lookup of a probe row's matches.
 enum Lookup {
     /// There are no keys: every pair is tried.
     EveryPair,
@@ -81,17 +82,17 @@ pub(super) struct Probing {
     /// Empty for a join without keys. The codes, if there are matches by entry.
     keys: Vec<Column>,
     by_entry: Option<EntryMatches>,
-    /// One byte a row: whether it is in a pair. Absent if nobody asks.
+    /// One byte a row: whether it is in a pair. Absent if not needed.
     marks: Option<Buffer>,
     /// Whether earlier pieces of the build side have marked rows.
     is_marked: bool,
     /// The next row, or the next pair of a join without keys.
     next: u64,
-    /// Rows that are tried at once.
+    /// Rows whose pairs are tried at once.
     step: usize,
 }
 
-/// What is known of the whole build side when probe rows meet a piece of it.
+/// Facts about the whole build side when probe rows meet a piece of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BuildSide {
     /// Whether it has no rows at all.
@@ -130,7 +131,7 @@ impl Matching {
         }
     }
 
-    /// Whether a probe row without a match is in no result.
+    /// Whether a probe row without a match appears in no result.
     pub(super) fn drops_unmatched_probe(&self) -> bool {
         let probe_side = match self.build_side {
             JoinSide::Left => JoinSide::Right,
@@ -185,7 +186,7 @@ impl Matching {
         }
     }
 
-    /// The same, or codes and what their entries match.
+    /// The same, or codes and the matches of their entries.
     fn probing_keys(
         &self,
         queue: &Queue,
@@ -203,27 +204,27 @@ impl Matching {
         }
     }
 
-    /// What making a build side of chunks with so many bytes and rows takes: they are held beside the copy of one
-    /// column at a time, and then beside the table.
+    /// Memory to build a side from chunks with this many bytes and rows: they are held beside a
+    /// copy of one column at a time, and then beside the table.
     pub(super) fn build_bytes(&self, bytes: u64, row_count: usize) -> u64 {
         let exact = self.copy_bytes(row_count).max(self.table_bytes(row_count, JoinTable::bytes_for));
         bytes + exact.max(self.small_bytes(row_count))
     }
 
-    /// What such chunks add at most to what a larger build side takes that they are part of.
+    /// The most that such chunks add to the memory of a larger build side.
     pub(super) fn part_bytes(&self, bytes: u64, row_count: usize) -> u64 {
         let exact = self.copy_bytes(row_count).max(self.table_bytes(row_count, JoinTable::bytes_within));
         bytes + exact.max(self.small_bytes(row_count))
     }
 
-    /// What a build side takes once it is made.
+    /// Memory of a finished build side.
     pub(super) fn built_bytes(&self, built: &Built) -> u64 {
         let row_count = built.chunk.row_count;
         let least = (row_count as u64 * SMALL_ROW_BYTES).min(SMALL_BYTES_MAX);
         built.chunk.held_bytes() + self.table_bytes(row_count, JoinTable::bytes_for).max(least)
     }
 
-    /// What is reckoned with at least.
+    /// The least memory that is assumed.
     fn small_bytes(&self, row_count: usize) -> u64 {
         (self.copy_bytes(row_count) + row_count as u64 * SMALL_ROW_BYTES).min(SMALL_BYTES_MAX)
     }
@@ -232,7 +233,7 @@ impl Matching {
         row_count as u64 * self.build_types.iter().map(column_bytes).max().unwrap_or(0)
     }
 
-    /// What finds rows by their keys, and marks those that were found.
+    /// Finds rows by their keys, and marks those found.
     fn table_bytes(&self, row_count: usize, lookup_bytes: impl Fn(usize) -> u64) -> u64 {
         let rows = row_count as u64;
         let lookup = self
@@ -261,7 +262,8 @@ impl Matching {
         Ok(Built { chunk, lookup, marks })
     }
 
-    /// Probe rows of which nothing has been seen; `marks` says what earlier pieces of the build side marked.
+    /// Probe rows before their first piece; `marks` are the marks from earlier pieces of the build
+    /// side.
     pub(super) fn probe(
         &self,
         queue: &Queue,
@@ -279,7 +281,7 @@ impl Matching {
         Ok(Probing { rows, keys, by_entry, marks, is_marked, next: 0, step })
     }
 
-    /// The next piece of what probe rows give, or `None` when they are through.
+    /// The next piece of the probe rows' output, or `None` after the last.
     pub(super) fn next(
         &self,
         driver: &Driver,
@@ -318,7 +320,7 @@ impl Matching {
         }
     }
 
-    /// The build rows that come out alone when every probe row has been seen.
+    /// The build rows without a match, or with one, that are output after every probe row.
     pub(super) fn unmatched(&self, queue: &Queue, built: &Built) -> Result<Option<Rows>> {
         let Some(marks) = &built.marks else { return Ok(None) };
         let alone = self.marked_rows(queue, built.chunk.row_count, marks)?;
@@ -385,12 +387,12 @@ impl Built {
 }
 
 impl Probing {
-    /// What has been marked so far.
+    /// The marks so far.
     pub(super) fn marks(&self) -> Option<&Buffer> {
         self.marks.as_ref()
     }
 
-    /// Whether matches are those of a dictionary's entries.
+    /// Whether matches are by entries of a dictionary.
     pub(super) fn is_by_entry(&self) -> bool {
         self.by_entry.is_some()
     }

@@ -1,9 +1,10 @@
 //! Joins: a build side as a whole, and a probe side chunk by chunk.
 //!
 //! - `source.rs`: the operator, which chooses the side that is hashed
-//! - `build.rs`: a build side is read, held or spilled, and its keys are told to scans
-//! - `fragment.rs`: build sides that drivers of their own read, before the join asks
-//! - `matching.rs`: one probe chunk against a build side, by pairs, by members, or by a dictionary's entries
+//! - `build.rs`: reads a build side, holds or spills it, and sends filters of its keys to scans
+//! - `fragment.rs`: build sides that drivers of their own read before the join asks
+//! - `matching.rs`: matches one probe chunk with a build side: by pairs, by membership, or by a
+//!   dictionary's entries
 //! - `partitions.rs`: both sides spilled, and joined partition by partition
 //!
 //! ```text
@@ -14,7 +15,8 @@
 //!
 //! Invariants: every kind of join comes from the same pairs and marks, whichever side is hashed, and spilled or not.
 //!
-//! Deliberately absent: nested loops and merges of sorted sides. A join without keys is one whose rows all have equal ones.
+//! Deliberately absent: nested loops and merges of sorted sides. In a join without keys every row
+//! matches by key.
 
 mod build;
 mod fragment;

@@ -6,8 +6,9 @@
 //!                                         one key too often: the build side piece by piece, the probe side each time
 //! ```
 //!
-//! Invariants: equal keys are in the same partition of either side. Where a build side comes piece by piece, the
-//! marks of probe rows are spilled from piece to piece as other rows are, so that rows without a match come out once.
+//! Invariants: equal keys are in the same partition of either side. If a build side comes in
+//! pieces, the marks of probe rows are spilled from piece to piece like other rows, so that rows
+//! without a match are output once.
 //!
 //! Source: DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 3.4
 //! (GRACE). We differ: no partition stays in memory, rows are spilled in blocks of all partitions, so that small
@@ -40,12 +41,12 @@ pub(super) struct PartitionedJoin {
     claim: Claim,
 }
 
-/// Whose rows are spilled.
+/// The side whose rows are spilled.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
-    /// Those that are hashed.
+    /// The side that is hashed.
     Build,
-    /// Those that look for them.
+    /// The side that looks up its matches.
     Probe,
 }
 
@@ -70,7 +71,7 @@ struct Current {
     /// The batch that is probed, or comes next.
     probe_place: usize,
     probing: Option<Probing>,
-    /// What earlier pieces marked, a batch: a byte a row.
+    /// Marks from earlier pieces, by batch: a byte a row.
     marks: Vec<Option<SpilledChunk>>,
 }
 
@@ -86,10 +87,10 @@ fn marks_chunk(marks: &Buffer, row_count: usize) -> Chunk {
     Chunk { row_count, columns: vec![column] }
 }
 
-/// Marks that were spilled.
+/// Spilled marks.
 fn read_marks(queue: &Queue, spilled: &SpilledChunk) -> Result<Buffer> {
     let chunk = SpilledChunk::read(queue, &[(spilled, spilled.ranges(0..spilled.partition_count()))]);
-    // What was read may be given up from now on.
+    // From here on the read bytes may be freed.
     queue.wait()?;
     let marks = chunk?.columns.into_iter().next().map(|column| column.values);
     marks.ok_or_else(|| Error::internal("spilled marks without a column"))
@@ -112,7 +113,7 @@ impl PartitionedJoin {
         join
     }
 
-    /// Where the rows of a side go first.
+    /// The first partitioning of a side's rows.
     pub(super) fn spilling(matching: &Matching, side: Side) -> Spilling<'_> {
         match matching.has_keys() {
             true => divided(matching, side, partitioning(PARTITIONS, 0)),
@@ -120,8 +121,9 @@ impl PartitionedJoin {
         }
     }
 
-    /// Adds partitions of both sides to what is to be done, several at once where they fit. `kind` says of the build
-    /// rows of one their level, and whether partitioning them once more would not help.
+    /// Adds partitions of both sides to the list, several as one where they fit. `kind` gives a
+    /// partition's level, and whether partitioning it once more would not help, from its build
+    /// rows.
     fn add_work(
         &mut self,
         matching: &Matching,
@@ -131,7 +133,7 @@ impl PartitionedJoin {
     ) {
         let cost = |size: &SpilledSize| matching.part_bytes(size.bytes, size.row_count);
         let costs: Vec<u64> = build.sizes().iter().map(cost).collect();
-        // It stays claimed, so that no part that fits now has to be partitioned later.
+        // The memory stays claimed, so that a part that fits now need not be partitioned later.
         let claimed = self.claim.resize_up_to(costs.iter().sum());
         let groups = groups_within(costs, claimed);
         let pairs = build.into_groups(&groups).into_iter().zip(probe.into_groups(&groups));
@@ -204,7 +206,7 @@ impl PartitionedJoin {
         if !fits && may_split {
             return self.split(matching, driver, partition, cost);
         }
-        // As many build rows as the claim allows: all of them, or the partition piece by piece.
+        // As many build rows as the claim allows: the whole partition, or a piece of it.
         let claimed = if fits { cost } else { self.claim.resize_up_to(cost) };
         let piece_bytes = (u128::from(bytes) * u128::from(claimed) / u128::from(cost.max(1))) as u64;
         let mut build_pieces = partition.build.batches(if fits { u64::MAX } else { piece_bytes });
@@ -278,7 +280,7 @@ impl PartitionedJoin {
     }
 }
 
-/// Where the rows of a side go by their keys.
+/// Partitioning of a side's rows by their keys.
 fn divided(matching: &Matching, side: Side, by: HashPartitioning) -> Spilling<'_> {
     Spilling::new(by.partition_count, move |queue, chunk| {
         let keys = match side {

@@ -1,5 +1,5 @@
-//! Joins: the build side whole and the probe side chunk by chunk; where the build side is larger than its claim,
-//! both sides partition by partition.
+//! Joins: the build side whole and the probe side chunk by chunk. If the build side exceeds its
+//! claim, both sides partition by partition.
 
 use std::collections::VecDeque;
 
@@ -43,24 +43,25 @@ impl ProbeSide {
     }
 }
 
-/// The side with this many times the rows of the other is not hashed, where the other turns out to be that small.
+/// A side with at least this many times the rows of the other is not hashed, if the other turns out
+/// to be so small.
 const SWAP_FACTOR: usize = 4;
 /// Smaller sides are hashed as planned.
 const SWAP_ROWS_MIN: usize = 1 << 12;
 
-/// How far a join is.
+/// The state of a join.
 enum JoinState {
-    /// The build side was not asked for; a driver of its own may be reading it.
+    /// The build side was not requested; a driver of its own may be reading it.
     Start(BuildFragment),
-    /// Probe chunks come.
+    /// Probe chunks are read.
     Probing(Box<BuiltSide>),
     /// Both sides were spilled.
     Partitioned(Box<SpilledSides>),
-    /// Nothing more comes.
+    /// The end.
     Done,
 }
 
-/// Sides that were spilled.
+/// Spilled sides.
 struct SpilledSides {
     matching: Matching,
     join: PartitionedJoin,
@@ -74,7 +75,7 @@ struct BuiltSide {
     built: Built,
     is_empty: bool,
     probing: Option<Probing>,
-    /// For what is held.
+    /// For the held rows.
     _claim: Claim,
 }
 
@@ -84,7 +85,7 @@ impl JoinSource {
         Self { probe, state: JoinState::Start(build) }
     }
 
-    /// Asks for the build side, and reads the probe side too if both have to be partitioned.
+    /// Requests the build side, and reads the probe side too if both have to be partitioned.
     fn start(&mut self, driver: &mut Driver, build: BuildFragment) -> Result<JoinState> {
         let ReadBuild { matching, rows } = build.take(driver)?;
         match rows {
@@ -97,8 +98,8 @@ impl JoinSource {
         }
     }
 
-    /// Makes a table of the side that turns out to be small, unless there is one. The probe side of no build rows is not read where
-    /// none of its rows comes out without a match.
+    /// Hashes the side that turns out to be small, unless there is a table. Skips the probe side if
+    /// the build side is empty and unmatched probe rows are not output.
     fn build(&mut self, driver: &mut Driver, mut matching: Matching, held: HeldBuild) -> Result<JoinState> {
         if held.rows.row_count() == 0 && matching.drops_unmatched_probe() {
             self.probe.operator = None;
@@ -146,9 +147,10 @@ impl JoinSource {
         Ok(JoinState::Partitioned(Box::new(SpilledSides { matching, join, _claim: filter_claim })))
     }
 
-    /// All rows of the probe side with the claim for them, if they turn out to be far fewer than those of the build side,
-    /// which is not to be the build side then: estimates of what joins give may be off by orders of magnitude, and many
-    /// rows of few keys make long chains. Otherwise what was read of them comes when the join wants it.
+    /// Reads the probe side, and returns all of its rows with their claim if they turn out to be
+    /// far fewer than the build rows; then the probe side is hashed instead. Estimates of join
+    /// results may be off by orders of magnitude, and many rows of few keys make long chains.
+    /// Otherwise the rows read so far are kept for the join.
     fn smaller_side(
         &mut self,
         driver: &mut Driver,

@@ -1,4 +1,4 @@
-//! What all drivers of a query share, and what each of them has for itself.
+//! The state that all drivers of a query share, and the state of each driver.
 //!
 //! ```text
 //! Query ─┬─ driver of the query's own thread: stream, metrics, faults ─► the root, chunk by chunk
@@ -7,8 +7,9 @@
 //!        └─ readers (`scan/readers.rs`), which all drivers wait for
 //! ```
 //!
-//! Invariants: a driver is used by one thread, and all its device work is in the order of one stream. What it hands over to
-//! another driver was published on its stream, and its faults are known by then.
+//! Invariants: one thread uses a driver, and all its device work is in the order of one stream. A
+//! driver publishes rows on its stream before it hands them to another driver, and their faults are
+//! known by then.
 
 use std::{
     any::Any,
@@ -42,16 +43,17 @@ use crate::{
     operation::{FaultReport, Queue},
 };
 
-/// What all drivers of a query share. Its plan is compiled into it before any driver runs; from then on nobody has it
-/// for himself, and what changes has a lock of its own.
+/// The state that all drivers of a query share. The plan is compiled into it before any driver
+/// runs; from then on it is shared, and fields that change have locks of their own.
 ///
 /// # Ordering
 ///
-/// Drivers and readers have ended when it is dropped: [`Fragments::end`] and [`Exchanges::end`] first.
+/// Drivers and readers have ended when it is dropped: [`Fragments::end`] and [`Exchanges::end`]
+/// first.
 pub(in crate::execution) struct Query {
     /// Queries of an engine are numbered in the order of their start.
     pub(in crate::execution) number: u64,
-    /// Who asks.
+    /// The user of the query.
     pub(in crate::execution) role: u32,
     pub(in crate::execution) settings: DeviceSettings,
     pub(in crate::execution) memory: QueryMemory,
@@ -61,24 +63,25 @@ pub(in crate::execution) struct Query {
     pub(in crate::execution) readers: ReaderPool,
     /// Build sides that may have drivers of their own.
     pub(in crate::execution) fragments: Fragments,
-    /// What is sent to other ranks and comes from them.
+    /// Rows to and from other ranks.
     pub(in crate::execution) exchanges: Exchanges,
-    /// The place in which the query will want each scan, by the address of its relation.
+    /// The position in which the query will want each scan, by the address of its relation.
     pub(in crate::execution) scan_ranks: HashMap<usize, usize>,
-    /// Between which integers the values of scanned columns lie, as far as footers tell: to know what may be expected, and not to
-    /// be relied on.
+    /// Bounds of the integers of scanned columns, from footers. They serve as estimates; results
+    /// must not depend on them.
     pub(in crate::execution) integer_ranges: HashMap<ColumnId, RangeInclusive<i64>>,
-    /// What is read of scans, but for their own conditions.
+    /// The columns of scans that the query reads outside of their own conditions.
     pub(in crate::execution) columns_above_scans: HashSet<ColumnId>,
     pub(in crate::execution) reduced: ReducedOperators,
     pub(in crate::execution) files: QueryFiles,
     pub(in crate::execution) file_systems: Arc<FileSystems>,
     pub(in crate::execution) parameters: Vec<Literal>,
-    /// Says when nobody wants the query any more. Fragments have flags of their own, which this one stops too.
+    /// Stops the query when it is no longer wanted. Fragments have flags of their own, which this
+    /// one stops too.
     pub(in crate::execution) stop: StopFlag,
-    /// How far it is, for who watches it.
+    /// Its progress, for monitoring.
     pub(in crate::execution) meter: Arc<QueryMeter>,
-    /// What drivers have counted, as far as they have said so.
+    /// Counts that drivers have reported.
     pub(in crate::execution) metrics: Mutex<QueryMetrics>,
 }
 
@@ -89,23 +92,23 @@ impl Query {
     }
 }
 
-/// What runs one fragment of a query.
+/// Runs one fragment of a query.
 ///
 /// # Errors
 ///
-/// What its kernels find wrong with values is known later than the work that finds it: whoever gives rows away, or
-/// hands a build side over, asks [`Driver::check_faults`] first.
+/// Kernels report faults in values later than the work that causes them. Before a driver sends rows
+/// or hands a build side over, it calls [`Driver::check_faults`].
 pub(in crate::execution) struct Driver {
     pub(in crate::execution) query: Arc<Query>,
-    /// Everything that the driver does on the device goes through it: it has a stream of its own.
+    /// All device work of the driver goes through it: it has a stream of its own.
     pub(in crate::execution) queue: Queue,
-    /// Says when nobody wants the fragment any more.
+    /// Stops the driver when its fragment is no longer wanted.
     stop: StopFlag,
-    /// The last look at what kernels have reported.
+    /// The last check of the kernels' fault reports.
     faults: Option<FaultReport>,
-    /// What was counted since [`Driver::merge_metrics`].
+    /// Counts since [`Driver::merge_metrics`].
     pub(in crate::execution) metrics: DriverMetrics,
-    /// The place in the metrics of the operator that is asked for rows.
+    /// The place in the metrics of the operator that runs.
     operator: usize,
     /// Absent while it waits for another driver.
     working: Option<WorkingDriver>,
@@ -114,7 +117,7 @@ pub(in crate::execution) struct Driver {
 /// The place of an operator that is not counted.
 pub(in crate::execution) const NO_OPERATOR: usize = usize::MAX;
 
-/// What one driver has counted: of its own operators, and of their scans.
+/// The counts of one driver: of its own operators, and of their scans.
 #[derive(Default)]
 pub(in crate::execution) struct DriverMetrics {
     /// By place in [`QueryMetrics::operators`].
@@ -122,17 +125,17 @@ pub(in crate::execution) struct DriverMetrics {
     pub(in crate::execution) bytes_read: u64,
     pub(in crate::execution) cache_hits: u64,
     pub(in crate::execution) cache_misses: u64,
-    /// The ways in which files were read.
+    /// The methods by which files were read.
     pub(in crate::execution) storage_paths: Vec<StoragePath>,
 }
 
 impl DriverMetrics {
-    /// What was counted of an operator.
+    /// The counts of an operator.
     pub(in crate::execution) fn operator(&mut self, place: usize) -> &mut OperatorMetrics {
         self.operators.entry(place).or_default()
     }
 
-    /// Adds all of it to a query's. Places that are no operator's are nobody's.
+    /// Adds all of it to a query's. Ignores places without an operator.
     fn add_to(self, metrics: &mut QueryMetrics) {
         for (place, counted) in self.operators {
             let Some(operator) = metrics.operators.get_mut(place) else { continue };
@@ -152,7 +155,8 @@ impl DriverMetrics {
 }
 
 impl Driver {
-    /// A driver on a queue, for work of the operator at `operator` until another one is asked. `stop`: when nobody wants it.
+    /// A driver on a stream, for work of the operator at `operator` until another one runs. `stop`:
+    /// set when the fragment is no longer wanted.
     pub(in crate::execution) fn new(
         query: Arc<Query>,
         queue: Queue,
@@ -166,17 +170,17 @@ impl Driver {
 
     /// # Errors
     ///
-    /// `Cancelled`, where the fragment or the whole query is not wanted any more.
+    /// `Cancelled` if the fragment or the whole query is no longer wanted.
     pub(in crate::execution) fn check_cancelled(&self) -> Result<()> {
         self.stop.check()
     }
 
-    /// Says when nobody wants the fragment any more.
+    /// Stops the driver when its fragment is no longer wanted.
     pub(in crate::execution) fn stop(&self) -> &StopFlag {
         &self.stop
     }
 
-    /// Does the work of an operator: what is counted, and what is noted of the device meanwhile, is that operator's.
+    /// Does the work of an operator: counts and device activity meanwhile belong to that operator.
     pub(in crate::execution) fn work_for<T>(
         &mut self,
         operator: usize,
@@ -190,18 +194,18 @@ impl Driver {
         done
     }
 
-    /// Counts something of the operator that is asked for rows.
+    /// Counts for the operator that runs.
     pub(in crate::execution) fn count(&mut self, name: &str, count: u64) {
         self.metrics.operator(self.operator).count(name, count);
     }
 
-    /// Adds what was counted to the query's metrics.
+    /// Adds the counts to the query's metrics.
     pub(in crate::execution) fn merge_metrics(&mut self) {
         let counted = std::mem::take(&mut self.metrics);
         counted.add_to(&mut lock_whole(&self.query.metrics));
     }
 
-    /// Waits for what another driver does: others have its memory for chunks on their way meanwhile.
+    /// Waits for another driver. Other drivers may use this one's memory for chunks meanwhile.
     pub(in crate::execution) fn while_waiting<T>(&mut self, wait: impl FnOnce(&Self) -> T) -> T {
         self.working = None;
         let done = wait(self);
@@ -209,7 +213,8 @@ impl Driver {
         done
     }
 
-    /// Checks the faults up to the last chunk, and asks for those up to this one, which come while the next one is read.
+    /// Checks the faults up to the last chunk, and requests those up to this one, which arrive
+    /// while the next one is read.
     pub(in crate::execution) fn check_last_faults(&mut self) -> Result<()> {
         let before = self.faults.replace(self.queue.report_faults()?);
         before.map_or(Ok(()), |report| report.wait())
@@ -221,7 +226,7 @@ impl Driver {
         self.queue.report_faults()?.wait()
     }
 
-    /// What a failure comes to: what came first counts, since what follows from a fault may fail in other ways.
+    /// The error to report: the first fault counts, since its consequences may fail in other ways.
     pub(in crate::execution) fn first_failure<T>(&mut self, result: Result<T>) -> Result<T> {
         match result {
             Err(error) if !matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Device) => {
@@ -232,7 +237,7 @@ impl Driver {
     }
 }
 
-/// What a query fails with whose driver panicked.
+/// The error of a query whose driver panicked.
 pub(in crate::execution) fn failure_of_panic(payload: &(dyn Any + Send)) -> Error {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();

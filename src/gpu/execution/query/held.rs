@@ -17,7 +17,7 @@ pub(in crate::execution) struct Held {
     chunks: Vec<Chunk>,
     row_count: usize,
     memory: HeldMemory,
-    /// Chunks, from the first on, that keep nothing but their own.
+    /// Chunks, from the first on, whose memory holds only their own rows.
     compact_count: usize,
 }
 
@@ -27,7 +27,8 @@ impl Held {
         self.row_count
     }
 
-    /// Bytes that the chunks keep, what several of them share once. It is more than their own before [`Held::compact`].
+    /// Bytes of memory that the chunks keep alive; memory that several share counts once. It may
+    /// exceed the size of their own rows before [`Held::compact`].
     pub(in crate::execution) fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
@@ -43,13 +44,13 @@ impl Held {
         self.chunks.push(chunk);
     }
 
-    /// The chunks, which are not held any more.
+    /// Moves the chunks out.
     pub(in crate::execution) fn take(&mut self) -> Vec<Chunk> {
         std::mem::take(self).chunks
     }
 
-    /// Claims what `cost` says of the bytes and rows that are held. Before that is refused, chunks let go of what is
-    /// not theirs.
+    /// Claims the `cost` of the held bytes and rows. Before the claim is refused, chunks are
+    /// compacted.
     ///
     /// # Errors
     ///
@@ -70,12 +71,12 @@ impl Held {
         Ok(self.fits(claim, &cost))
     }
 
-    /// The same, of what is held as it is.
+    /// The same, for the held rows as they are.
     pub(in crate::execution) fn fits(&self, claim: &mut Claim, cost: impl Fn(u64, usize) -> u64) -> bool {
         claim.try_resize(cost(self.memory.bytes(), self.row_count))
     }
 
-    /// Lets go of what is not the chunks' own.
+    /// Compacts chunks, so that they keep only their own rows in memory.
     ///
     /// # Errors
     ///
@@ -93,19 +94,19 @@ impl Held {
     }
 }
 
-/// Rows on their way off the device, collected until they make a block: a block costs the same waits and copies,
-/// whatever its size.
+/// Rows on their way off the device, collected into blocks: the waits and copies of a block cost
+/// the same, whatever its size.
 pub(in crate::execution) struct Spilling<'a> {
     held: Held,
     partitions: SpilledPartitions,
     divide: Divide<'a>,
 }
 
-/// Which of a block's rows go where; `None`: they keep their order, as one partition.
+/// How to partition a block's rows; `None`: they keep their order, as one partition.
 pub(super) type Divide<'a> = Box<dyn Fn(&Queue, &Chunk) -> Result<Option<Partitioned>> + Send + 'a>;
 
-/// What making a block takes for every row besides the rows themselves, one after another, and by partition: hashes,
-/// words and row numbers, both twice.
+/// Bytes for each row to make a block, besides the rows in order and by partition: hashes, words
+/// and row numbers, both twice.
 const BLOCK_ROW_BYTES: u64 = 40;
 
 fn block_cost(bytes: u64, row_count: usize) -> u64 {
@@ -113,7 +114,7 @@ fn block_cost(bytes: u64, row_count: usize) -> u64 {
 }
 
 impl<'a> Spilling<'a> {
-    /// Nothing yet, for so many partitions.
+    /// Empty, for so many partitions.
     pub(in crate::execution) fn new(
         partition_count: usize,
         divide: impl Fn(&Queue, &Chunk) -> Result<Option<Partitioned>> + Send + 'a,
@@ -122,16 +123,16 @@ impl<'a> Spilling<'a> {
         Self { held: Held::default(), partitions, divide: Box::new(divide) }
     }
 
-    /// Nothing yet, for rows that keep their order.
+    /// Empty, for rows that keep their order.
     pub(in crate::execution) fn in_order() -> Self {
         Self::new(1, |_, _| Ok(None))
     }
 
-    /// Adds a chunk, whose rows are held until there is a block of them.
+    /// Adds a chunk, whose rows are held until they fill a block.
     ///
     /// # Errors
     ///
-    /// Those of the spill store and of dividing; `Cancelled`, and faults of the device.
+    /// Errors of the spill store and of partitioning; `Cancelled`, and faults of the device.
     pub(in crate::execution) fn push(
         &mut self,
         driver: &Driver,
@@ -155,21 +156,21 @@ impl<'a> Spilling<'a> {
         if has_room { Ok(()) } else { self.flush(driver) }
     }
 
-    /// The partitions, when every chunk was added.
+    /// The partitions, after the last chunk.
     ///
     /// # Errors
     ///
-    /// As of [`Spilling::push`].
+    /// Errors of [`Spilling::push`].
     pub(in crate::execution) fn finish(mut self, driver: &Driver) -> Result<SpilledPartitions> {
         self.flush(driver)?;
         Ok(self.partitions)
     }
 
-    /// Writes what is held as a block.
+    /// Writes the held rows as a block.
     ///
     /// # Errors
     ///
-    /// As of [`Spilling::push`].
+    /// Errors of [`Spilling::push`].
     pub(in crate::execution) fn flush(&mut self, driver: &Driver) -> Result<()> {
         if self.held.row_count == 0 {
             return Ok(());
@@ -189,7 +190,8 @@ impl<'a> Spilling<'a> {
     }
 }
 
-/// Partitions side by side that make a part each: as many as cost at most `cost_max` together, at least one.
+/// Groups adjacent partitions into parts that cost at most `cost_max` together, at least one
+/// partition each.
 pub(in crate::execution) fn groups_within(
     costs: impl IntoIterator<Item = u64>,
     cost_max: u64,
@@ -209,11 +211,11 @@ pub(in crate::execution) fn groups_within(
     groups
 }
 
-/// Reads spilled rows back, a block's bytes at once, and gives them up.
+/// Reads spilled rows back, a block's bytes at once, and frees them.
 ///
 /// # Errors
 ///
-/// Those of the spill store and of `work`; `Cancelled`, and faults of the device.
+/// Errors of the spill store and of `work`; `Cancelled`, and faults of the device.
 pub(in crate::execution) fn for_each_block(
     driver: &Driver,
     mut part: SpilledPart,

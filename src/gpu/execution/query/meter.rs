@@ -1,6 +1,6 @@
-//! How far a query is, for who watches it.
+//! The progress of a query, for monitoring.
 //!
-//! Deliberately absent: what its operators have counted, which is theirs until they say so.
+//! Deliberately absent: the counts of operators, which drivers report at their end.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use pystachio_plan::QueryProgress;
 use super::QueryMemory;
 use crate::{device::DeviceMemory, spill::SpillStore};
 
-/// What a query's scans have done and have to do, and what the query holds.
+/// The done and remaining bytes of a query's scans, and the memory of the query.
 pub(in crate::execution) struct QueryMeter {
     memory: DeviceMemory,
     store: SpillStore,
@@ -23,7 +23,7 @@ pub(in crate::execution) struct QueryMeter {
 }
 
 impl QueryMeter {
-    /// Of a query with this memory.
+    /// The meter of a query with this memory.
     pub(in crate::execution) fn new(memory: &DeviceMemory, budget: &QueryMemory) -> Arc<Self> {
         Arc::new(Self {
             memory: memory.clone(),
@@ -34,23 +34,23 @@ impl QueryMeter {
         })
     }
 
-    /// Lets whoever has the flag see it for as long as it is there.
+    /// Shows the progress to holders of the flag, as long as the meter lives.
     pub(in crate::execution) fn show(self: &Arc<Self>, stop: &StopFlag) {
         let meter: Arc<dyn Meter> = self.clone();
         stop.account().measure(Arc::downgrade(&meter));
     }
 
-    /// A scan has these bytes of column chunks to go through.
+    /// Adds column chunks of this many bytes to a scan's work.
     pub(in crate::execution) fn expect(&self, bytes: u64) {
         self.bytes_expected.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A scan is through with these.
+    /// Adds finished bytes of a scan.
     pub(in crate::execution) fn note_done(&self, bytes: u64) {
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many bytes were read.
+    /// Adds read bytes.
     pub(in crate::execution) fn note_read(&self, bytes: u64) {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }

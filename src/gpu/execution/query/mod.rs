@@ -1,13 +1,15 @@
-//! What a query is made of, whatever its operators are: drivers, their memory, and rows that are held.
+//! The parts of a query that do not depend on its operators: drivers, their memory, and held rows.
 //!
-//! - `driver.rs`: what the drivers of a query share (`Query`), and what each of them has
-//! - `memory.rs`: what a query may use, and what its operators may hold
-//! - `threads.rs`: threads of drivers and readers, which stay for the next query
-//! - `meter.rs`: how far a query is, for who watches it
+//! - `driver.rs`: the shared state of a query's drivers (`Query`), and the state of each one
+//! - `memory.rs`: the memory of a query, and the limits of its operators
+//! - `threads.rs`: threads of drivers and readers, which later queries reuse
+//! - `meter.rs`: the progress of a query, for monitoring
 //! - `held.rs`: rows that an operator holds, and their way off the device
 //!
-//! Every room of operators imports this one, and so do `compile` and `engine`. `Query` in turn has one value of each room whose state the drivers share: the scans'
-//! readers and cache, the joins' fragments, the exchanges, and which operators filters reduce. Nothing else here knows another room.
+//! Each module of operators imports this one, and so do `compile` and `engine`. `Query` has one
+//! value of each module whose state the drivers share: the scans' readers and cache, the joins'
+//! fragments, the exchanges, and the operators that filters reduce. The other files here import no
+//! operator.
 //!
 //! Deliberately absent: operators, and the device's memory itself (`device/memory`).
 

@@ -1,14 +1,15 @@
-//! Threads of queries, which stay for the next ones.
+//! Threads of queries, which later queries reuse.
 //!
-//! A query has a thread for each of its drivers and readers, and may take no longer than some milliseconds. To start a thread
-//! and to end it takes a part of that: its stack is mapped and unmapped, for which every processor that runs another thread of the
-//! process is interrupted, and the device's driver makes and drops what it keeps for a thread.
+//! A query needs a thread for each of its drivers and readers, and may run for only a few
+//! milliseconds. Starting and ending a thread takes a part of that: the kernel maps and unmaps a
+//! stack, which interrupts every processor that runs another thread of the process, and the
+//! device's driver creates and drops its state for the thread.
 //!
-//! Invariants: a thread that waits for work has nothing of the work before. Threads end some time after they were needed, and
-//! when nobody has the [`Threads`] any more.
+//! Invariants: a waiting thread holds nothing of its previous work. Threads end some time after
+//! their last work, and when the last [`Threads`] is dropped.
 //!
-//! Deliberately absent: a bound on threads at work, and a queue for work: who starts work knows how much there may be, and some
-//! of it waits for other work.
+//! Deliberately absent: a limit of running threads, and a queue for work: callers know how many
+//! threads they need, and some work waits for other work.
 
 use std::{
     collections::HashMap,
@@ -23,22 +24,22 @@ use std::{
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{Error, Result};
 
-/// The stack of a thread: plans are trees that code walks recursively. Address space, not memory.
+/// The stack of a thread: code walks plans recursively. Address space, not memory.
 const STACK_BYTES: usize = 64 << 20;
 /// How long a thread waits for its next work.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(10);
-/// Threads of one role that wait: those of some queries at once.
+/// Limit of waiting threads of one role: those of some queries at once.
 const IDLE_MAX: usize = 128;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// What starts work on threads. Cheap to clone.
+/// Starts work on threads. Cheap to clone.
 #[derive(Clone, Default)]
 pub(in crate::execution) struct Threads {
     idle: Arc<IdleThreads>,
 }
 
-/// Threads that wait, by role, and how each is given work.
+/// Waiting threads, by role, and the channel to each.
 #[derive(Default)]
 struct IdleThreads {
     by_role: Mutex<HashMap<&'static str, Vec<IdleThread>>>,
@@ -50,23 +51,23 @@ struct IdleThread {
     sender: SyncSender<Work>,
 }
 
-/// Work that was started.
+/// Started work.
 pub(in crate::execution) struct StartedWork(Receiver<()>);
 
 impl StartedWork {
-    /// Waits until it has ended and has dropped all that it had.
+    /// Waits until it has ended and has dropped all of its state.
     pub(in crate::execution) fn join(self) {
-        // Nothing is sent: the other end is dropped.
+        // No message is ever sent: the other end is dropped.
         let _ = self.0.recv();
     }
 }
 
 impl Threads {
-    /// Starts work on a thread that is called `role`.
+    /// Starts work on a thread named `role`.
     ///
     /// # Errors
     ///
-    /// `Internal` if there is none and the system starts none.
+    /// `Internal` if no thread waits and the system can't start one.
     pub(in crate::execution) fn start(
         &self,
         role: &'static str,
@@ -94,12 +95,12 @@ impl Threads {
 }
 
 impl IdleThreads {
-    /// The thread that has waited the shortest.
+    /// The thread that has waited for the shortest time.
     fn take(&self, role: &str) -> Option<IdleThread> {
         lock_whole(&self.by_role).get_mut(role)?.pop()
     }
 
-    /// Says that a thread waits, by a number of its own; `None` if enough do.
+    /// Registers a waiting thread under a number of its own; `None` if enough threads wait.
     fn put(&self, role: &'static str, sender: SyncSender<Work>) -> Option<u64> {
         let mut by_role = lock_whole(&self.by_role);
         let waiting = by_role.entry(role).or_default();
@@ -111,7 +112,7 @@ impl IdleThreads {
         Some(number)
     }
 
-    /// Says that a thread waits no longer; false if somebody is about to give it work.
+    /// Unregisters a waiting thread; false if another thread is about to give it work.
     fn remove(&self, role: &str, number: u64) -> bool {
         let mut by_role = lock_whole(&self.by_role);
         let Some(waiting) = by_role.get_mut(role) else { return false };
@@ -158,7 +159,7 @@ mod tests {
         receiver.recv().unwrap()
     }
 
-    /// Waits until so many threads wait for work.
+    /// Waits until this many threads wait for work.
     fn wait_idle(threads: &Threads, count: usize) {
         while lock_whole(&threads.idle.by_role).values().map(Vec::len).sum::<usize>() < count {
             std::thread::yield_now();
@@ -196,7 +197,7 @@ mod tests {
                 assert!(!panics, "on purpose");
             };
             threads.start("a", work).unwrap().join();
-            // A panic drops what it had on its way, after which the other end goes.
+            // A panic drops the work's state, and then the other end.
             while Arc::strong_count(&held) > 1 {
                 std::thread::yield_now();
             }

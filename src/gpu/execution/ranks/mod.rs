@@ -7,26 +7,33 @@
 //!                                          all of them: one plan, one number, one network
 //! ```
 //!
-//! - `ranked_engine.rs`: what the host starts: which queries run on all ranks, and how one does
+//! - `ranked_engine.rs`: the engine that the host starts: which queries run on all ranks, and how
+//!   one runs
 //! - `peer.rs`: a rank as rank 0 sees it, and one in the same process
-//! - `stream.rs`: rank 0's rows, and what came of the other ranks; `recollection.rs`: what all ranks remember
+//! - `stream.rs`: rank 0's rows, and the outcome of the other ranks; `recollection.rs`: the state
+//!   of all ranks for views
 //! - `rank_table.rs`: the ranks that are connected; `rank_device.rs`: a device that is a rank
 //! - `one_process.rs`: ranks side by side in one process, each with a device of its own
 //!
-//! The ranks' devices know nothing of who started them: what they share is the exchange network. All prepare a query beside one another: they
-//! open its files and compile its plan. It is admitted by rank 0's arena first, and begins on other ranks then: two queries that wait for memory in different orders on two ranks would wait for each other. What other
-//! ranks run has its memory on rank 0, or is about to end, and rank 0 runs alone what ends without others. So whoever waits for memory on another
-//! rank waits for what ends.
+//! A rank's device does not know which host started the others: it shares only the exchange network
+//! with them. All ranks prepare a query in parallel: they open its files and compile its plan. Rank
+//! 0's arena admits it first; then it begins on the other ranks. Otherwise two queries that wait
+//! for memory in different orders on two ranks would wait for each other. A query that runs on
+//! another rank has its memory on rank 0, or is about to end, and queries that rank 0 runs alone
+//! end without other ranks. So a query that waits for memory on another rank waits for queries that
+//! end.
 //!
-//! What a rank refuses before the first row (no kernel, no memory, no room in the network), rank 0 runs alone; what it refuses too, the host runs
-//! elsewhere.
+//! If a rank refuses a query before the first row (no kernel, no memory, no room in the network),
+//! rank 0 runs it alone. If rank 0 refuses it too, the host runs it elsewhere.
 //!
-//! Invariants: rows are those of rank 0 alone, whatever the number of ranks. Whoever drops the stream stops the query on all of them.
+//! Invariants: rank 0 alone outputs rows, whatever the number of ranks. Dropping the stream stops
+//! the query on all of them.
 //!
-//! A network does not go on after a rank was lost: what runs over it fails, queries run on rank 0 alone then, and whoever looks after the ranks
-//! connects them anew.
+//! A network ends when a rank is lost: its queries fail, new queries run on rank 0 alone, and the
+//! supervisor of the ranks connects them again.
 //!
-//! Deliberately absent: ranks in processes of their own, how they are started, reached and connected (`src/worker/ranks`).
+//! Deliberately absent: ranks in processes of their own; how they are started, reached and
+//! connected (`src/worker/ranks`).
 
 mod one_process;
 mod peer;

@@ -11,19 +11,20 @@ use crate::{
     execution::{DeviceEngine, FilesOfFirst, QueryStart, RankPart},
 };
 
-/// Another rank, wherever it is.
+/// Another rank, in this process or another one.
 #[async_trait]
 pub trait RankPeer: Send + Sync + 'static {
-    /// Which one.
+    /// Its rank.
     fn rank(&self) -> Rank;
 
-    /// Prepares its part in a query whose plan was distributed, and runs it to its end there once it has begun on rank 0. Dropping the future or
-    /// stopping `stop` stops it; the rank tells the others of that, and of what it fails with, by the exchange network.
+    /// Prepares its part in a distributed query, and runs it to its end once the query has begun on
+    /// rank 0. Dropping the future or stopping `stop` stops it. The rank reports a stop and its
+    /// failures to the others by the exchange network.
     ///
     /// # Errors
     ///
-    /// What the query failed with: on that rank, or as `Peer` on another one; `Cancelled` if it does not begin on rank 0; `Unavailable`
-    /// if the rank can't be reached.
+    /// The query's failure on that rank, or `Peer` for a failure of another one; `Cancelled` if it
+    /// does not begin on rank 0; `Unavailable` if the rank can't be reached.
     async fn run(
         &self,
         query: QueryId,
@@ -32,18 +33,19 @@ pub trait RankPeer: Send + Sync + 'static {
         stop: StopFlag,
     ) -> Result<QueryMetrics>;
 
-    /// What its caches hold, as it says itself: of rank 0.
+    /// The contents of its caches. It reports itself as rank 0.
     ///
     /// # Errors
     ///
     /// `Unavailable` if the rank can't be reached, or does not answer soon.
     async fn cache_entries(&self) -> Result<Vec<CacheEntry>>;
 
-    /// What its device did for its part in a query, if that was noted and is remembered: since its own start, and as of rank 0.
+    /// The timeline of its part in a query, if it has kept one. Times count from its own start, and
+    /// it reports itself as rank 0.
     ///
     /// # Errors
     ///
-    /// As of [`RankPeer::cache_entries`].
+    /// Errors of [`RankPeer::cache_entries`].
     async fn timeline(&self, query: QueryId) -> Result<Option<QueryTimeline>>;
 }
 

@@ -21,11 +21,11 @@ pub struct RankDevice {
 }
 
 impl RankDevice {
-    /// On a platform. Exchanges have a part of what the options say.
+    /// Starts it on a platform. Exchanges get a part of the options' memory.
     ///
     /// # Errors
     ///
-    /// Those of the platform.
+    /// Errors of the platform.
     pub fn open(
         platform: Arc<dyn Platform>,
         options: &DeviceOptions,
@@ -43,27 +43,28 @@ impl RankDevice {
         Ok(Self { engine: Arc::new(engine), region })
     }
 
-    /// What runs plans on it.
+    /// The engine that runs plans on it.
     pub fn engine(&self) -> &Arc<DeviceEngine> {
         &self.engine
     }
 
-    /// Where blocks of exchanges are.
+    /// The memory of exchanges' blocks.
     pub fn region(&self) -> &ExchangeRegion {
         &self.region
     }
 
-    /// Blocks that there is room for are not larger, whatever the network would like. Ranks of one network go by the least of all.
+    /// The largest block that there is room for, if the network would allow larger ones. All ranks
+    /// of a network use the least of these.
     pub fn block_bytes_max(&self) -> u64 {
         let (_, region_bytes) = self.region.range();
         block_bytes_of(region_bytes).min(NetworkOptions::default().block_bytes_max)
     }
 
-    /// Takes part in a network.
+    /// Joins a network.
     ///
     /// # Errors
     ///
-    /// As of [`ExchangeNetwork::start`].
+    /// Errors of [`ExchangeNetwork::start`].
     pub fn start_network(
         &self,
         communicator: Box<dyn Communicator>,

@@ -11,8 +11,8 @@ use pystachio_plan::ExchangeCosts;
 use super::{peer::RankPeer, ranked_engine::RankedOptions};
 use crate::exchange::{ExchangeNetwork, QueryId};
 
-/// The ranks beside rank 0, while they are connected: whoever looks after them says so here. What is connected stays what it is for
-/// queries that have begun over it.
+/// The ranks beside rank 0, while they are connected. The supervisor of the ranks updates the
+/// table. Queries that have begun keep the connection that they began with.
 pub struct RankTable {
     rank_count: usize,
     options: RankedOptions,
@@ -27,23 +27,23 @@ pub(super) struct ConnectedRanks {
 }
 
 impl RankTable {
-    /// For so many ranks, none of which is connected.
+    /// A table for this many ranks, none of which is connected.
     pub fn new(rank_count: usize, options: RankedOptions) -> Self {
         let costs = ExchangeCosts { ranks: rank_count as u32, ..options.costs };
         let options = RankedOptions { costs, ..options };
         Self { rank_count, options, next_query: AtomicU64::new(0), connected: Mutex::default() }
     }
 
-    /// How many ranks there are to be, rank 0 among them.
+    /// The configured number of ranks, rank 0 among them.
     pub fn rank_count(&self) -> usize {
         self.rank_count
     }
 
-    /// All ranks are connected: queries that begin run on all of them.
+    /// Marks all ranks as connected: new queries run on all of them.
     ///
     /// # Panics
     ///
-    /// If there are more or fewer than there are to be, or on other hosts.
+    /// If their number or their hosts differ from the configured ones.
     pub fn connect(&self, network: Arc<ExchangeNetwork>, peers: Vec<Arc<dyn RankPeer>>) {
         assert_eq!((network.rank_count(), 1 + peers.len()), (self.rank_count, self.rank_count), "ranks");
         let host_count = self.options.costs.hosts as usize;
@@ -52,7 +52,8 @@ impl RankTable {
         *lock_whole(&self.connected) = Some(connected);
     }
 
-    /// Not all ranks are there: queries that begin run on rank 0 alone. What has begun ends by its network.
+    /// Marks the ranks as incomplete: new queries run on rank 0 alone. Running queries end by their
+    /// network.
     pub fn disconnect(&self) {
         let connected = lock_whole(&self.connected).take();
         drop(connected);
@@ -68,7 +69,7 @@ impl RankTable {
         lock_whole(&self.connected).clone()
     }
 
-    /// A number that no other query has.
+    /// A query number that is used once.
     pub(super) fn next_query(&self) -> QueryId {
         QueryId(self.next_query.fetch_add(1, Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! What a host starts: rank 0's engine, with or without other ranks.
+//! The engine that a host starts: rank 0's engine, with or without other ranks.
 
 use std::{sync::Arc, time::Instant};
 
@@ -21,8 +21,8 @@ use crate::{
     execution::{DeviceEngine, QueryStart, RankPart},
 };
 
-/// Under [`RankPolicy::All`] tables of more encoded bytes are dealt, which is next to all of them: that policy is for whoever wants
-/// to see ranks at work, also over tables that no rank would share.
+/// Under [`RankPolicy::All`] tables with more encoded bytes are distributed, which is almost every
+/// table: the policy is for tests of ranks, over tables that would be too small to share.
 const WHOLE_SCAN_BYTES_OF_ALL: u64 = 4 << 10;
 
 /// Which queries run on all ranks.
@@ -30,13 +30,13 @@ const WHOLE_SCAN_BYTES_OF_ALL: u64 = 4 << 10;
 pub struct RankedOptions {
     /// Whether rank 0 may run one alone.
     pub policy: RankPolicy,
-    /// What exchanges cost, and on how many hosts ranks are; the number of ranks is known without. The defaults are of GPUs of one host (`ExchangeCosts`): a link that is measured
-    /// and slower takes its place.
+    /// Costs of exchanges, and the number of hosts. The defaults are for GPUs of one host
+    /// (`ExchangeCosts`); a measured link that is slower replaces them.
     pub costs: ExchangeCosts,
 }
 
 impl RankedOptions {
-    /// With the costs that go with a policy.
+    /// With the default costs for a policy.
     pub fn of(policy: RankPolicy) -> Self {
         let defaults = ExchangeCosts::default();
         let whole_scan_bytes_max = match policy {
@@ -69,12 +69,12 @@ impl RankedEngine {
         Self { first, ranks: Some(ranks) }
     }
 
-    /// Rank 0's engine: what is asked of an engine besides queries is asked of it.
+    /// Rank 0's engine, for requests other than queries.
     pub fn first(&self) -> &DeviceEngine {
         &self.first
     }
 
-    /// The other ranks, while they are connected.
+    /// The table of the other ranks.
     pub(super) fn peers(&self) -> Vec<Arc<dyn RankPeer>> {
         let connected = self.ranks.as_ref().and_then(|ranks| ranks.connected());
         connected.map(|connected| connected.peers.clone()).unwrap_or_default()
@@ -89,7 +89,8 @@ impl RankedEngine {
     ///
     /// # Errors
     ///
-    /// As of [`DeviceEngine::run`], with the rank's number in the message where it is another one's; `Peer` for a rank that was lost.
+    /// Errors of [`DeviceEngine::run`], with the rank's number in the message if it is another
+    /// one's; `Peer` for a rank that was lost.
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let Some(ranks) = &self.ranks else { return self.first.run(request, stop).await };
         let (asked, catalog, chooser) =
@@ -104,7 +105,7 @@ impl RankedEngine {
         if let RankChoice::All { plan, .. } = &report.choice {
             let distributed = QueryRequest { plan: Plan::clone(plan), ..request.clone() };
             let with_report = request.with_metrics.then(|| report.clone());
-            // After the plan was made, so that what was connected is so for as short as can be.
+            // Taken after planning, so that the connection is as recent as possible.
             match connected(ranks) {
                 Err(reason) => report.choice = RankChoice::First { reason },
                 Ok(connected) => {
@@ -153,11 +154,11 @@ impl RankedEngine {
         }
     }
 
-    /// What a query would read. Blocks.
+    /// A preview of the files that a query reads. Blocks.
     ///
     /// # Errors
     ///
-    /// As of [`DeviceEngine::preview`].
+    /// Errors of [`DeviceEngine::preview`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
         let metrics = self.first.preview(request)?;
         let report = |ranks: &Arc<RankTable>| {
@@ -180,13 +181,13 @@ fn connected(ranks: &RankTable) -> std::result::Result<Arc<ConnectedRanks>, Stri
     Err(reason)
 }
 
-/// Who says which ranks run a query.
+/// Decides which ranks run a query.
 struct RankChooser {
     ranks: Arc<RankTable>,
 }
 
 impl RankChooser {
-    /// What the ranks are to do. What is wrong with the files, whoever runs the query reports. Blocks.
+    /// Plans the query for the ranks. The ranks that run it report errors of the files. Blocks.
     fn choose(&self, request: &QueryRequest, catalog: &FileCatalog) -> RanksReport {
         let scans = match scan_figures(request, catalog) {
             Ok(scans) => scans,
@@ -206,8 +207,9 @@ impl RankChooser {
         }
     }
 
-    /// The costs over the link that there is, where it was measured: the one between hosts, if there are several. On one host it counts where it is
-    /// slow: one between GPUs of a host is as fast as they are by default.
+    /// The costs for the measured link, if there is one: the link between hosts, if there are
+    /// several. On one host a measured link counts only if it is slow: the defaults assume a fast
+    /// one.
     fn with_link(&self, costs: &ExchangeCosts) -> ExchangeCosts {
         let connected = self.ranks.connected();
         let link = connected.as_ref().map(|connected| connected.network.link());
@@ -238,7 +240,7 @@ impl RankChooser {
         }
     }
 
-    /// Rank 0 alone, of which no time is known.
+    /// Rank 0 alone; its time is not estimated.
     fn on_first(&self, reason: String) -> RanksReport {
         RanksReport {
             rank_count: self.ranks.rank_count() as u32,
@@ -250,11 +252,12 @@ impl RankChooser {
     }
 }
 
-/// The plan for all ranks. Where it would have to know common values of columns and has none, they are counted in the files. Blocks.
+/// The plan for all ranks. If it needs common values of columns and has none, they are counted in
+/// the files. Blocks.
 ///
 /// # Errors
 ///
-/// As of [`distribute`].
+/// Errors of [`distribute`].
 fn distribute_sampled(
     plan: &Plan,
     request: DistributeRequest<'_>,
@@ -264,7 +267,7 @@ fn distribute_sampled(
     let mut is_any_known = false;
     let mut values_of = |files: &FileSet, column: &ScanColumn| {
         let started = Instant::now();
-        // What is wrong with the files whoever scans them reports.
+        // The rank that scans the files reports their errors.
         let values = sampled_values(catalog, files, column).unwrap_or_default();
         let elapsed_us = started.elapsed().as_micros() as u64;
         tracing::debug!(
@@ -283,7 +286,7 @@ fn distribute_sampled(
     }
 }
 
-/// What the scans of a plan read, from left to right. Blocks.
+/// The files that the scans of a plan read, from left to right. Blocks.
 fn scan_figures(request: &QueryRequest, catalog: &FileCatalog) -> Result<Vec<ScanFigures>> {
     let ranged = range_columns(&request.plan.root);
     let figures = |scan: &Operator| match scan {

@@ -1,12 +1,13 @@
-//! What all ranks remember, for views: what their caches hold, and what their devices did for the last queries, on one clock.
+//! The state of all ranks for views: the contents of their caches, and their timelines of the last
+//! queries, on one clock.
 //!
 //! ```text
 //! rank 0   ├──── read ────┤├─ kernel ─┤                      since the query's start there
 //! rank 1      ├─ read ─┤├─ kernel ─┤                         since its own, which is so much later on the clock of the hosts
 //! ```
 //!
-//! A rank that is not connected, or does not answer soon, is left out: views show what there is. Hosts whose clocks differ show
-//! ranks so much earlier or later.
+//! A rank that is not connected, or does not answer soon, is left out: views show the others. If
+//! hosts' clocks differ, timelines are shifted by the difference.
 
 use pystachio_plan::{Activity, CacheEntry, Error, QueryTimeline};
 
@@ -14,7 +15,7 @@ use super::{peer::RankPeer, ranked_engine::RankedEngine};
 use crate::exchange::{QueryId, Rank};
 
 impl RankedEngine {
-    /// What the caches of all ranks hold, rank after rank.
+    /// The contents of the caches of all ranks, rank after rank.
     pub async fn cache_entries(&self) -> Vec<CacheEntry> {
         let mut entries = self.first().cache_entries();
         for peer in self.peers() {
@@ -29,7 +30,7 @@ impl RankedEngine {
         entries
     }
 
-    /// What the devices of all ranks did for the last queries of rank 0 that wanted it noted, the last one last.
+    /// The timelines of all ranks for rank 0's last queries that asked for one, the newest last.
     pub async fn timelines(&self) -> Vec<QueryTimeline> {
         let mut timelines = self.first().timelines();
         for peer in self.peers() {
@@ -55,7 +56,7 @@ fn leave_out(peer: &dyn RankPeer, error: &Error) {
     tracing::warn!(rank = peer.rank().0, %error, "a rank is left out of a view");
 }
 
-/// Adds what another rank did. It has begun after rank 0.
+/// Adds another rank's timeline. Its query begins after rank 0's.
 fn add_rank(timeline: &mut QueryTimeline, rank: Rank, part: QueryTimeline) {
     let later_us = part.started_unix_us.saturating_sub(timeline.started_unix_us);
     let of_rank = part.activities.into_iter().map(|activity| Activity {

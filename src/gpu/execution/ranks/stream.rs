@@ -1,4 +1,4 @@
-//! Rank 0's rows, and what came of the query on the other ranks.
+//! Rank 0's rows, and the query's outcome on the other ranks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
     execution::FilesOfFirst,
 };
 
-/// How long the outcome of other ranks is waited for when rank 0 is done: they have heard in a round that the query is over, and end what their
-/// threads have at hand.
+/// How long rank 0 waits for the other ranks' outcome when it has ended: a round has told them that
+/// the query is over, and they end their current work.
 const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A query that runs on other ranks. Dropping it stops it on all of them.
@@ -34,8 +34,9 @@ impl Drop for PeerRuns {
 }
 
 impl PeerRuns {
-    /// Has other ranks prepare a query, which begins there when it has begun on rank 0. Where others wait for their turn there already, it is not
-    /// prepared before: few queries are prepared that have no memory yet.
+    /// Has other ranks prepare a query, which begins there when it has begun on rank 0. If other
+    /// queries wait for admission there already, it is prepared only after its admission: this
+    /// bounds the prepared queries without memory.
     pub(super) fn start(
         peers: &[Arc<dyn RankPeer>],
         query: QueryId,
@@ -51,7 +52,7 @@ impl PeerRuns {
                     return Err(never_begun());
                 }
                 let outcome = peer.run(query, request, first, stop.clone()).await;
-                // Nobody tells the others of it by the network.
+                // The network does not tell the other ranks of this.
                 if outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Unavailable) {
                     stop.stop();
                 }
@@ -62,7 +63,7 @@ impl PeerRuns {
         Self { runs: peers.iter().map(run).collect(), stop }
     }
 
-    /// What came of the query on each rank, as far as that is known soon.
+    /// The outcome on each rank, as far as it arrives soon.
     async fn outcomes(&mut self) -> Vec<(Rank, Result<QueryMetrics>)> {
         let mut outcomes = Vec::with_capacity(self.runs.len());
         let deadline = tokio::time::Instant::now() + OUTCOME_WAIT_MAX;
@@ -77,7 +78,7 @@ impl PeerRuns {
         outcomes
     }
 
-    /// What the query fails with, where rank 0 fails so: that, unless another rank's failure is the reason.
+    /// The query's error if rank 0 fails so: that one, unless another rank's failure is the reason.
     pub(super) async fn reason_of(&mut self, error: Error) -> Error {
         if !is_of_others(error.kind) {
             return error;
@@ -90,17 +91,18 @@ impl PeerRuns {
     }
 }
 
-/// What a query that was prepared comes to where rank 0 gives it up before it begins.
+/// The error of a prepared query that rank 0 gives up before it begins.
 pub fn never_begun() -> Error {
     Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query")
 }
 
-/// Whether a rank that fails so only says that it was told to end.
+/// Whether a rank's failure only says that it was told to end.
 fn is_of_others(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Peer | ErrorKind::Cancelled)
 }
 
-/// Another rank's error. What is wrong with values or files is wrong on whichever rank finds it, and is told as one rank would.
+/// Another rank's error. Faults in values or files are the same on every rank, and are reported as
+/// one rank would.
 fn named(rank: Rank, error: Error) -> Error {
     let is_of_rank = matches!(
         error.kind,
@@ -113,7 +115,8 @@ fn named(rank: Rank, error: Error) -> Error {
             | ErrorKind::Internal
     );
     match is_of_rank {
-        // It is that rank that can't be reached, or has no device any more, and not this one.
+        // The message names the rank: that rank can't be reached or has lost its device, not this
+        // one.
         _ if error.kind == ErrorKind::Unavailable => {
             Error { kind: ErrorKind::Peer, message: format!("rank {rank} {}", error.message), ..error }
         }
@@ -125,14 +128,14 @@ fn named(rank: Rank, error: Error) -> Error {
     }
 }
 
-/// Batches of rank 0, of a query of a server with several ranks.
+/// Rank 0's batches for a query of a server with several ranks.
 pub(super) struct RankedStream {
     pub(super) stream: Box<dyn ResultStream>,
     /// The other ranks, if they have a part in it.
     pub(super) peers: Option<PeerRuns>,
-    /// How it runs, if that was asked for.
+    /// The plan and the ranks that ran, if the query reports them.
     pub(super) report: Option<RanksReport>,
-    /// What the other ranks have counted, after the last batch.
+    /// The other ranks' counts, after the last batch.
     pub(super) counted: Vec<QueryMetrics>,
 }
 
@@ -146,7 +149,7 @@ impl ResultStream for RankedStream {
         match self.stream.next_batch().await {
             Ok(Some(batch)) => Ok(Some(batch)),
             Ok(None) => {
-                // Rank 0 has all rows: whatever else comes of the others changes nothing.
+                // Rank 0 has all rows: an error of another rank changes nothing.
                 if let Some(peers) = &mut self.peers {
                     let ended = peers.outcomes().await;
                     self.counted.extend(ended.into_iter().filter_map(|(_, outcome)| outcome.ok()));
@@ -165,7 +168,7 @@ impl ResultStream for RankedStream {
         self.counted.iter().for_each(|counted| add_rank(&mut sum, counted));
         let mut report = self.report.clone();
         if self.peers.is_some() {
-            // The plan that ran has other operators than the one that was asked for.
+            // The plan that ran has other operators than the requested one.
             let actual_rows = std::mem::take(&mut sum.actual_rows);
             if let Some(report) = &mut report {
                 report.actual_rows = actual_rows;
@@ -175,7 +178,7 @@ impl ResultStream for RankedStream {
     }
 }
 
-/// Adds what another rank has counted. What every rank finds in the same footers is counted once.
+/// Adds another rank's counts. Counts that every rank takes from the same footers are added once.
 fn add_rank(sum: &mut QueryMetrics, rank: &QueryMetrics) {
     sum.bytes_read += rank.bytes_read;
     sum.bytes_expected += rank.bytes_expected;

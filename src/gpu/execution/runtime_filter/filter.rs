@@ -1,19 +1,19 @@
-//! What a join knows of its build side's keys, for the scans of its probe side.
+//! A filter of a join's build keys for the scans of its probe side.
 //!
 //! ```text
 //! join: build side was seen ─► least and greatest key, set of keys ─► RuntimeFilter ─► scan: row groups, then rows
 //! ```
 //!
-//! A scan that waits for a filter loads column chunks ahead, and decodes nothing. A set of keys that lets most rows
-//! pass is not asked any more.
+//! A scan that waits for a filter loads column chunks ahead, and decodes nothing. A set of keys
+//! that most rows pass is no longer applied.
 //!
-//! Invariants: what a filter rules out has no match in the join that it comes from. Whether there is a filter changes
-//! no row of a result: `route.rs` says which scans may have it.
+//! Invariants: rows that a filter drops have no match in its join. Whether there is a filter
+//! changes no row of a result: `route.rs` decides which scans may have it.
 //!
 //! Deliberately absent: bounds of keys that are no integers.
 //!
-//! Source: sideways information passing, Ives and Taylor, ICDE 2008. We differ: only from a build side that was seen as
-//! a whole, and what a filter is worth is measured while it is used.
+//! Source: sideways information passing, Ives and Taylor, ICDE 2008. We differ: filters come only
+//! from a complete build side, and their benefit is measured while they are used.
 
 use std::{
     ops::RangeInclusive,
@@ -34,28 +34,28 @@ use crate::{
     operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest, Queue},
 };
 
-/// Rows after which it is known what a filter is worth.
+/// Rows after which a filter's benefit is known.
 const SAMPLE_ROWS: u64 = 1 << 16;
 /// A filter is worth its time if it drops at least one row of so many.
 const DROPPED_ROW_OF: u64 = 4;
 
-/// A filter between a join and one scan or several, from the moment that it is planned.
+/// A filter between a join and one or more scans, from planning on.
 #[derive(Default)]
 pub(in crate::execution) struct RuntimeFilter {
-    /// Absent until the build side was seen; then `None` if the join does without a filter.
+    /// Absent until the build side was read; then `None` if the join makes no filter.
     known: OnceLock<Option<KnownKeys>>,
 }
 
 /// The keys of a build side.
 struct KnownKeys {
-    /// The least and the greatest value of each key; absent for what is no integer.
+    /// The least and the greatest value of each key; absent for other types than integers.
     ranges: Vec<Option<RangeInclusive<i64>>>,
     /// Absent if there is no key at all.
     filter: Option<KeyFilter>,
 }
 
 impl RuntimeFilter {
-    /// Whether scans need not wait for it any more.
+    /// Whether scans no longer wait for it.
     pub(in crate::execution) fn is_settled(&self) -> bool {
         self.known.get().is_some()
     }
@@ -80,7 +80,7 @@ pub(in crate::execution) struct JoinFilters {
     targets: Mutex<Vec<Target>>,
 }
 
-/// The filters of a build side that nobody has read. When it is dropped, read or not, nobody waits for them any more.
+/// The filters of an unread build side. Dropping it, read or not, ends the scans' wait for them.
 pub(in crate::execution) struct FilterGiver(pub(in crate::execution) Arc<JoinFilters>);
 
 impl Drop for FilterGiver {
@@ -89,7 +89,7 @@ impl Drop for FilterGiver {
     }
 }
 
-/// A filter and what it is made of.
+/// A filter, and the keys that it is made of.
 struct Target {
     /// Places of the join's keys.
     keys: Vec<usize>,
@@ -116,7 +116,7 @@ impl JoinFilters {
         !lock_whole(&self.targets).is_empty()
     }
 
-    /// Settles what is not settled: there is no filter.
+    /// Settles the rest of the filters as absent.
     pub(in crate::execution) fn give_up(&self) {
         for target in &*lock_whole(&self.targets) {
             let _ = target.filter.known.set(None);
@@ -129,13 +129,13 @@ impl JoinFilters {
         targets.iter().any(|target| !target.filter.is_settled())
     }
 
-    /// Makes the filters of a build side that was measured, as far as `claim` grows for them. Readers use them on
-    /// streams of their own, after what is enqueued. `give_keys` passes the keys of all its rows on, in as many pieces as it likes.
-    /// Returns the bytes that they take.
+    /// Makes the filters of a measured build side, as far as `claim` grows for them. Readers use
+    /// them on streams of their own, after the work enqueued so far. `give_keys` passes on the keys
+    /// of all its rows, in any number of pieces. Returns the bytes that they take.
     ///
     /// # Errors
     ///
-    /// Those of `give_keys`, but for `OutOfMemory`, and faults of the device.
+    /// Errors of `give_keys`, except `OutOfMemory`, and faults of the device.
     pub(in crate::execution) fn publish(
         &self,
         queue: &Queue,
@@ -163,7 +163,7 @@ impl JoinFilters {
         };
         match inserted {
             Ok(()) => {}
-            // A query needs no filter.
+            // A query works without filters.
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
                 known.iter_mut().filter(|known| set_of(known).is_some()).for_each(|known| *known = None);
             }
@@ -172,7 +172,7 @@ impl JoinFilters {
         let mut bytes = 0;
         for (target, known) in waiting.iter().zip(known) {
             bytes += set_of(&known).map_or(0, |set| set.shape().bytes());
-            // Nobody else settles it.
+            // No other code settles it.
             let _ = target.filter.known.set(known);
         }
         Ok(bytes)
@@ -184,11 +184,11 @@ fn set_of(known: &Option<KnownKeys>) -> Option<&KeyFilter> {
     known.as_ref().and_then(|known| known.filter.as_ref())
 }
 
-/// What is known of the keys of rows before they are put into sets.
+/// A summary of the keys of rows before they are put into sets.
 #[derive(Default)]
 pub(in crate::execution) struct MeasuredKeys {
     row_count: usize,
-    /// Of each of the join's keys; absent for what is no integer, and where every row is NULL.
+    /// By key of the join; absent for other types than integers, and if every row is NULL.
     ranges: Vec<Option<KeyRange>>,
 }
 
@@ -220,13 +220,13 @@ impl MeasuredKeys {
 }
 
 impl Target {
-    /// Its own keys among the join's.
+    /// The places of its own keys among the join's.
     fn own<T: Clone>(&self, keys: &[T]) -> Vec<T> {
         self.keys.iter().filter_map(|place| keys.get(*place)).cloned().collect()
     }
 
-    /// What is known of the keys, with a set that is still empty if there is a key at all. `None` where it would cost
-    /// more than the scan, or there is no room.
+    /// The summary of the keys, with a set that is still empty if there is a key at all. `None` if
+    /// it would cost more than the scan, or if memory is short.
     fn open(&self, queue: &Queue, measured: &MeasuredKeys, claim: &mut Claim) -> Result<Option<KnownKeys>> {
         let MeasuredKeys { row_count, ranges } = measured;
         if *row_count as u64 > self.row_count {
@@ -244,7 +244,7 @@ impl Target {
         }
         match queue.open_key_filter(shape) {
             Ok(filter) => Ok(Some(KnownKeys { ranges, filter: Some(filter) })),
-            // A query needs no filter.
+            // A query works without filters.
             Err(error) if error.kind == ErrorKind::OutOfMemory => Ok(None),
             Err(error) => Err(error),
         }
@@ -258,7 +258,7 @@ pub(in crate::execution) struct ScanRuntimeFilter {
     columns: Vec<(ColumnId, DataType, usize)>,
     tested: AtomicU64,
     passed: AtomicU64,
-    /// What of the counts has been shown.
+    /// The counts that were reported already.
     shown: Mutex<FilterCounts>,
 }
 
@@ -284,7 +284,7 @@ impl ScanRuntimeFilter {
         &self.filter
     }
 
-    /// Whether the scan need not wait for it any more.
+    /// Whether the scan no longer waits for it.
     pub(in crate::execution) fn is_settled(&self) -> bool {
         self.filter.is_settled()
     }
@@ -301,15 +301,15 @@ impl ScanRuntimeFilter {
         refutes(&conditions, bounds, &[])
     }
 
-    /// What is true of the keys of rows that pass, as far as bounds of pages can contradict it.
+    /// A condition on the keys of rows that pass, as far as bounds of pages can contradict it.
     pub(in crate::execution) fn conditions(&self) -> Vec<Expression> {
         let Some(known) = self.filter.known() else { return Vec::new() };
-        // Of other keys bounds could only say that all are NULL: not worth reading a page index for.
+        // For other keys, bounds could only show that all are NULL: not worth reading a page index.
         let measured = self.columns.iter().zip(&known.ranges).filter(|(_, range)| range.is_some());
         measured.flat_map(|(column, range)| conditions(column, range.as_ref())).collect()
     }
 
-    /// Whether rows are to be tested: there is a filter, and it has not turned out to let most pass.
+    /// Whether to test rows: there is a filter, and most rows do not pass it.
     pub(in crate::execution) fn is_worth_testing(&self) -> bool {
         self.filter.set().is_some()
             && is_worth(self.tested.load(Ordering::Relaxed), self.passed.load(Ordering::Relaxed))
@@ -320,7 +320,7 @@ impl ScanRuntimeFilter {
         self.columns.iter().map(|(.., place)| *place)
     }
 
-    /// Asks which of the rows with these keys pass, of those that are `asked` about.
+    /// Tests the rows with these keys, of those that `asked` marks.
     ///
     /// # Errors
     ///
@@ -352,7 +352,7 @@ impl ScanRuntimeFilter {
         Ok(TestedRows { flags, counts, filter: self })
     }
 
-    /// Adds what was counted since the last time to an operator.
+    /// Adds the counts since the last call to an operator.
     pub(in crate::execution) fn show(&self, operator: &mut OperatorMetrics) {
         let Some(filter) = self.filter.set() else { return };
         let names = match filter.shape() {
@@ -379,7 +379,7 @@ fn passing_entries(queue: &Queue, filter: &KeyFilter, coded: &CodedColumn) -> Re
     Ok(codes)
 }
 
-/// Rows that a filter was asked about.
+/// The results of testing rows.
 pub(in crate::execution) struct TestedRows<'a> {
     /// One byte a row: whether it passes.
     pub(in crate::execution) flags: Buffer,
@@ -388,7 +388,7 @@ pub(in crate::execution) struct TestedRows<'a> {
 }
 
 impl TestedRows<'_> {
-    /// Counts them; waits. Until then the device may be reading the filter.
+    /// Counts them; waits. Until then the device may still read the filter.
     ///
     /// # Errors
     ///
@@ -406,7 +406,7 @@ fn is_worth(tested: u64, passed: u64) -> bool {
     tested < SAMPLE_ROWS || tested.saturating_sub(passed) >= tested / DROPPED_ROW_OF
 }
 
-/// What is true of a key that is in the set, as far as bounds of a row group can contradict it.
+/// A condition on a key in the set, as far as bounds of a row group can contradict it.
 fn conditions(
     (id, data_type, _): &(ColumnId, DataType, usize),
     range: Option<&RangeInclusive<i64>>,
@@ -443,12 +443,12 @@ mod tests {
 
     #[test]
     fn a_filter_that_lets_most_rows_pass_is_not_asked_any_more() {
-        // Too few rows tell nothing.
+        // Too few rows say nothing.
         assert!(is_worth(0, 0) && is_worth(SAMPLE_ROWS - 1, SAMPLE_ROWS - 1));
         assert!(!is_worth(SAMPLE_ROWS, SAMPLE_ROWS));
         assert!(!is_worth(1_000_000, 750_001));
         assert!(is_worth(1_000_000, 750_000) && is_worth(1_000_000, 0));
-        // Another reader has counted one and not yet the other.
+        // Another reader may have updated one of the counts only.
         assert!(!is_worth(SAMPLE_ROWS, SAMPLE_ROWS + 1));
     }
 }

@@ -1,11 +1,11 @@
-//! Runtime filters: what a join that has seen its build side knows of its keys, for the scans of its probe side.
+//! Runtime filters: filters of build keys that a join makes for the scans of its probe side.
 //!
 //! - `filter.rs`: bounds and sets of keys, made by a join and tested by scans
-//! - `route.rs`: which scans of a plan may have them
+//! - `route.rs`: which scans of a plan may use them
 //!
 //! Invariants: no row of a result depends on whether there is a filter.
 //!
-//! Deliberately absent: joins and scans. Both know this room, and it knows neither.
+//! Deliberately absent: joins and scans. Both import this module, and it imports neither.
 
 mod filter;
 mod route;

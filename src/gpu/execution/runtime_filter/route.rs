@@ -1,20 +1,23 @@
-//! Which scans may have the filter that a join makes of its build side's keys.
+//! Which scans may use the filter that a join makes of its build side's keys.
 //!
 //! ```text
 //! join: keys a, b ──► probe side: filter ─► projection: a is c ─► join ─┬─► scan with c: filter over the first key
 //!                                                                       └─► scan with b: filter over the second
 //! ```
 //!
-//! Invariants: a filter passes an operator only if dropping rows below it drops just those of its rows that have no
-//! match anyway, and computes nothing that could fail: PostgreSQL's error for a row that matches nothing is an error
-//! here too. In which order joins and the conditions of a scan are evaluated is no promise of PostgreSQL's.
+//! Invariants: a filter passes an operator only under two conditions. Dropping rows below the
+//! operator must drop exactly those of its rows that have no match anyway. And the operator
+//! computes nothing that could fail: PostgreSQL's error for a row without a match is an error here
+//! too. PostgreSQL does not promise an order of joins and conditions of a scan.
 //!
-//! With several ranks a filter is of the rows that this rank's build side has (`FilterScope`), and passes no exchange at which rows
-//! move unless every rank has all of them: what matches nothing here may match there. Nor may a filter be sent on as one of all rows that
-//! comes of a build side which such a filter has reduced. For scans below such exchanges the ranks share the keys of all
+//! With several ranks a filter covers this rank's rows of the build side (`FilterScope`). It passes
+//! no exchange that moves rows, unless every rank has all of them: a row without a match here may
+//! match on another rank. If such a filter has reduced a build side, the filter of that side does
+//! not cover all rows either. For scans below such exchanges the ranks share all keys
 //! (`exchange/shared_keys.rs`).
 //!
-//! Deliberately absent: limits and sorts, below which filters would change which rows there are or be worth little.
+//! Deliberately absent: limits and sorts. Below a limit filters would change which rows come; below
+//! a sort they gain little.
 
 use std::sync::Arc;
 
@@ -28,7 +31,7 @@ use super::filter::{JoinFilters, RuntimeFilter, ScanRuntimeFilter};
 /// Digits of a decimal that every number of rows fits.
 const COUNT_DIGITS_MIN: u8 = 12;
 
-/// The filters that operators above would like the scans below to have.
+/// The filters that operators above want the scans below to use.
 #[derive(Clone, Default)]
 pub(in crate::execution) struct FilterRoute {
     wanted: Vec<Wanted>,
@@ -38,14 +41,14 @@ pub(in crate::execution) struct FilterRoute {
 #[derive(Clone)]
 struct Wanted {
     join: Arc<JoinFilters>,
-    /// Of which rows of the join's build side it is.
+    /// Which rows of the join's build side it covers.
     scope: FilterScope,
-    /// Places of the join's keys, and what column each is here.
+    /// Places of the join's keys, and the column of each here.
     keys: Vec<(usize, ColumnId)>,
     /// Operators that it has passed.
     passed: Vec<usize>,
-    /// Whether it is made of the keys of all ranks, and whether it is worth that already: it has passed an exchange that a
-    /// filter of one rank's keys does not.
+    /// Whether it is made of the keys of all ranks, and whether that has paid off already: it has
+    /// passed an exchange that stops a filter of one rank's keys.
     shared: Option<bool>,
 }
 
@@ -59,7 +62,8 @@ impl ReducedOperators {
         self.0.iter().any(|(passed, filter)| passed.contains(&place) && filter.is_used())
     }
 
-    /// The filters that have passed an operator: scans below it wait for them, and joins above it make them.
+    /// The filters that have passed an operator: scans below wait for them, and joins above make
+    /// them.
     pub(in crate::execution) fn passing(&self, place: usize) -> Vec<Arc<RuntimeFilter>> {
         let passing = self.0.iter().filter(|(passed, _)| passed.contains(&place));
         passing.map(|(_, filter)| filter.clone()).collect()
@@ -67,18 +71,18 @@ impl ReducedOperators {
 }
 
 impl FilterRoute {
-    /// Nothing is wanted.
+    /// No filters.
     pub(in crate::execution) fn none() -> Self {
         Self::default()
     }
 
-    /// Whether nothing is wanted.
+    /// Whether there are no filters.
     pub(in crate::execution) fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
 
-    /// The filters that a join sends to a side with these columns. `keys` are what the join compares there; `scope` says of which
-    /// rows of the other side.
+    /// The filters that a join sends to a side with these columns. `keys`: the join's keys on that
+    /// side; `scope`: which rows of the other side they cover.
     pub(in crate::execution) fn from_join(
         join: &Arc<JoinFilters>,
         keys: &[Option<ColumnId>],
@@ -97,12 +101,12 @@ impl FilterRoute {
         route
     }
 
-    /// Whether a filter is of the rows of one rank only.
+    /// Whether a filter covers the rows of one rank only.
     pub(in crate::execution) fn has_share(&self) -> bool {
         self.wanted.iter().any(|wanted| wanted.scope == FilterScope::Share)
     }
 
-    /// Below an exchange: without the filters of one rank's rows where rows go to others.
+    /// Below an exchange: without the filters of one rank's rows if rows go to other ranks.
     pub(in crate::execution) fn across(mut self, kind: &ExchangeKind) -> Self {
         self.wanted.retain(|wanted| wanted.scope.passes(kind));
         if !FilterScope::Share.passes(kind) {
@@ -124,7 +128,8 @@ impl FilterRoute {
         self
     }
 
-    /// Below an operator that computes these for every row of its input. Nothing goes on if one of them could fail.
+    /// Below an operator that computes these for every row of its input. No filter passes if one of
+    /// them could fail.
     pub(in crate::execution) fn past<'a>(
         self,
         computed: impl IntoIterator<Item = &'a Expression>,
@@ -213,7 +218,7 @@ fn is_average(expression: &Expression, input: &Relation) -> bool {
     let (Some(sum), Some(count)) = (aggregate_of(sum, input), count_as_decimal(count, input)) else {
         return false;
     };
-    // A cast of what is counted is NULL for the same rows.
+    // A cast of the counted value is NULL for the same rows.
     let counts_summed = match (&count.argument, &sum.argument) {
         (None, _) => true,
         (Some(counted), Some(Expression::Call { function: Function::Cast, arguments, .. }))
@@ -235,8 +240,8 @@ pub(in crate::execution) fn drops_unmatched(kind: JoinKind, side: JoinSide) -> b
     }
 }
 
-/// Whether filters from above a join may go on to a side: without a row of that side, just the rows that have its
-/// columns are missing.
+/// Whether filters from above a join may pass to a side: without a row of that side, exactly the
+/// rows with its columns are missing.
 pub(in crate::execution) fn passes_join(kind: JoinKind, side: JoinSide) -> bool {
     match kind {
         JoinKind::Inner => true,
@@ -245,7 +250,7 @@ pub(in crate::execution) fn passes_join(kind: JoinKind, side: JoinSide) -> bool 
     }
 }
 
-/// What a join compares on a side, where that is a column of the type that both sides are compared in.
+/// The join's key on a side, if it is a column of the type in which the sides are compared.
 pub(in crate::execution) fn key_columns(keys: &[JoinKey], side: JoinSide) -> Vec<Option<ColumnId>> {
     let column = |key: &JoinKey| {
         let (own, other) = match side {
@@ -260,7 +265,7 @@ pub(in crate::execution) fn key_columns(keys: &[JoinKey], side: JoinSide) -> Vec
     keys.iter().map(column).collect()
 }
 
-/// Whether something in a relation drops rows: the keys of a whole table drop hardly any of another's.
+/// Whether a relation drops rows: the keys of a whole table drop hardly any rows of another one.
 pub(in crate::execution) fn is_selective(relation: &Relation) -> bool {
     match &relation.operator {
         Operator::Scan { filters, .. } => !filters.is_empty(),
@@ -299,7 +304,7 @@ mod tests {
         for kind in &moving {
             assert!(route(FilterScope::Share).across(kind).is_empty(), "{kind:?}");
             assert!(!route(FilterScope::Complete).across(kind).is_empty(), "{kind:?}");
-            // Of two filters each goes its own way.
+            // Each of the two filters takes its own way.
             let both = route(FilterScope::Share).and(route(FilterScope::Complete));
             assert!(both.has_share() && !both.across(kind).has_share(), "{kind:?}");
         }

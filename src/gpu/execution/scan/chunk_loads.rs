@@ -1,9 +1,10 @@
-//! Column chunks of a scan on their way to the device: from the cache, from the host, from files; whole, or the pages
-//! that have rows that are wanted.
+//! Loading of a scan's column chunks onto the device: from the cache, from host memory or from
+//! files; whole chunks, or only the pages with wanted rows.
 //!
-//! Of a row group that several ranks have, a whole chunk is here the pages that have rows of this one.
+//! Where several ranks share a row group, "a whole chunk" means the pages with rows of this rank.
 //!
-//! Invariants: only whole chunks are put into the cache. What one reader loads others wait for.
+//! Invariants: the cache holds whole chunks only. If one reader loads a chunk, the others wait for
+//! it.
 
 use std::{
     collections::HashMap,
@@ -29,23 +30,24 @@ use crate::{
     operation::Queue,
 };
 
-/// Chunks are read and cached as wholes if at least one of so many rows is wanted; otherwise the pages are read that
-/// have such rows.
+/// A chunk is read and cached whole if at least one in this many of its rows is wanted. Otherwise
+/// only the pages with wanted rows are read.
 const CACHED_PART_MIN: usize = 8;
 
-/// Bytes of files that are read before they are waited for: what waits, launches and a library's calls cost is then
-/// small against reading, and the host holds few bytes of chunks that it decompresses.
+/// Bytes of files that are read before the reader waits for them. Large enough that waits, launches
+/// and library calls cost little beside reading; small enough that the host holds few bytes of
+/// chunks that it decompresses.
 const BATCH_BYTES_MIN: u64 = 32 << 20;
 
-/// Bytes that the host reads of a chunk between two looks at whether it is still wanted.
+/// Bytes that the host reads of a chunk between two polls of the stop flag.
 const HOST_READ_BYTES: usize = 16 << 20;
 
-/// Columns of a row group, and which of its rows are wanted.
+/// Columns of a row group, and the wanted rows.
 pub(super) struct WantedChunks<'a> {
     pub(super) row_group: &'a RowGroup,
     /// Places of the columns among the scan's.
     pub(super) places: &'a [usize],
-    /// The same columns, as decoding knows them.
+    /// The same columns, as `decode` describes them.
     pub(super) sources: Vec<ColumnSource<'a>>,
     pub(super) rows: &'a RowSelection,
 }
@@ -54,9 +56,9 @@ pub(super) struct WantedChunks<'a> {
 #[derive(Clone, Copy)]
 struct WantedChunk<'a> {
     wanted: &'a WantedChunks<'a>,
-    /// The number of the row group among those that are wanted.
+    /// The row group's index among the wanted ones.
     row_group: usize,
-    /// The number of the column among the row group's.
+    /// The column's index among the row group's wanted columns.
     column: usize,
 }
 
@@ -70,16 +72,16 @@ impl<'a> WantedChunk<'a> {
     }
 }
 
-/// Chunks by row group and column, as far as they are there.
+/// Chunks by row group and column; `None` where not loaded yet.
 type FoundChunks = Vec<Vec<Option<Arc<ResidentChunk>>>>;
 
 impl ScanWork {
-    /// Column chunks of row groups on the device, with the pages at least that have rows that are wanted: by row group, then
-    /// by column.
+    /// Loads column chunks of row groups, at least the pages with wanted rows. Returns them by row
+    /// group, then by column.
     ///
     /// # Errors
     ///
-    /// Those of the files and of decompression; `OutOfMemory`, `Device`, `Cancelled`.
+    /// Errors of the files and of decompression; `OutOfMemory`, `Device`, `Cancelled`.
     pub(super) fn load(
         &self,
         queue: &Queue,
@@ -96,14 +98,15 @@ impl ScanWork {
         Ok(found.into_iter().map(|chunks| chunks.into_iter().flatten().collect()).collect())
     }
 
-    /// Whether whole chunks are read. A row group is scanned in pieces where it does not fit as a whole.
+    /// Whether whole chunks are read. A row group that does not fit as a whole is scanned in
+    /// pieces.
     fn reads_whole(&self, wanted: &WantedChunks<'_>) -> bool {
         let row_count = wanted.row_group.dealt.len();
         let part_min = if self.cache.is_some() { CACHED_PART_MIN } else { 1 };
         !wanted.row_group.is_piece() && wanted.rows.decoded_count().saturating_mul(part_min) >= row_count
     }
 
-    /// Pages of column chunks, where the device has not the whole chunk.
+    /// Loads pages of column chunks that are not whole on the device.
     fn load_pages(&self, queue: &Queue, chunks: Vec<WantedChunk<'_>>, found: &mut FoundChunks) -> Result<()> {
         let find = |chunk: &WantedChunk<'_>| {
             let WantedChunks { row_group, rows, .. } = *chunk.wanted;
@@ -129,14 +132,14 @@ impl ScanWork {
         })
     }
 
-    /// A chunk that the device has.
+    /// Finds a chunk on the device.
     fn held(&self, key: ChunkKey) -> Option<Arc<ResidentChunk>> {
         let held = self.cache.as_ref()?.find(key, self.query)?;
         self.count_cached(&held);
         Some(held)
     }
 
-    /// The chunk with the rows of other ranks, if the device has that: of a query that this rank alone has run.
+    /// A query that rank 0 ran alone may have left the chunk with the rows of other ranks.
     fn held_whole(&self, chunk: &WantedChunk<'_>) -> Option<Arc<ResidentChunk>> {
         let row_group = chunk.wanted.row_group;
         if row_group.is_whole() {
@@ -150,10 +153,10 @@ impl ScanWork {
         self.counts.bytes_cached.fetch_add(chunk.bytes(), Ordering::Relaxed);
     }
 
-    /// Whole column chunks, which go into the cache.
+    /// Loads whole column chunks and puts them into the cache.
     fn load_whole(&self, queue: &Queue, chunks: Vec<WantedChunk<'_>>, found: &mut FoundChunks) -> Result<()> {
         let mut missing = chunks;
-        // A chunk may be wanted twice, as two columns: whoever is not first waits for the first.
+        // A chunk may be wanted twice, as two columns: the second request waits for the first.
         while !missing.is_empty() {
             let (mut pinned, mut read) = (Vec::new(), Vec::new());
             let mut claims = HashMap::new();
@@ -204,7 +207,7 @@ impl ScanWork {
         Ok(())
     }
 
-    /// Copies chunks that are on the host; they are on the device when this returns.
+    /// Copies chunks from the host. They are on the device when this returns.
     fn fetch_chunks<'a>(
         &self,
         queue: &Queue,
@@ -222,13 +225,13 @@ impl ScanWork {
                 Ok(Arc::new(chunk))
             })
             .collect();
-        // What is on the host may be given up from now on, also where a copy could not be enqueued.
+        // From here on the host's bytes may be freed, even if a copy could not be enqueued.
         queue.wait()?;
         fetched
     }
 
-    /// Reads chunks from their files, whole or the pages that have rows that are wanted; they are on the device when they
-    /// are given on.
+    /// Reads chunks from their files, whole or the pages with wanted rows. A chunk is on the device
+    /// when `take` gets it.
     fn read_chunks(
         &self,
         queue: &Queue,
@@ -281,7 +284,7 @@ impl ScanWork {
                 .flat_map(ChunkRead::ranges)
                 .all(|(start, bytes)| self.file_systems.is_in_page_cache(reader.handle(), start, bytes))
         {
-            // A file system without direct reads is read through the page cache all the same.
+            // If a file system has no direct reads, the page cache serves the read.
             reader =
                 FileReader::open(file, StoragePath::Direct).or_else(|_| FileReader::open(file, *path))?;
         }
@@ -291,7 +294,7 @@ impl ScanWork {
             read.is_for_host =
                 is_decompressed_by_host(metadata, queue.memory(), || read.first_page(file, &reader))?;
         }
-        // The host decompresses what comes by way of the page cache.
+        // The host decompresses bytes that came through the page cache.
         let is_announced = |read: &&ChunkRead<'_>| match read.is_for_host {
             true => reader.path() == StoragePath::PageCache,
             false => device_file.is_none(),
@@ -325,7 +328,7 @@ impl ScanWork {
     }
 }
 
-/// By what a chunk is in the cache.
+/// The cache's key of a chunk.
 fn key(chunk: &WantedChunk<'_>) -> ChunkKey {
     let row_group = chunk.wanted.row_group;
     let leaf = row_group.file.leaves.get(chunk.place()).copied().unwrap_or(usize::MAX);
@@ -337,15 +340,15 @@ fn key(chunk: &WantedChunk<'_>) -> ChunkKey {
     }
 }
 
-/// What is read of a chunk, and where it is then.
+/// The ranges to read of a chunk, and where they lie afterwards.
 struct ChunkRead<'a> {
     chunk: WantedChunk<'a>,
     /// Where the chunk starts in the file.
     start: u64,
     extent: ChunkExtent,
-    /// The host decompresses it.
+    /// Whether the host decompresses it.
     is_for_host: bool,
-    /// The bytes, if so.
+    /// The bytes, if it does.
     host: Vec<u8>,
     uploaded: Option<UploadedChunk>,
 }
@@ -366,7 +369,7 @@ impl<'a> ChunkRead<'a> {
         Ok(Self { chunk, start, extent, is_for_host: false, host: Vec::new(), uploaded: None })
     }
 
-    /// Ranges of the file: the first byte of each, and how many they are.
+    /// Ranges of the file: the first byte of each, and its byte count.
     fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.extent.ranges().iter().map(|range| (self.start + range.start, range.end - range.start))
     }
@@ -390,8 +393,8 @@ impl<'a> ChunkRead<'a> {
     }
 }
 
-/// Pages of a row group that the next of its pieces may want too: those of each column that were loaded last. Whoever
-/// uses them waits for his work before he lets go of them.
+/// Pages of a row group that its next piece may need too: of each column, the last loaded ones. A
+/// reader that uses them waits for its device work before it drops them.
 #[derive(Default)]
 pub(super) struct SharedPages {
     last: Mutex<HashMap<usize, (usize, Arc<ResidentChunk>)>>,
@@ -409,7 +412,7 @@ impl SharedPages {
         lock_whole(&self.last)
     }
 
-    /// The pages of a column, if they have all of the rows that are wanted.
+    /// The pages of a column, if they contain all wanted rows.
     fn find(&self, key: PagesKey, rows: &RowSelection) -> Option<Arc<ResidentChunk>> {
         let last = self.lock();
         let (row_group, pages) = last.get(&key.leaf)?;
@@ -420,13 +423,14 @@ impl SharedPages {
         self.lock().insert(key.leaf, (key.row_group, pages.clone()));
     }
 
-    /// Gives all of them up.
+    /// Drops all of them.
     pub(super) fn clear(&self) {
         self.lock().clear();
     }
 }
 
-/// Where the pages of a chunk are, by its offset index, if there is one. Read once while readers are at the row group.
+/// Locations of a chunk's pages by its offset index, if there is one. Read once while readers work
+/// on the row group.
 fn indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Arc<PageMap>> {
     let scanned = &row_group.file;
     let key = (row_group.index, leaf);
@@ -439,7 +443,7 @@ fn indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Arc<PageMap>> {
     Some(map)
 }
 
-/// The same, which is not kept.
+/// The same, without keeping the result.
 pub(super) fn read_indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<PageMap> {
     let scanned = &row_group.file;
     let metadata = scanned.file.footer.metadata().row_group(row_group.index).column(leaf);
@@ -450,7 +454,7 @@ pub(super) fn read_indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Pa
     PageMap::of_places(places.collect::<Option<Vec<_>>>()?, bytes, row_group.row_count)
 }
 
-/// Where the pages of a chunk are: by its offset index, or else by their headers.
+/// Locations of a chunk's pages: by its offset index, or else by the page headers.
 fn page_map(
     row_group: &RowGroup,
     place: usize,

@@ -1,48 +1,54 @@
-//! Which rows of a table each rank scans.
+//! Assignment of a table's rows to ranks.
 //!
 //! ```text
 //! row groups, in the order of files:  0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6       cut where a rank has its share: beside a row group where that is near enough,
 //! ranks:                              0   0 │ 1   1   1 │ 2   2       and within one otherwise
 //! ```
 //!
-//! A rank has row groups that follow one another, and all ranks as many bytes. They are dealt by what they have in all of their columns, and each
-//! table by itself: a rank has the same rows of a table in every query, so that what its device's cache keeps of them is there for the
-//! next. Where files are in the order of some column, these are also about the rows that the rank has if the table is dealt by ranges of that column
-//! (`ScanExtent::Range`). Files that come to a table behind the others move the cuts a little, and leave most row groups where they are.
+//! Each rank gets consecutive row groups, and all ranks get about as many bytes. The bytes of all
+//! columns count, and each table is assigned by itself. So a rank scans the same rows of a table in
+//! every query, and its device's cache holds them for the next one. If files are in the order of a
+//! column, `ScanExtent::Range` over that column gives a rank about the same rows. Files that are
+//! appended to a table move the cuts a little and leave most row groups where they are.
 //!
-//! What conditions leave of a table that is in the order of what they ask for, the last month of all days, may lie on one rank. What is left is
-//! dealt by itself then, and read again by those who did not have it.
+//! If a table is in the order of a filtered column, all rows that pass may lie on one rank: the
+//! last month of all days, for example. Then the remaining row groups are assigned anew, and ranks
+//! read them even if other ranks have them in their caches.
 //!
-//! A row group is cut only where the rank would have far more than its share, or less: so a table of one row group is on all ranks, and no table
-//! has more cuts than ranks.
+//! A row group is cut only if a rank would otherwise have far more or far less than its share. So
+//! the ranks share a table of one row group, and no table has more cuts than ranks.
 //!
-//! Files that are a rank's own (`{rank}` in a table's path) are that rank's, however uneven that is; of the others it has so much less.
+//! Files of a rank's own (`{rank}` in a table's path) belong to that rank, however uneven that is.
+//! The rank gets less of the other files in return.
 //!
-//! Invariants: a pure function of the footers, of which row groups conditions leave, and the number of ranks. Each row is dealt to one rank. But for files of
-//! its own no rank has more than an even share by more than an eighth of that, or than what is too little for a cut.
+//! Invariants: the assignment is a pure function of the footers, of the row groups that pruning
+//! leaves, and of the number of ranks. Each row belongs to one rank. Apart from its own files, no
+//! rank exceeds an even share by more than an eighth of it, or by more than the least size that is
+//! cut.
 //!
-//! Deliberately absent: pages, whose places footers do not tell. A page that has rows of two ranks both of them read.
+//! Deliberately absent: pages, since footers do not say where they are. If a page has rows of two
+//! ranks, both read it.
 
 use std::ops::Range;
 
 use crate::exchange::Rank;
 
-/// A cut goes beside a row group rather than through it where it moves by such a part of a share at most.
+/// A cut moves to a row group's boundary if that moves at most this part of a share.
 const SHARE_PART_UNCUT: u64 = 16;
-/// Or by so few bytes: the pages that two ranks read then, and the launches, would be more.
+/// Or at most this many bytes: reading pages twice and more launches would cost more.
 const CUT_BYTES_MIN: u64 = 16 << 10;
-/// Or by so few rows.
+/// Or at most this many rows.
 const CUT_ROWS_MIN: u64 = 128;
-/// What conditions leave is dealt by itself where a rank has so many times its even share of it.
+/// The remaining row groups are assigned anew if a rank has this many times its even share of them.
 const UNEVEN_MAX: f64 = 1.25;
 
-/// A row group, as far as dealing looks at it.
+/// A row group, as far as the assignment needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RowGroupSize {
     /// Of all of its columns, as they are in the file.
     pub(super) bytes: u64,
     pub(super) rows: u64,
-    /// The rank that has it for itself.
+    /// The rank whose own file it is in.
     pub(super) owner: Option<Rank>,
 }
 
@@ -53,8 +59,8 @@ pub(super) struct DealtRows {
     pub(super) rows: Range<u64>,
 }
 
-/// Who scans which rows of row groups: a list a row group, whose ranges follow one another and are all of its rows. One without
-/// rows is dealt to nobody.
+/// The ranges of each row group and their ranks: a list a row group, whose ranges are consecutive
+/// and cover it. The list of a row group without rows is empty.
 ///
 /// # Panics
 ///
@@ -69,8 +75,8 @@ pub(super) fn deal(row_groups: &[RowGroupSize], rank_count: usize) -> Vec<Vec<De
     row_groups.iter().map(of_size).collect()
 }
 
-/// The same, where of the row groups those are left that are `kept`, if all were `dealt` so: as it was, if what is left is spread evenly enough,
-/// and else by what is left alone.
+/// Reassigns the row groups that pruning has `kept`. Returns `dealt` as it is if they are spread
+/// evenly enough.
 pub(super) fn deal_what_is_left(
     row_groups: &[RowGroupSize],
     kept: &[bool],
@@ -98,20 +104,20 @@ pub(super) fn deal_what_is_left(
     deal(&left, rank_count)
 }
 
-/// What a row group counts for. What has no bytes is dealt all the same.
+/// The weight of a row group. Even one without bytes is assigned.
 fn weight(size: &RowGroupSize) -> u64 {
     size.bytes.max(1)
 }
 
-/// Deals row groups one after another.
+/// Assigns row groups to ranks, one after another.
 struct Dealer {
-    /// Where each rank but the last ends, in bytes of what is dealt.
+    /// Where the range of each rank but the last ends, in assigned bytes.
     ends: Vec<u128>,
     /// How far an end may move.
     uncut: u128,
-    /// Bytes dealt so far.
+    /// Bytes assigned so far.
     before: u128,
-    /// Who is being dealt to.
+    /// The rank that gets the next bytes.
     rank: usize,
 }
 
@@ -128,7 +134,7 @@ impl Dealer {
             }
         }
         let share = (total + own.iter().sum::<u128>()) / ranks;
-        // Where a rank has more than its share already, the others get less than theirs.
+        // If a rank has more than its share already, the others get less than theirs.
         let quotas: Vec<u128> = own.iter().map(|own| share.saturating_sub(*own)).collect();
         let all = quotas.iter().sum::<u128>().max(1);
         let mut sum = 0;
@@ -159,7 +165,8 @@ impl Dealer {
         dealt
     }
 
-    /// The row before which a row group is cut whose first `bytes` are for the rank, if so many of its rows are dealt already.
+    /// The row before which to cut a row group whose first `bytes` belong to the rank, if so many
+    /// of its rows are assigned already.
     fn cut(&self, size: &RowGroupSize, bytes: u128, dealt_rows: u64) -> u64 {
         let left = u128::from(weight(size)).saturating_sub(bytes);
         let row = scaled(u128::from(size.rows), bytes, u128::from(weight(size))) as u64;
@@ -187,14 +194,14 @@ fn scaled(value: u128, part: u128, whole: u128) -> u128 {
 mod tests {
     use super::*;
 
-    /// More than the least that is cut.
+    /// More than the least size that is cut.
     const MB: u64 = 1 << 20;
 
     fn sized(sizes: &[u64]) -> Vec<RowGroupSize> {
         sizes.iter().map(|bytes| RowGroupSize { bytes: *bytes, rows: 100_000, owner: None }).collect()
     }
 
-    /// Who has how many thousands of the rows of each row group.
+    /// Thousands of rows of each row group, by rank.
     fn dealt(sizes: &[u64], rank_count: usize) -> Vec<Vec<(u16, u64)>> {
         in_thousands(deal(&sized(sizes), rank_count))
     }
@@ -326,7 +333,7 @@ mod tests {
                 bytes.into_iter().fold(0.0, f64::max)
             };
             assert!(parts.iter().filter(|parts| parts.len() > 1).count() <= rank_count);
-            // A row group that has too few rows for a cut is whole, whatever it weighs.
+            // A row group with too few rows for a cut stays whole, however many bytes it has.
             let few =
                 sizes.iter().filter(|size| size.rows < 10_000).map(|size| size.bytes).max().unwrap_or(0);
             let room = 2.0 * CUT_BYTES_MIN as f64 + few as f64 + 2.0;

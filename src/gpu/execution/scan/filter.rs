@@ -1,18 +1,20 @@
-//! Which rows of a scan are wanted, found out from as few of its columns as possible: those that meet its own
-//! conditions, of them those whose keys joins above may match.
+//! Finds the wanted rows of a scan from as few columns as possible: rows that meet the scan's own
+//! conditions and whose keys joins above may match.
 //!
 //! ```text
 //! page indexes ─► pages of the early columns ─► conditions, keys ─► rows that pass ─► pages of the late columns
 //! ```
 //!
-//! Early columns are those that the conditions read, and the keys. They are decoded first; the others only where rows
-//! are left. Text that only conditions of its own read (`expressions/coded.rs`), and late text, is decoded into codes
-//! where its dictionary has few entries, and goes on as codes.
+//! Early columns are the columns of the conditions, and the keys. They are decoded first. The other
+//! columns are decoded only for the rows that pass. Text that only the scan's conditions read
+//! (`expressions/coded.rs`), and late text, becomes codes if its dictionary has few entries, and
+//! stays codes.
 //!
 //! Deliberately absent: decoding.
 //!
-//! Source: late materialisation, Abadi et al., "Materialization Strategies in a Column-Oriented DBMS", ICDE 2007,
-//! section 3. We differ: rows are numbered within what was decoded, and a page is decoded as a whole or not at all.
+//! Source: late materialisation, Abadi et al., "Materialization Strategies in a Column-Oriented
+//! DBMS", ICDE 2007, section 3. We differ: rows are numbered among the decoded ones, and a page is
+//! decoded as a whole or not at all.
 
 use std::{
     collections::BTreeSet,
@@ -34,20 +36,22 @@ use crate::{
     operation::{Queue, SelectedTiles},
 };
 
-/// Conditions are evaluated for the entries of a dictionary if so many rows share one on average.
+/// Conditions are evaluated for the entries of a dictionary if at least this many rows share one on
+/// average.
 const ROWS_AN_ENTRY_MIN: usize = 2;
 
-/// What a scan asks of a row.
+/// The tests that a scan applies to its rows.
 pub(super) struct ScanFilter {
     own: Option<OwnConditions>,
-    /// The same, and what tells the rows of this rank from those of others.
+    /// The same, and a test that separates this rank's rows from those of others.
     own_of_shared: Option<OwnConditions>,
     runtime: Vec<ScanRuntimeFilter>,
     row_groups_pruned: AtomicU64,
     skips_pages: bool,
-    /// Places of text that nobody needs the cells of here; none for a query that does without codes.
+    /// Places of text columns whose cells this scan does not need; empty for a query that runs
+    /// without codes.
     coded_places: Vec<usize>,
-    /// Of dictionaries that conditions were evaluated for, and the rows that these stood for.
+    /// Counts of dictionaries that conditions were evaluated for, and of their rows.
     entries_tested: AtomicU64,
     rows_tested: AtomicU64,
 }
@@ -60,8 +64,8 @@ struct OwnConditions {
     parameters: Vec<Literal>,
 }
 
-/// What is asked of the rows of one part, as things are: it may turn out that a filter of a join drops little, and then
-/// later parts are not asked.
+/// The tests for the rows of one part, as of now. If a join's filter turns out to drop few rows,
+/// later parts skip it.
 pub(super) struct RowTest<'a> {
     filter: &'a ScanFilter,
     own: Option<&'a OwnConditions>,
@@ -84,11 +88,12 @@ pub(super) enum Passed {
 }
 
 impl ScanFilter {
-    /// A scan's own conditions, and the filters of joins above. `of_rank` is asked of rows too that other ranks have as well.
+    /// A scan's own conditions, and the filters of joins above. `of_rank` tests rows of row groups
+    /// that several ranks share.
     ///
     /// # Errors
     ///
-    /// `NotSupported` for what no kernel evaluates.
+    /// `NotSupported` for expressions that no kernel evaluates.
     pub(super) fn compile(
         conditions: &[Expression],
         of_rank: Option<Expression>,
@@ -101,7 +106,7 @@ impl ScanFilter {
             None => Ok(None),
         };
         let own = compile(conditions)?;
-        // What fails for a row of another rank fails there too.
+        // If a condition fails for a row of another rank, the query fails on that rank too.
         let of_shared = of_rank.map(|of_rank| compile(&[&[of_rank], conditions].concat())).transpose()?;
         let own_of_shared = of_shared.flatten();
         let (row_groups_pruned, entries_tested, rows_tested) = Default::default();
@@ -118,7 +123,7 @@ impl ScanFilter {
         })
     }
 
-    /// The same filter, for a query whose text may come as codes.
+    /// The same filter, for a query that allows text as codes.
     pub(super) fn with_codes(mut self, columns: &[ScanColumn]) -> Self {
         // Filters of several keys read cells.
         let of_several = self.runtime.iter().filter(|filter| filter.places().count() > 1);
@@ -146,17 +151,17 @@ impl ScanFilter {
         self.own.is_some() || !self.runtime.is_empty()
     }
 
-    /// Whether all that joins will say is known.
+    /// Whether all filters of joins are settled.
     pub(super) fn is_settled(&self) -> bool {
         self.runtime.iter().all(ScanRuntimeFilter::is_settled)
     }
 
-    /// Whether joins say anything that bounds of a row group can contradict.
+    /// Whether a join's filter has bounds that statistics of a row group can contradict.
     pub(super) fn may_prune(&self) -> bool {
         self.runtime.iter().any(|filter| filter.filter().is_used())
     }
 
-    /// Whether joins say that no row within the bounds is wanted.
+    /// Whether a join's filter says that no row within the bounds is wanted.
     pub(super) fn refutes(&self, bounds: &RowGroupBounds) -> bool {
         self.runtime.iter().any(|filter| filter.refutes(bounds))
     }
@@ -166,13 +171,13 @@ impl ScanFilter {
         self.row_groups_pruned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is asked of rows that other ranks may have too, or may not.
+    /// The test that separates this rank's rows from those of others, if the row group has both.
     fn own(&self, is_shared: bool) -> Option<&OwnConditions> {
         if is_shared { self.own_of_shared.as_ref().or(self.own.as_ref()) } else { self.own.as_ref() }
     }
 
-    /// The rows of a row group that page indexes leave, and of these the ones within a range. `is_shared`: other ranks may have rows of it too.
-    /// Blocks.
+    /// The rows of a row group within a range that page indexes leave. `is_shared`: other ranks may
+    /// have rows of it too. Blocks.
     pub(super) fn rows_left(
         &self,
         place: &IndexedRowGroup<'_>,
@@ -195,7 +200,8 @@ impl ScanFilter {
         }
     }
 
-    /// What is asked of rows of `column_count` columns now. `is_shared`: other ranks may have some of them.
+    /// The tests for rows of `column_count` columns, as of now. `is_shared`: other ranks may have
+    /// some of the rows.
     pub(super) fn test(&self, column_count: usize, is_shared: bool) -> RowTest<'_> {
         let runtime: Vec<&ScanRuntimeFilter> =
             self.runtime.iter().filter(|filter| filter.is_worth_testing()).collect();
@@ -210,7 +216,7 @@ impl ScanFilter {
         RowTest { filter: self, own, runtime, early }
     }
 
-    /// Adds what was counted since the last time to an operator.
+    /// Adds the counts since the last call to an operator.
     pub(super) fn show(&self, operator: &mut OperatorMetrics) {
         operator.count("row_groups_pruned_by_joins", self.row_groups_pruned.swap(0, Ordering::Relaxed));
         operator.count("dictionary_entries_tested", self.entries_tested.swap(0, Ordering::Relaxed));
@@ -236,13 +242,12 @@ impl OwnConditions {
 }
 
 impl RowTest<'_> {
-    /// Places of the columns that are needed to find out which rows pass, in the order of the chunk that
-    /// [`RowTest::select`] is given.
+    /// Places of the early columns, in the order of the chunk that [`RowTest::select`] gets.
     pub(super) fn early(&self) -> &[usize] {
         &self.early
     }
 
-    /// Whether a column's chunks, of which so many rows are decoded, are to become codes.
+    /// Whether a column becomes codes, if this many of its rows are decoded.
     pub(super) fn wants_codes<'c>(
         &self,
         place: usize,
@@ -254,12 +259,12 @@ impl RowTest<'_> {
         self.filter.coded_places.contains(&place) && chunks.try_fold(0, more).is_some_and(is_worth_it)
     }
 
-    /// The rows of the early columns that pass, and the tiles that have some where they are needed. Waits for
-    /// their count.
+    /// The rows of the early columns that pass, and the tiles that contain some, where needed.
+    /// Waits for their count.
     ///
     /// # Errors
     ///
-    /// Those of the condition's functions; `OutOfMemory`, `Device`.
+    /// Errors of the condition's functions; `OutOfMemory`, `Device`.
     pub(super) fn select(&self, queue: &Queue, early: &EarlyColumns, needs_tiles: bool) -> Result<Passed> {
         let row_count = early.row_count;
         let column = |place| self.column(early, place);
@@ -283,7 +288,8 @@ impl RowTest<'_> {
                 rows.map(|rows| SelectedTiles { rows, has_rows: Vec::new() })
             }
         };
-        // They have come before the count of what is selected. Also after an error nobody may be reading the filters.
+        // They arrived before the count of the selected rows. After an error too, no kernel may
+        // still read the filters.
         tested.into_iter().try_for_each(TestedRows::wait_counted)?;
         let selected = selected?;
         Ok(if selected.rows.count == row_count { Passed::All } else { Passed::Some(selected) })

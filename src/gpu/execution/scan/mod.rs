@@ -11,10 +11,11 @@
 //!                            └─ a part each, or a piece ─────┘
 //! ```
 //!
-//! Invariants: chunks come in the order of files and row groups, whoever decoded them. What readers have decoded ahead is
-//! bounded by bytes.
+//! Invariants: chunks come in the order of files and row groups, whichever reader decodes them. The
+//! bytes that readers decode ahead are bounded.
 //!
-//! Deliberately absent: how pages become columns (`decode`), and which filters of joins may come here (`runtime_filter`).
+//! Deliberately absent: how pages become columns (`decode`), and which joins' filters may reach a
+//! scan (`runtime_filter`).
 
 mod chunk_cache;
 mod chunk_loads;

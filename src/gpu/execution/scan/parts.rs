@@ -28,18 +28,19 @@ pub(super) struct RowGroup {
     pub(super) index: usize,
     /// Rows of the whole row group.
     pub(super) row_count: u32,
-    /// Those of them that are this rank's, whichever of them a query wants: what is loaded and cached as a whole.
+    /// The rows that this rank owns, whether or not a query wants them: the unit of loading and
+    /// caching.
     pub(super) dealt: Range<u32>,
-    /// Those that are scanned.
+    /// The rows that are scanned.
     pub(super) rows: Range<u32>,
-    /// Whether the rows have to tell which of them are this rank's.
+    /// Whether a test of the rows must separate this rank's rows from those of others.
     pub(super) is_shared: bool,
-    /// About what decoding it takes on the device.
+    /// An estimate of the device memory that decoding it takes.
     pub(super) bytes: u64,
 }
 
 impl RowGroup {
-    /// The rank's rows of a row group, of which it may have others too.
+    /// The rank's rows of a row group, which other ranks may share.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl RowGroup {
         Ok(Self { file: file.clone(), index, row_count, rows: dealt.clone(), dealt, is_shared: false, bytes })
     }
 
-    /// About how many bytes of the columns that are read the rank's rows have.
+    /// An estimate of the bytes of the read columns that the rank's rows have.
     pub(super) fn encoded_bytes(&self) -> u64 {
         let metadata = self.file.file.footer.metadata().row_group(self.index);
         let chunks = self.file.leaves.iter().map(|leaf| metadata.column(*leaf));
@@ -64,7 +65,7 @@ impl RowGroup {
         part_of(bytes, self.dealt.len(), self.row_count)
     }
 
-    /// Of these, about how many its own rows have.
+    /// Of these, an estimate of the bytes of this part's rows.
     pub(super) fn piece_bytes(&self) -> u64 {
         part_of(self.encoded_bytes(), self.rows.len(), self.dealt.len() as u32)
     }
@@ -74,22 +75,22 @@ impl RowGroup {
         self.dealt == (0..self.row_count)
     }
 
-    /// Whether it is some of the rank's rows, which do not fit as a whole.
+    /// Whether these are some of the rank's rows, since all of them do not fit at once.
     pub(super) fn is_piece(&self) -> bool {
         self.rows != self.dealt
     }
 
-    /// Whether it has the last of the rank's rows: pieces are read in their order.
+    /// Whether it contains the last of the rank's rows: pieces are read in order.
     pub(super) fn has_last_rows(&self) -> bool {
         self.rows.end == self.dealt.end
     }
 
-    /// By what its pages of a column, given by its place in the scan, are kept.
+    /// The key of its kept pages of a column, which is given by its place in the scan.
     pub(super) fn pages_key(&self, place: usize) -> PagesKey {
         PagesKey { row_group: self.index, leaf: self.file.leaves[place] }
     }
 
-    /// The rank's rows, or pieces of so many bytes where they have more.
+    /// The rank's rows, in pieces of this many bytes if there are more.
     ///
     /// # Errors
     ///
@@ -107,7 +108,8 @@ impl RowGroup {
         Ok(pieces.into_iter().map(|(rows, bytes)| Self { rows, bytes, ..self.clone() }).collect())
     }
 
-    /// What a column takes, page by page where its offset index says where pages are; otherwise a row's share.
+    /// The bytes of a column, page by page if its offset index locates the pages; otherwise a row's
+    /// share.
     fn column_cost(&self, column: &ScanColumn, leaf: usize) -> Result<ColumnCost> {
         let chunk = self.file.file.footer.metadata().row_group(self.index).column(leaf);
         let loading_bytes = loading_bytes(chunk);
@@ -127,20 +129,21 @@ impl RowGroup {
     }
 }
 
-/// A file and where the columns that are read are in it.
+/// A file, and the columns in it that the scan reads.
 pub(super) struct ScanFile {
     pub(super) file: TableFile,
     pub(super) leaves: Vec<usize>,
-    /// How it is read, once a reader has wanted it.
+    /// How to read it, once a reader has opened it.
     pub(super) way: OnceLock<Result<FileWay>>,
-    /// Where the pages of chunks are, by row group and leaf, from when a reader wants to know until the row group was read.
+    /// Locations of the pages of chunks, by row group and leaf: from the first reader's request
+    /// until the row group is read.
     pub(super) page_maps: Mutex<HashMap<(usize, usize), Arc<PageMap>>>,
     /// Pages that pieces of a row group share.
     pub(super) shared_pages: SharedPages,
 }
 
 impl ScanFile {
-    /// A file of which nothing is known but where its columns are.
+    /// A file of which only the columns' places are known.
     pub(super) fn new(file: TableFile, leaves: Vec<usize>) -> Self {
         Self {
             file,
@@ -151,7 +154,8 @@ impl ScanFile {
         }
     }
 
-    /// Gives up where the pages of a row group are: a scan keeps that of row groups that readers are at, and no more.
+    /// Drops the page locations of a row group: a scan keeps those of row groups that readers work
+    /// on.
     pub(super) fn forget_page_maps(&self, row_group: usize) {
         lock_whole(&self.page_maps).retain(|(known, _), _| *known != row_group);
     }
@@ -160,7 +164,7 @@ impl ScanFile {
 /// Rows of a chunk at most: they are numbered with 32 bits, and one number stands for no row.
 const CHUNK_ROWS_MAX: usize = u32::MAX as usize - 1;
 
-/// How large parts are made.
+/// Sizes of parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartSize {
     /// Rows of a part at least, where there are enough row groups.
@@ -171,7 +175,7 @@ pub(super) struct PartSize {
     pub(super) count_min: usize,
 }
 
-/// The rows of a row group, which must be few enough for a chunk.
+/// Checks that a row group has few enough rows for a chunk.
 pub(super) fn chunk_rows(row_group: &RowGroupMetaData) -> Result<u32> {
     u32::try_from(row_group.num_rows())
         .ok()
@@ -184,7 +188,7 @@ fn part_of(bytes: u64, rows: usize, row_count: u32) -> u64 {
     (u128::from(bytes) * rows as u128 / u128::from(row_count.max(1))) as u64
 }
 
-/// What the row groups of a file have of all of their columns.
+/// The bytes of all columns of each row group of a file.
 pub(super) fn row_group_sizes(file: &TableFile) -> impl Iterator<Item = RowGroupSize> {
     let owner = file.rank.map(Rank);
     let sizes = file.footer.metadata().row_groups().iter().map(row_group_size);
@@ -200,7 +204,7 @@ fn row_group_size(row_group: &RowGroupMetaData) -> RowGroupSize {
     }
 }
 
-/// What loading a column chunk takes on the device: its bytes, and once more decompressed.
+/// Device memory to load a column chunk: its bytes, and again decompressed.
 fn loading_bytes(chunk: &ColumnChunkMetaData) -> u64 {
     let decompressed = match chunk.compression_codec() {
         CompressionCodec::UNCOMPRESSED => 0,
@@ -214,7 +218,8 @@ fn cell_bytes(column: &ScanColumn) -> Result<u64> {
     Ok(u64::from(CellType::of(&column.data_type)?.bytes()) + 1)
 }
 
-/// About what decoding a row group takes on the device: its bytes, compressed and not, and twice its cells.
+/// An estimate of the device memory that decoding a row group takes: its bytes, compressed and not,
+/// and twice its cells.
 fn decoding_bytes(row_group: &RowGroupMetaData, columns: &[ScanColumn], leaves: &[usize]) -> Result<u64> {
     let rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
     let mut bytes = 0u64;
@@ -225,8 +230,8 @@ fn decoding_bytes(row_group: &RowGroupMetaData, columns: &[ScanColumn], leaves: 
     Ok(bytes)
 }
 
-/// Row groups in parts that become a chunk each: large enough, small enough for what may be decoded ahead, and
-/// enough of them to keep all readers busy.
+/// Groups row groups into parts, each of which becomes a chunk: large enough, small enough for the
+/// limit of bytes decoded ahead, and enough parts to keep all readers busy.
 pub(super) fn parts(row_groups: Vec<RowGroup>, size: PartSize) -> Vec<Vec<RowGroup>> {
     let length_max = (row_groups.len() / size.count_min).max(1);
     let mut parts: Vec<Vec<RowGroup>> = Vec::new();
@@ -287,7 +292,7 @@ mod tests {
             pieces.into_iter().map(|piece| piece.rows).collect::<Vec<_>>()
         };
         assert_eq!(pieces(10_000, 100_000), [0..10_000]);
-        // Of no column there is nothing to cut.
+        // Without columns there is nothing to cut.
         assert_eq!(pieces(10_000, 99_999), [0..10_000]);
     }
 

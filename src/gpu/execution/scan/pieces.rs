@@ -1,4 +1,4 @@
-//! A row group that does not fit, or the rows of one that a rank has, cut into pieces.
+//! Cutting of a row group, or of a rank's rows of one, that does not fit.
 //!
 //! ```text
 //! column a   |  page 0  |  page 1  |  page 2  |  page 3  |      the column with the most bytes
@@ -6,29 +6,30 @@
 //! pieces     |          0          |          1          |      they end where its pages do
 //! ```
 //!
-//! A piece takes its cells, and the pages that have some of its rows, each as a whole and with the dictionary: so few
-//! pieces share a page. Where a page alone takes too much, its rows are several pieces.
+//! A piece needs its cells, and every page with some of its rows, whole and with the dictionary. So
+//! the cuts keep pieces from sharing pages. Where one page alone needs too much, its rows become
+//! several pieces.
 //!
-//! Deliberately absent: reading; pages that pieces share are kept in `chunk_loads.rs`.
+//! Deliberately absent: reading. `chunk_loads.rs` keeps the pages that pieces share.
 
 use std::ops::Range;
 
 /// Rows of a piece at least.
 pub(super) const PIECE_ROWS_MIN: u64 = 128;
 
-/// What a column of a row group takes on the device.
+/// The device memory that a column of a row group needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnCost {
     /// Its cells.
     pub(super) row_bytes: u64,
-    /// What it takes for every piece: a dictionary.
+    /// The bytes that every piece needs: a dictionary.
     pub(super) piece_bytes: u64,
-    /// The first row of each page, and what a page takes.
+    /// The first row of each page, and the bytes of the page.
     pub(super) pages: Vec<(u32, u64)>,
 }
 
 impl ColumnCost {
-    /// What pages take that have some of these rows.
+    /// The bytes of the pages with some of these rows.
     fn pages_bytes(&self, rows: &Range<u32>) -> u64 {
         let first = self.pages.partition_point(|(first_row, _)| *first_row <= rows.start).saturating_sub(1);
         let end = self.pages.partition_point(|(first_row, _)| *first_row < rows.end);
@@ -36,7 +37,8 @@ impl ColumnCost {
     }
 }
 
-/// Pieces of some rows of a row group, of at most so many bytes, as far as that can be: their rows, and what each takes.
+/// Cuts rows into pieces of at most this many bytes, where possible. Returns the rows of each piece
+/// and its bytes.
 pub(super) fn cut(columns: &[ColumnCost], rows: Range<u32>, bytes_max: u64) -> Vec<(Range<u32>, u64)> {
     let row_bytes: u64 = columns.iter().map(|column| column.row_bytes).sum();
     let loaded = |rows: &Range<u32>| {
@@ -53,7 +55,7 @@ pub(super) fn cut(columns: &[ColumnCost], rows: Range<u32>, bytes_max: u64) -> V
         let next = ends.partition_point(|end| *end <= start);
         let page = start..ends[next];
         if cost(&page) > bytes_max {
-            // What is loaded is there for all pieces of the page.
+            // A loaded page serves all pieces of it.
             let room = bytes_max.saturating_sub(loaded(&page)).max(bytes_max / 2).max(1);
             pieces.extend(evenly(&page, (u64::from(page.end - start) * row_bytes).div_ceil(room)));
             start = page.end;
@@ -67,7 +69,7 @@ pub(super) fn cut(columns: &[ColumnCost], rows: Range<u32>, bytes_max: u64) -> V
     pieces.into_iter().map(|rows| (rows.clone(), cost(&rows))).collect()
 }
 
-/// Rows in so many parts of about the same size, fewer where they would be too small.
+/// Cuts rows into this many parts of about the same size; fewer if they would be too small.
 fn evenly(rows: &Range<u32>, count: u64) -> Vec<Range<u32>> {
     let row_count = u64::from(rows.end - rows.start);
     let count = count.min(row_count / PIECE_ROWS_MIN).max(1);
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_page_that_two_pieces_share_counts_for_both() {
-        // The column with the most bytes says where pieces end.
+        // The column with the most bytes decides where pieces end.
         let mut wide = column(40_000, 10_000);
         wide.pages.iter_mut().for_each(|page| page.1 *= 10);
         let columns = [wide, column(40_000, 15_000)];

@@ -6,15 +6,17 @@
 //! scan 2: part 0 1          ─┘                        └─ …                              ┘    the order of each scan
 //! ```
 //!
-//! The scans that drivers wait for go first: the parts themselves that are waited for, in the order in which the query
-//! wants their scans, and then what comes after them, where least is ahead. While these have enough ahead, readers work for
-//! the scan that the query will want next, so storage does not rest while build sides are hashed. What a scan will drop
-//! because of a join that has not read its build side is not known yet: until then its parts are only loaded, not decoded.
+//! Readers work first for scans that drivers wait for: first the awaited parts, in the order in
+//! which the query wants their scans; then the parts after them, the scan with the least ahead
+//! first. When these scans have enough ahead, readers work for the scan that the query wants next,
+//! so storage does not rest while drivers hash build sides. As long as a join above has not read
+//! its build side, its filter is unknown: until then readers load the scan's parts and do not
+//! decode them.
 //!
-//! Invariants: what is decoded ahead of the query is bounded by bytes; of the scans that are waited for, the first in the
-//! query's order may always have one part. Each reader has a queue of its own; who takes a part is ordered after what the
-//! reader has enqueued for it. A scan whose [`WantedScan`] is dropped is not read further: its stop flag ends the parts that
-//! readers are at, so that the end of a query does not wait for them.
+//! Invariants: the bytes decoded ahead of the query are bounded. Of the awaited scans, the first in
+//! the query's order may always have one part. Each reader has a stream of its own; a driver that
+//! takes a part is ordered after the reader's work for it. If a [`WantedScan`] is dropped, its stop
+//! flag ends the parts in progress, so that the end of a query does not wait for them.
 //!
 //! Source: PystachIO (arXiv 2512.02862), sections 5.2 (reader combining) and 5.4 (queues bounded by bytes).
 
@@ -42,16 +44,17 @@ use crate::{
     operation::Queue,
 };
 
-/// How often whoever waits looks whether the query is still wanted.
+/// How often a waiting driver or reader polls whether the query is still wanted.
 const WAIT_INTERVAL: Duration = Duration::from_millis(10);
-/// How often a reader without work looks at what nobody tells it: free memory, and what joins have settled.
+/// How often an idle reader polls the conditions that wake no reader: free memory, and settled
+/// filters.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// Parts of one scan that are ahead of the query, for each reader.
 const PARTS_AHEAD_PER_READER: usize = 2;
 
-/// How often a part is read that there is no memory for, if nobody else uses memory for a moment.
+/// How often a part is retried for lack of memory, if no other driver uses memory for a moment.
 const TRIES_ALONE_MAX: u32 = 2;
-/// And otherwise: for some [`WAIT_INTERVAL`]s.
+/// And otherwise: for this many [`WAIT_INTERVAL`]s.
 const TRIES_MAX: u32 = 20;
 
 const READER_FAILED: &str = "a reader failed while it decoded a row group";
@@ -61,27 +64,28 @@ pub(super) trait ReadParts: Send + Sync {
     /// How many parts there are.
     fn part_count(&self) -> usize;
 
-    /// Device memory that a part takes at most when it is decoded.
+    /// Upper bound of the device memory that decoding a part takes.
     fn part_bytes(&self, part: usize) -> u64;
 
-    /// Whether it is known which rows are wanted. Until then parts are loaded ahead, and not read, unless the query
-    /// waits for them.
+    /// Whether the filters of joins are settled. Until then readers load parts ahead, and decode
+    /// them only if the query waits for them.
     fn is_ready(&self) -> bool;
 
-    /// Ends the reading of parts that nobody wants any more.
+    /// Ends the reading of parts once the scan is no longer wanted.
     fn stop(&self) -> &StopFlag;
 
-    /// Brings what a part needs from storage to the device; nothing is left to do on the queue.
+    /// Loads a part's chunks from storage onto the device. All of its work on the stream has ended
+    /// on return.
     fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart>;
 
-    /// A part's rows, which others may use after what is enqueued.
+    /// A part's rows. Other streams may use them after the work enqueued so far.
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows>;
 }
 
 /// Where readers run.
 #[derive(Clone, Default)]
 pub(in crate::execution) struct ReaderPlace {
-    /// What starts them.
+    /// Starts their threads.
     pub(in crate::execution) threads: Threads,
     /// The processors that they run on; anywhere if absent.
     pub(in crate::execution) processors: Option<Processors>,
@@ -98,11 +102,11 @@ struct Shared {
     memory: DeviceMemory,
     stop: StopFlag,
     reader_count: usize,
-    /// How much may be ahead of the query.
+    /// The bytes that may be ahead of the query.
     budget: QueryMemory,
     processors: Option<Processors>,
     is_bounded: bool,
-    /// Whether readers work for scans that are not waited for.
+    /// Whether readers work for scans that no driver waits for.
     combines: bool,
     state: Mutex<State>,
     changed: Condvar,
@@ -119,38 +123,38 @@ struct State {
 
 struct Scan {
     work: Arc<dyn ReadParts>,
-    /// The place in which the query will want the scan.
+    /// The scan's position in the order in which the query wants scans.
     rank: usize,
     /// The next part that no reader has.
     unread: usize,
     /// The next part that the query wants.
     wanted: usize,
     done: BTreeMap<usize, (Result<Rows>, u64)>,
-    /// Parts that there was no memory for, and how often they were tried. They are read again when they are waited for, so
-    /// that no reader is kept from other work until then.
+    /// Parts that found no memory, and how often each was tried. They are retried when a driver
+    /// waits for them, so that no reader is kept from other work until then.
     again: BTreeMap<usize, u32>,
-    /// The first part that nobody has begun to load ahead.
+    /// The first part whose loading ahead has not begun.
     unloaded: usize,
     /// Parts that are being loaded ahead.
     loading: BTreeSet<usize>,
-    /// Parts that were loaded ahead, and their bytes.
+    /// Loaded parts, and their bytes.
     loaded: BTreeMap<usize, (LoadedPart, u64)>,
     is_dropped: bool,
 }
 
-/// What a reader does next.
+/// A reader's next step.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Read the next part of a scan.
     Read(usize),
-    /// Read the part of a scan that is waited for, and that there was no memory for.
+    /// Retry a part that found no memory and that a driver waits for.
     ReadAgain(usize),
     /// Load a part of a scan ahead.
     Load { scan: usize, part: usize },
 }
 
 impl State {
-    /// Gives up what was loaded ahead.
+    /// Drops loaded parts.
     fn drop_loaded(&mut self) {
         for scan in &mut self.scans {
             let loaded = std::mem::take(&mut scan.loaded);
@@ -166,7 +170,7 @@ pub(super) struct WantedScan {
 }
 
 impl WantedScan {
-    /// Says that no more parts are wanted.
+    /// Marks the scan as no longer wanted.
     pub(super) fn finish(&self) {
         self.shared.finish([self.number]);
     }
@@ -202,7 +206,7 @@ impl ReaderPool {
         Self { shared: Arc::new(shared), threads, started: Mutex::default() }
     }
 
-    /// Adds a scan, which the query will want in the order of `rank`.
+    /// Adds a scan. The query wants scans in the order of `rank`.
     pub(super) fn add(&self, work: Arc<dyn ReadParts>, rank: usize) -> WantedScan {
         let mut state = self.shared.lock();
         state.scans.push(Scan {
@@ -225,25 +229,26 @@ impl ReaderPool {
         self.shared.lock().scans.len()
     }
 
-    /// The last place in which the query wants one of some scans, by the order in which they were added; `None` of none.
+    /// The last position of some scans in the query's order. The scans are given in the order of
+    /// their addition; `None` for none.
     pub(in crate::execution) fn last_rank(&self, scans: &[usize]) -> Option<usize> {
         let state = self.shared.lock();
         scans.iter().filter_map(|number| state.scans.get(*number)).map(|scan| scan.rank).max()
     }
 
-    /// Device memory that decoding a part takes at most, of whatever scan.
+    /// Upper bound of the device memory for decoding one part of any scan.
     pub(in crate::execution) fn part_bytes_max(&self) -> u64 {
         let state = self.shared.lock();
         let works = state.scans.iter().map(|scan| &scan.work);
         works.flat_map(|work| (0..work.part_count()).map(|part| work.part_bytes(part))).max().unwrap_or(0)
     }
 
-    /// Waits for the next part of a scan; `None` after the last. A scan is waited for by one driver at a time, which
-    /// wants the part until `stop` says otherwise.
+    /// Waits for the next part of a scan; `None` after the last. One driver at a time waits for a
+    /// scan, until `stop` is set.
     ///
     /// # Errors
     ///
-    /// What reading the part failed with; `Cancelled`.
+    /// The failure of reading the part; `Cancelled`.
     pub(super) fn next_part(&self, scan: &WantedScan, stop: &StopFlag) -> Result<Option<Rows>> {
         self.start()?;
         let (shared, number) = (&self.shared, scan.number);
@@ -316,7 +321,7 @@ impl Shared {
         }
     }
 
-    /// Says that no more parts of some scans are wanted: those that are read are given up.
+    /// Marks scans as no longer wanted: readers stop work on their parts.
     fn finish(&self, numbers: impl IntoIterator<Item = usize>) {
         let mut state = self.lock();
         let mut ahead = Vec::new();
@@ -343,7 +348,8 @@ impl Shared {
         let mut state = self.lock();
         while !state.is_closed && !self.stop.is_stopped() {
             let Some(step) = self.choose(&state) else {
-                // Nothing has changed: readers that woke one another would never rest.
+                // Nothing has changed, so no wake-up: readers that woke one another would never
+                // rest.
                 state = self.wait(state, LOOK_INTERVAL);
                 continue;
             };
@@ -361,7 +367,7 @@ impl Shared {
         }
     }
 
-    /// Reads a part of a scan that nobody else reads.
+    /// Reads a part of a scan that no other reader reads.
     fn read_part(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -387,7 +393,8 @@ impl Shared {
             return;
         }
         if lacks_memory && tries + 1 < self.tries_max() {
-            // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
+            // The estimate was too low, or other drivers took memory. The driver goes on with the
+            // earlier parts, which frees theirs.
             scan.again.insert(part, tries + 1);
             state.drop_loaded();
             return;
@@ -396,7 +403,7 @@ impl Shared {
         state.ahead_bytes += kept_bytes;
     }
 
-    /// Reads a part once more that there was no memory for: other drivers may have left some meanwhile.
+    /// Retries a part that found no memory: other drivers may have freed some.
     fn read_again(&self, mut state: MutexGuard<'_, State>, number: usize, queues: &mut ReaderQueues) {
         let scan = &mut state.scans[number];
         let part = scan.wanted;
@@ -408,13 +415,13 @@ impl Shared {
         self.read_part(state, number, part, queues);
     }
 
-    /// How often a part is read that there is no memory for: once more when it is waited for, and more often while drivers
-    /// besides the one that waits use memory for a moment.
+    /// How often a part is tried that finds no memory: once more when a driver waits for it, and
+    /// more often while other drivers use memory for a moment.
     fn tries_max(&self) -> u32 {
         if self.budget.driver_count() > 1 { TRIES_MAX } else { TRIES_ALONE_MAX }
     }
 
-    /// Loads a part ahead. What that fails with comes again when the part is read.
+    /// Loads a part ahead. Reading the part later repeats an error.
     fn load(&self, mut state: MutexGuard<'_, State>, number: usize, part: usize, queues: &mut ReaderQueues) {
         let scan = &mut state.scans[number];
         let work = scan.work.clone();
@@ -436,10 +443,10 @@ impl Shared {
         }
     }
 
-    /// What is most wanted.
+    /// The most urgent step.
     fn choose(&self, state: &State) -> Option<Step> {
         let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
-        // The next part to read, or to load where it is not known yet what is wanted of it.
+        // The next part to read; or to load, while the scan's filters are not settled.
         let step = |number: usize, scan: &Scan| {
             if scan.again.contains_key(&scan.wanted) && !scan.is_dropped {
                 return state.waited.contains(&number).then_some((Step::ReadAgain(number), scan.wanted));
@@ -455,13 +462,14 @@ impl Shared {
             }
         };
         let ahead_bytes_max = if self.is_bounded { self.budget.ahead_bytes() } else { u64::MAX };
-        // What is not waited for leaves half to what is.
+        // Scans that no driver waits for leave half of the room to the others.
         let fits = |scan: &Scan, part: usize, part_of_all: u64| {
             let ahead_bytes = state.ahead_bytes.saturating_add(scan.work.part_bytes(part));
             ahead_bytes <= ahead_bytes_max / part_of_all
         };
         let waited = || state.waited.iter().filter_map(|number| Some((*number, state.scans.get(*number)?)));
-        // What its driver waits for whatever else there is: drivers that wait for others wait for this in the end.
+        // The part that a driver waits for in any case: drivers that wait for other drivers wait
+        // for this one in the end.
         let first = waited().min_by_key(|(_, scan)| scan.rank).map(|(number, _)| number);
         let next = waited().filter_map(|(number, scan)| {
             let (step, part) = step(number, scan)?;
@@ -480,7 +488,7 @@ impl Shared {
     }
 }
 
-/// A reader's queue, and for each scan the same queue for as long as that is wanted.
+/// A reader's stream, and a view of it for each scan with the scan's stop flag.
 struct ReaderQueues {
     own: Result<Queue>,
     of_scans: HashMap<usize, Queue>,
@@ -493,7 +501,7 @@ impl ReaderQueues {
     }
 }
 
-/// A reader's work on its queue. A panic ends the query, not the process.
+/// A reader's work on its stream. A panic ends the query, not the process.
 fn attempt<T>(queue: Result<&Queue>, work: impl FnOnce(&Queue) -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| work(queue?))).unwrap_or_else(|_| Err(Error::internal(READER_FAILED)))
 }

@@ -1,8 +1,9 @@
-//! The rows of row groups that pass a scan's filter: its columns first, the others where rows are left. Row groups that follow one
-//! another are decoded, tested and given as one: small ones cost no more than their rows.
+//! The rows of row groups that pass a scan's filter: its early columns first, the others for the
+//! rows that pass. Consecutive row groups are decoded, tested and returned together, so small ones
+//! cost no more than their rows.
 //!
-//! Invariants: rows come in the order of the row groups. What is left of a column without rows is not decoded, and not
-//! read unless it was loaded ahead.
+//! Invariants: rows come in the order of the row groups. If no row passes, the other columns are
+//! not decoded, and not read unless they were loaded ahead.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +25,7 @@ use crate::{
     operation::{Queue, SELECTED_TILE_ROWS},
 };
 
-/// A row group whose chunks were loaded before it was known which of its rows are wanted.
+/// A row group whose chunks were loaded before the filters were settled.
 pub(super) struct LoadedRowGroup {
     /// The rows that page indexes leave.
     rows: RowSelection,
@@ -32,10 +33,10 @@ pub(super) struct LoadedRowGroup {
     chunks: Vec<Arc<ResidentChunk>>,
 }
 
-/// Row groups that are decoded together, and what was loaded of them ahead.
+/// Row groups to decode together, with the chunks loaded ahead.
 pub(super) type ReadRowGroups<'a> = Vec<(&'a RowGroup, Option<LoadedRowGroup>)>;
 
-/// A row group with rows that are wanted, and their places among those of all row groups.
+/// A row group with wanted rows, and their places among those of all row groups.
 struct SelectedRowGroup<'a> {
     row_group: &'a RowGroup,
     rows: RowSelection,
@@ -44,11 +45,11 @@ struct SelectedRowGroup<'a> {
 }
 
 impl ScanWork {
-    /// Loads all columns of row groups, as far as page indexes leave rows of them.
+    /// Loads all columns of row groups, for the rows that page indexes leave.
     ///
     /// # Errors
     ///
-    /// Those of the files; `OutOfMemory`, `Device`, `Cancelled`.
+    /// Errors of the files; `OutOfMemory`, `Device`, `Cancelled`.
     pub(super) fn load_ahead(&self, queue: &Queue, row_groups: &[&RowGroup]) -> Result<Vec<LoadedRowGroup>> {
         let places: Vec<usize> = (0..self.columns.len()).collect();
         let rows: Vec<RowSelection> = row_groups.iter().map(|row_group| self.rows_left(row_group)).collect();
@@ -68,14 +69,14 @@ impl ScanWork {
     ///
     /// # Errors
     ///
-    /// Those of the files, of decoding and of the filter; `Cancelled`.
+    /// Errors of the files, of decoding and of the filter; `Cancelled`.
     pub(super) fn read(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<Rows> {
         let mut selected = Vec::with_capacity(row_groups.len());
         let mut row_count = 0;
         for (row_group, loaded) in row_groups {
             let rows = self.rows_left(row_group);
             let (rows, loaded) = match loaded {
-                // Joins may have said more since.
+                // More filters of joins may have been settled since.
                 Some(loaded) => (loaded.rows.common(&rows), Some(loaded.chunks)),
                 None => (rows, None),
             };
@@ -122,7 +123,7 @@ impl ScanWork {
                 let gather = |columns: &[&AnyColumn]| queue.gather_columns(columns, &selected.rows);
                 let early = self.given_early(early_places, &early, gather)?;
                 let mut late = late.wait_decoded()?;
-                // What has cells was gathered while it was decoded.
+                // Decoding has gathered columns of cells already.
                 let coded: Vec<usize> =
                     (0..late.len()).filter(|place| matches!(late[*place], AnyColumn::Codes(_))).collect();
                 let gathered = gather(&coded.iter().map(|place| &late[*place]).collect::<Vec<_>>())?;
@@ -137,7 +138,7 @@ impl ScanWork {
         Ok(Rows { row_count, columns: columns.into_values().collect() })
     }
 
-    /// The early columns that the scan gives, by place, as far as they are wanted.
+    /// The early columns that the scan outputs, by place, as far as they are wanted.
     fn given_early(
         &self,
         places: &[usize],
@@ -150,7 +151,7 @@ impl ScanWork {
         Ok(places.into_iter().zip(wanted(&columns)?).collect())
     }
 
-    /// The columns that the scan gives, without rows.
+    /// The output columns, without rows.
     pub(super) fn no_rows(&self, queue: &Queue) -> Result<Rows> {
         let type_of = |place: &usize| self.columns[*place].data_type.clone();
         let types: Vec<DataType> = self.given.iter().map(type_of).collect();
@@ -196,7 +197,7 @@ struct RowGroupsDecoder<'a> {
 }
 
 impl RowGroupsDecoder<'_> {
-    /// Enqueues the decoding of some rows of some columns: a selection a row group.
+    /// Enqueues the decoding of selected rows of some columns: one selection for each row group.
     fn start(&self, places: &[usize], rows: &[RowSelection], test: &RowTest<'_>) -> Result<PendingColumns> {
         let Self { scan, queue, row_count, .. } = *self;
         if scan.stop.is_stopped() {

@@ -1,7 +1,8 @@
 //! Which rows of its table a scan reads on this rank.
 //!
-//! Invariants: the ranks' shares together are the table, each row once. Which rows are dealt is a function of what all ranks know alike:
-//! the plan, the footers of one state of the files, and the query's parameters.
+//! Invariants: the shares of all ranks are the table, each row once. The assignment of rows is a
+//! function of inputs that all ranks have in common: the plan, the footers of one state of the
+//! files, and the query's parameters.
 
 use std::ops::Range;
 
@@ -20,38 +21,38 @@ use crate::{exchange::Rank, execution::exchange::RankPlace};
 pub(in crate::execution) enum ScanShare {
     /// All.
     Whole,
-    /// Those that are dealt to the rank.
+    /// The rows assigned to the rank.
     Dealt(RankPlace),
-    /// Those that have a value in the rank's range.
+    /// Rows with a value in the rank's range.
     Range(RankRange),
 }
 
-/// The values of a column whose rows are a rank's. NULL is rank 0's.
+/// The values of a column whose rows belong to a rank. NULL belongs to rank 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::execution) struct RankRange {
     column: ColumnId,
     data_type: DataType,
-    /// The least; without it, all below the end, and NULL.
+    /// The least value; without it, all values below the end, and NULL.
     first: Option<i64>,
-    /// What is just above the greatest.
+    /// The exclusive upper bound.
     end: Option<i64>,
 }
 
-/// How much of a row group is a rank's.
+/// The part of a row group that belongs to a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RangePart {
     Nothing,
-    /// Some rows, as far as statistics tell: which ones, the rows themselves say.
+    /// Some rows, as far as statistics tell; a test of the rows decides which.
     Some,
     All,
 }
 
 impl ScanShare {
-    /// What a plan says of it. `place` is the rank's.
+    /// The share that a plan defines for the rank at `place`.
     ///
     /// # Errors
     ///
-    /// `Internal` for ranges that are not those of so many ranks; those of `place`.
+    /// `Internal` if the plan has ranges for another number of ranks, or none for `place`.
     pub(in crate::execution) fn of(
         extent: &ScanExtent,
         columns: &[ScanColumn],
@@ -66,7 +67,8 @@ impl ScanShare {
         })
     }
 
-    /// The rank's rows of each of the table's row groups, of which statistics leave those that are `kept`.
+    /// The rank's rows of each of the table's row groups. `kept`: the row groups that statistics
+    /// leave.
     pub(super) fn rows(&self, opened: &[TableFile], kept: &[bool]) -> Vec<Vec<Range<u64>>> {
         let sizes: Vec<RowGroupSize> = opened.iter().flat_map(row_group_sizes).collect();
         match self {
@@ -84,7 +86,7 @@ impl ScanShare {
         }
     }
 
-    /// How much of a row group is the rank's, as far as its statistics tell.
+    /// The rank's share of a row group, as far as its statistics tell.
     pub(super) fn part(&self, bounds: &RowGroupBounds) -> RangePart {
         match self {
             Self::Whole | Self::Dealt(_) => RangePart::All,
@@ -92,7 +94,7 @@ impl ScanShare {
         }
     }
 
-    /// What is true of the rank's rows alone, if that has to be asked of any.
+    /// A condition that only the rank's rows meet, if one is needed.
     pub(super) fn condition(&self) -> Option<Expression> {
         match self {
             Self::Whole | Self::Dealt(_) => None,
@@ -121,7 +123,7 @@ impl RankRange {
         let is_below = self.end.is_none_or(|end| *values.end() < end);
         let is_beside = self.first.is_some_and(|first| *values.end() < first)
             || self.end.is_some_and(|end| *values.start() >= end);
-        // Which rank NULL belongs to is no question of bounds.
+        // Bounds say nothing about NULL.
         let takes_null = self.first.is_none();
         match (is_above && is_below, is_beside) {
             (true, _) if takes_null || !has_null => RangePart::All,
@@ -173,7 +175,8 @@ mod tests {
         RankRange::of(ColumnId(column), cuts, &columns(), place)
     }
 
-    /// What statistics say of the row groups of a file whose `id` is never NULL and whose `A` is in some.
+    /// The row groups that statistics leave of a file whose `id` is never NULL and whose `A` is in
+    /// some.
     fn bounds() -> Vec<RowGroupBounds> {
         let path = "../../regress/data/t1.parquet";
         let files = FileSet { paths: vec![path.to_owned()] };
@@ -209,7 +212,7 @@ mod tests {
                             (true, true) => RangePart::All,
                             (true, false) => RangePart::Some,
                         };
-                        // A range between two equal cuts has no values, which bounds need not see.
+                        // A range between two equal cuts has no values, which bounds need not show.
                         if cuts[0] < cuts[1] || rank != 1 {
                             assert_eq!(part, expected, "{own:?} of rank {rank} at {cuts:?}");
                         }
@@ -227,7 +230,7 @@ mod tests {
         let with_null = with_null.unwrap();
         let parts = |cuts: [i64; 2]| [0, 1, 2].map(|rank| range(1, &cuts, rank).unwrap().part(with_null));
         let (low, high) = (i64::from(i32::MIN) - 2, i64::from(i32::MAX) + 2);
-        // All values are the last rank's, or the second's, or the first's.
+        // All values belong to the last rank, to the second, or to the first.
         assert_eq!(parts([low, low + 1]), [RangePart::Some, RangePart::Nothing, RangePart::Some]);
         assert_eq!(parts([low, high]), [RangePart::Some, RangePart::Some, RangePart::Nothing]);
         assert_eq!(parts([high, high + 1]), [RangePart::All, RangePart::Nothing, RangePart::Nothing]);

@@ -5,7 +5,8 @@
 //!
 //! Invariants: a sort is stable, on the device as after spilling.
 //!
-//! Deliberately absent: merges of sorted runs. Ranges are sorted one after another, and each is there as a whole.
+//! Deliberately absent: merges of sorted runs. Ranges are sorted one after another, each as a
+//! whole.
 
 mod ranges;
 mod source;

@@ -5,8 +5,9 @@
 //!                                                          sorted    as it is    too large: again    as it is
 //! ```
 //!
-//! Invariants: the parts to come are in order, and rows within a part are in the order in which they came, so the
-//! sort is stable. Rows equal to a splitter have a part of their own, which needs no sorting however many they are.
+//! Invariants: the remaining parts are in order, and rows within a part are in their input order,
+//! so the sort is stable. Rows equal to a splitter have a part of their own, which needs no sorting
+//! however many they are.
 //!
 //! Source: Frazer, McKellar, "Samplesort", JACM 1970. We differ: the splitters' equals are apart.
 
@@ -23,27 +24,27 @@ use crate::{
     spill::{SpilledPart, SpilledPartitions},
 };
 
-/// Batches of a part that its sample is taken from.
+/// Batches of a part that are sampled.
 const SAMPLE_BATCHES_MAX: usize = 32;
 /// Rows of the sample for every splitter.
 const SAMPLE_ROWS_A_SPLITTER: usize = 16;
-/// Ranges that a part is divided into, besides those of rows equal to a splitter: as with [`PARTITIONS`], with more of
-/// them copies back become small.
+/// Ranges that a part is divided into, besides those of rows equal to a splitter: as with
+/// [`PARTITIONS`], more of them would make copies back too small.
 const RANGES_MAX: u64 = PARTITIONS as u64 - 1;
 const _: () = assert!(RANGES_MAX <= SPLITTERS_MAX as u64);
-/// How often a part is divided. Every time at least the rows equal to a splitter leave it.
+/// How often a part is divided. Each time at least the rows equal to a splitter leave it.
 const LEVELS_MAX: u32 = 16;
 
-/// Rows off the device, of which the first ranges come out.
+/// Rows off the device, output range by range.
 pub(super) struct RangeSort {
     /// The last comes first.
     work: Vec<Range>,
     claim: Claim,
-    /// Rows that are still wanted; `None`: all.
+    /// Rows still wanted; `None`: all.
     wanted: Option<usize>,
 }
 
-/// Rows between two others.
+/// Rows between two splitters.
 struct Range {
     part: SpilledPart,
     /// How often it was divided.
@@ -107,7 +108,7 @@ impl RangeSort {
         }
         let claimed = self.claim.resize_up_to(cost);
         let wanted = (2 * cost / claimed.max(1)).clamp(1, RANGES_MAX) as usize;
-        // What is claimed is enough for the sample, and for another copy of it.
+        // The claim suffices for the sample, and for another copy of it.
         let sample_rows = claimed.saturating_mul(range.part.row_count() as u64) / (2 * cost);
         let sample_rows = (wanted * SAMPLE_ROWS_A_SPLITTER).min(sample_rows as usize).max(1);
         let (splitters, splitter_count) = splitters(order, driver, &range.part, wanted, sample_rows)?;
@@ -119,7 +120,7 @@ impl RangeSort {
         for_each_block(driver, range.part, |chunk| spilling.push(driver, &mut self.claim, chunk))?;
         let partitions = spilling.finish(driver)?;
         self.claim.try_resize(0);
-        // Rows that are equal in the keys that a kernel takes may differ in others.
+        // Rows with equal keys, as far as a kernel compares them, may differ in other keys.
         let has_all_keys = order.keys.len() <= KEYS_MAX;
         let ranges = partitions.into_parts().into_iter().enumerate();
         let ranges =
@@ -160,7 +161,8 @@ fn splitters(
     let mut columns: Vec<Column> =
         order.keys(queue, &candidates)?.into_iter().map(|key| key.column).collect();
     columns.truncate(KEYS_MAX);
-    // Equal candidates are one splitter: groups are numbered, and their rows kept, in the order of rows.
+    // Equal candidates are one splitter: groups are numbered, and their rows kept, in the order of
+    // rows.
     let grouping = queue.group(&columns, candidates.row_count, candidates.row_count)?;
     let Some(leaders) = &grouping.leaders else { return Err(Error::internal("a sort without keys")) };
     let columns = queue.gather_all(&columns.iter().collect::<Vec<_>>(), leaders)?;

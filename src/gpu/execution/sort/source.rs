@@ -1,7 +1,8 @@
 //! Sorting: the whole input in order, or its first rows.
 //!
-//! Where only the first rows are wanted, rows that can't be among them are dropped chunk by chunk: those that do
-//! not come before the last of the best so far. What is larger than the claim is spilled (`ranges.rs`).
+//! If only the first rows are wanted, the operator drops rows chunk by chunk that can't be among
+//! them: rows that do not come before the last of the best so far. If the rest exceeds the claim,
+//! it is spilled (`ranges.rs`).
 //!
 //! Invariants: stable. Rows are held in the order in which they came, or sorted, with equal rows in that order.
 
@@ -18,15 +19,15 @@ use crate::{
     program::Program,
 };
 
-/// What sorting takes for every row besides the row and its copy: row numbers, words, both twice.
+/// Bytes of sorting for every row besides the row and its copy: row numbers, words, both twice.
 const SORT_ROW_BYTES: u64 = 40;
-/// What a key that is computed takes.
+/// Bytes of a computed key.
 const KEY_BYTES: u64 = 17;
-/// What a text takes besides: its rank, and what the rounds need that find it.
+/// Further bytes of a text: its rank, and the temporary memory of ranking.
 const TEXT_KEY_BYTES: u64 = 64;
-/// The first rows are sorted out when there are this many times as many.
+/// The first rows are selected when there are this many times as many.
 const CUT_GROWTH: usize = 4;
-/// Fewer rows are not sorted out as long as there is memory for them.
+/// Fewer rows are not selected as long as memory suffices.
 const CUT_ROWS_MIN: usize = 1 << 20;
 
 /// All rows in order, or the first of them.
@@ -38,24 +39,24 @@ pub(in crate::execution) struct SortSource {
     state: SortState,
 }
 
-/// What rows are sorted by.
+/// The keys to sort rows by.
 pub(super) struct Order {
     /// The keys' values.
     pub(super) program: Program,
     pub(super) keys: Vec<SortKey>,
 }
 
-/// How far a sort is.
+/// The state of a sort.
 enum SortState {
     /// Nothing has been read.
     Start,
     /// The input was spilled.
     Ranges(Box<RangeSort>),
-    /// Nothing more comes.
+    /// The end.
     Done,
 }
 
-/// Rows that are read, and which of them may still be among the first.
+/// The rows read so far, of those that may still be among the first.
 struct Reading {
     held: Held,
     claim: Claim,
@@ -87,7 +88,7 @@ impl Order {
         queue.gather_chunk(chunk, &rows)
     }
 
-    /// What sorting rows of so many bytes takes.
+    /// Memory to sort rows of so many bytes.
     pub(super) fn cost(&self, bytes: u64, row_count: usize) -> u64 {
         let texts = self.keys.iter().filter(|key| is_text(key.expression.data_type())).count() as u64;
         let a_row = SORT_ROW_BYTES + KEY_BYTES * self.keys.len() as u64 + TEXT_KEY_BYTES * texts.min(1);
@@ -109,7 +110,7 @@ impl SortSource {
         Self { input, order: Order { program, keys }, row_count_max, state: SortState::Start }
     }
 
-    /// Reads everything. Gives the sorted rows, or makes the state that gives them.
+    /// Reads all input. Returns the sorted rows, or the state that outputs them.
     fn read(&mut self, driver: &mut Driver) -> Result<Option<Chunk>> {
         let mut reading =
             Reading { held: Held::default(), claim: driver.query.memory.claim()?, threshold: None };
@@ -129,7 +130,7 @@ impl SortSource {
                 let is_enough = row_count > wanted.saturating_mul(CUT_GROWTH).max(CUT_ROWS_MIN);
                 if is_enough || (!fits && row_count > wanted) {
                     self.cut(queue, &mut reading, wanted)?;
-                    // With room for as many again, or every chunk would be sorted with them.
+                    // With room for as many again: otherwise every chunk would be sorted with them.
                     fits = self.try_claim(queue, &mut reading, 2)?;
                 }
             }
@@ -168,7 +169,7 @@ impl SortSource {
         queue.gather_chunk(&chunk, &rows)
     }
 
-    /// Keeps the first of the rows that are held, and notes what a row has to come before.
+    /// Keeps the first of the held rows, and remembers the last of them as the threshold.
     fn cut(&self, queue: &Queue, reading: &mut Reading, wanted: usize) -> Result<()> {
         let chunk = queue.concat(&reading.held.take())?;
         let best = queue.compact(&self.order.first(queue, &chunk, wanted)?)?;

@@ -1,8 +1,8 @@
-//! Queries on the emulated device, with memory for all and with memory for a sixteenth of the data and less.
+//! Queries on the emulated device, with memory for all data and for a sixteenth of it and less.
 //!
 //! - `scan`, `join`, `aggregate`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `expressions`: text that comes as codes
-//! - `query`, `engine`: devices that are late or fail, queries side by side, and what is told of them
+//! - `query`, `engine`: devices that are late or fail, concurrent queries, and their statistics
 //! - `ranks`: several devices that share a query
 //! - `watched.rs`: a device whose calls are counted, and may fail
 //!
@@ -56,7 +56,7 @@ const JOIN_KINDS: [JoinKind; 6] = [
     JoinKind::NullAwareAnti,
 ];
 
-/// Numbers that repeat: xorshift.
+/// Repeatable numbers: xorshift.
 struct Random(u64);
 
 impl Random {
@@ -82,7 +82,7 @@ struct Row {
     number: i64,
 }
 
-/// What a table is made of.
+/// The parameters of a table.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     seed: u64,
@@ -168,7 +168,7 @@ impl Table {
         self.scanned(first, conditions, false)
     }
 
-    /// The same, and maybe without the blanks at the end of text.
+    /// The same, optionally without trailing blanks of text.
     fn scanned(&self, first: u32, conditions: &[Expression], trim_blanks: bool) -> Arc<Relation> {
         let column = |(place, (name, data_type)): (u32, (&str, DataType))| ScanColumn {
             id: ColumnId(first + place),
@@ -227,14 +227,14 @@ struct Fixture {
     _folder: tempfile::TempDir,
 }
 
-/// What a query gave.
+/// The result of a query.
 #[derive(Debug)]
 struct Answer {
     rows: Vec<Vec<String>>,
     metrics: QueryMetrics,
 }
 
-/// What operators counted, all together.
+/// The counts of all operators together.
 fn counter(answer: &Answer, name: &str) -> u64 {
     let all = answer.metrics.operators.iter().flat_map(|operator| &operator.counters);
     all.filter(|(known, _)| known == name).map(|(_, count)| *count).sum()
@@ -265,7 +265,7 @@ impl Fixture {
             cache_bytes,
             pinned_cache_bytes,
             memory_bytes,
-            // Little enough that some of what is spilled goes on to the file.
+            // Little enough that some spilled rows go on to the file.
             host_bytes: memory_bytes,
             spill_directory: folder.path().to_owned(),
             affinity: Affinity::default(),
@@ -304,7 +304,7 @@ impl Fixture {
         answer
     }
 
-    /// Waits for the threads of queries that were answered.
+    /// Waits for the threads of answered queries.
     fn wait_idle(&self) {
         while self.engine.query_counts().1 > 0 {
             std::thread::yield_now();
@@ -355,7 +355,7 @@ fn sorted(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
 
 /// How a plan is checked.
 struct Run<'a> {
-    /// The parts of the data that there is memory for, besides memory for all of it.
+    /// Fractions of the data to limit memory to, besides memory for all of it.
     parts: &'a [u64],
     in_order: bool,
     context: &'a str,

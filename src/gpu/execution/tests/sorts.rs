@@ -140,7 +140,7 @@ fn by_text(table: &Table, direction: Direction) -> Vec<Vec<String>> {
 #[test]
 fn one_long_text_does_not_decide_how_often_all_rows_are_read() {
     let long = "x".repeat(8 << 20);
-    // Another that is the same but for its end, and two that are equal.
+    // Another that differs only at its end, and two that are equal.
     let texts = (0..5000).map(|row| match row {
         70 | 4000 => Some(long.clone()),
         71 => Some(long.clone() + "a"),

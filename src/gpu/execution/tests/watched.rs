@@ -1,5 +1,5 @@
-//! The emulated device with its calls counted, and something done before launches, copies to page-locked memory, and
-//! files that it reads by itself.
+//! The emulated device with its calls counted, and a hook before launches, copies to page-locked
+//! memory, and files that it reads by itself.
 
 use std::{
     collections::BTreeMap,
@@ -74,10 +74,10 @@ impl Calls {
     }
 }
 
-/// What is done before a call of the device; what it fails with, the call fails with.
+/// A hook before a call of the device; the call fails with its error.
 type Before = Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>;
 
-/// The emulated device with something done before launches and copies to page-locked memory.
+/// The emulated device with a hook before launches and copies to page-locked memory.
 pub(super) struct Watched {
     device: EmulatedPlatform,
     pub(super) calls: Calls,
@@ -95,7 +95,7 @@ impl Watched {
         reader_count: usize,
         before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        // Tests count its calls, which an order that a seed chooses would change.
+        // Tests count its calls, which a seeded order would change.
         let (device, calls, before) = (EmulatedPlatform::at_once(), Calls::default(), Box::new(before));
         Arc::new(Self { device, calls, before, reader_count })
     }

@@ -1,4 +1,4 @@
-//! Rows dealt to ranks, and integers packed for it: kernels/abi/exchange.h.
+//! Rows partitioned by owner, and integers packed for exchanges: kernels/abi/exchange.h.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -27,13 +27,13 @@ pub struct AssignOwners {
     pub row_count: u64,
     /// At most [`crate::operation::PARTITIONS_MAX`].
     pub owner_count: u32,
-    /// As of `assign_hash_partitions`.
+    /// See `assign_hash_partitions`.
     pub level: u32,
     /// 0: rows with a NULL key are spread by number.
     pub nulls_match: u32,
     /// Tiles of [`DEAL_TILE_ROWS`] rows.
     pub tiles: u32,
-    /// A byte a row, not 0 where `stay_owner` has it whatever its keys are; or 0: nowhere.
+    /// A byte a row, not 0 if `stay_owner` owns it whatever its keys; or 0: no such rows.
     pub staying: u64,
     /// Below `owner_count`.
     pub stay_owner: u32,
@@ -42,7 +42,7 @@ pub struct AssignOwners {
 }
 const _: () = assert!(size_of::<AssignOwners>() == 448);
 
-/// Where a column goes in a block of memory, in multiples of [`DEALT_PART_ALIGNMENT`].
+/// The offsets of a column in a block of memory, in multiples of [`DEALT_PART_ALIGNMENT`].
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct DealtPart {
@@ -60,7 +60,7 @@ pub struct DealtBlock {
     pub first_row: u64,
     /// The place after the last one.
     pub end_row: u64,
-    /// Where the block begins.
+    /// The address of the block.
     pub address: u64,
     /// Of each column of the launch.
     pub parts: [DealtPart; DEALT_COLUMNS_MAX],
@@ -85,9 +85,9 @@ pub struct DealRows {
     pub column_count: u32,
     /// Blocks of memory.
     pub block_count: u32,
-    /// What is moved.
+    /// The columns.
     pub columns: [ColumnView; DEALT_COLUMNS_MAX],
-    /// In the order of their rows; rows of none stay.
+    /// In the order of their rows; rows of none are not copied.
     pub blocks: [DealtBlock; DEALT_BLOCKS_MAX],
 }
 const _: () = assert!(size_of::<DealRows>() == 3048);
@@ -124,7 +124,7 @@ pub struct CellRangeView {
 }
 const _: () = assert!(size_of::<CellRangeView>() == 40);
 
-/// Between which values those of a range lie, written by `measure_ranges`.
+/// The bounds of a range's values, written by `measure_ranges`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct RangeBounds {
@@ -132,11 +132,11 @@ pub struct RangeBounds {
     pub least: i64,
     /// `i64::MIN` of no value.
     pub greatest: i64,
-    /// The same of what is between a value and the one before it in its miniblock.
+    /// The same for differences between a value and the one before it in its miniblock.
     pub least_delta: i64,
     /// The same.
     pub greatest_delta: i64,
-    /// 1 if a value has more than 64 bits; the others tell nothing then.
+    /// 1 if a value has more than 64 bits; then the others have no meaning.
     pub beyond: u64,
     /// Runs, as of `count_runs`.
     pub run_count: u64,
@@ -165,7 +165,7 @@ pub struct MeasureRanges {
     pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is measured.
+    /// The ranges.
     pub ranges: [CellRangeView; PACKED_RANGES_MAX],
 }
 const _: () = assert!(size_of::<MeasureRanges>() == 1936);
@@ -174,13 +174,13 @@ const _: () = assert!(size_of::<MeasureRanges>() == 1936);
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct PackedRange {
-    /// What is packed.
+    /// The cells.
     pub source: CellRangeView,
     /// `u32` words of distances, one after another.
     pub bits: u64,
     /// Of deltas, the `i64` values with which miniblocks begin.
     pub firsts: u64,
-    /// What distances are from.
+    /// The base of distances.
     pub base: i64,
     /// Bits of a distance, 0 to 64.
     pub width: u32,
@@ -197,7 +197,7 @@ pub struct PackCells {
     pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is packed.
+    /// The ranges.
     pub ranges: [PackedRange; PACKED_RANGES_MAX],
 }
 const _: () = assert!(size_of::<PackCells>() == 3464);
@@ -206,7 +206,7 @@ const _: () = assert!(size_of::<PackCells>() == 3464);
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct RunRange {
-    /// What is collected.
+    /// The rows.
     pub source: CellRangeView,
     /// The `i64` value of each run.
     pub values: u64,
@@ -229,12 +229,12 @@ pub struct CollectRuns {
     pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is collected.
+    /// The ranges.
     pub ranges: [RunRange; PACKED_RANGES_MAX],
 }
 const _: () = assert!(size_of::<CollectRuns>() == 3096);
 
-/// Rows whose cells are made of what `pack_cells` has written.
+/// Rows to be unpacked from the output of `pack_cells`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct UnpackedRange {
@@ -248,7 +248,7 @@ pub struct UnpackedRange {
     pub row_count: u64,
     /// Tiles of the ranges before.
     pub first_tile: u64,
-    /// What distances are from.
+    /// The base of distances.
     pub base: i64,
     /// Bits of a distance, 0 to 64.
     pub width: u32,
@@ -271,7 +271,7 @@ pub struct UnpackCells {
     pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is unpacked.
+    /// The ranges.
     pub ranges: [UnpackedRange; PACKED_RANGES_MAX],
 }
 const _: () = assert!(size_of::<UnpackCells>() == 3080);
@@ -281,7 +281,7 @@ pub const TEXT_PIECE_BYTES: u64 = 65536;
 /// Texts of one launch.
 pub const COMPRESSED_TEXTS_MAX: usize = 64;
 
-/// Text that is compressed.
+/// Text to be compressed.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct TextRange {
@@ -291,7 +291,8 @@ pub struct TextRange {
     pub bytes: u64,
     /// [`TEXT_PIECE_BYTES`] for the LZ4 block of each piece.
     pub slots: u64,
-    /// The bytes of each, `u32`: as many as the piece has if it is not shorter, and the slot tells nothing then.
+    /// The bytes of each, `u32`: as many as the piece has if it is not shorter, and then the slot
+    /// has no meaning.
     pub sizes: u64,
     /// Pieces of the texts before.
     pub first_piece: u64,
@@ -306,12 +307,12 @@ pub struct CompressTexts {
     pub text_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is compressed.
+    /// The texts.
     pub texts: [TextRange; COMPRESSED_TEXTS_MAX],
 }
 const _: () = assert!(size_of::<CompressTexts>() == 2568);
 
-/// Text that was compressed: where each piece ends behind these numbers, and the pieces.
+/// A compressed text: the end of each piece behind these numbers, and the pieces.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct CompressedTextView {
@@ -319,7 +320,7 @@ pub struct CompressedTextView {
     pub source: u64,
     /// Bytes of both, those of the ends at least.
     pub source_bytes: u64,
-    /// Where the text goes.
+    /// The address of the text.
     pub target: u64,
     /// Its bytes, more than 0.
     pub bytes: u64,
@@ -332,13 +333,13 @@ const _: () = assert!(size_of::<CompressedTextView>() == 40);
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct DecompressTexts {
-    /// A `u32` that is set to 1 if a piece is not what it is to be.
+    /// A `u32` that is set to 1 if a piece is invalid.
     pub refused: u64,
     /// Texts.
     pub text_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is decompressed.
+    /// The texts.
     pub texts: [CompressedTextView; COMPRESSED_TEXTS_MAX],
 }
 const _: () = assert!(size_of::<DecompressTexts>() == 2576);

@@ -26,15 +26,15 @@ pub const LARGE_PRIVATE_GROUPS_MAX: u64 = 4;
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct AssignGroups {
-    /// What is grouped by.
+    /// The keys.
     pub keys: KeyColumns,
     /// One a row.
     pub hashes: u64,
-    /// The row that stands for a group.
+    /// The leader of a group.
     pub slots: u64,
-    /// The row that stands for a row's group.
+    /// The leader of a row's group.
     pub leaders: u64,
-    /// 1 for a row that stands for its group.
+    /// 1 for the leader of a group.
     pub leader_flags: u64,
     /// Sums of the flags.
     pub offsets: u64,
@@ -53,7 +53,7 @@ const _: () = assert!(size_of::<AssignGroups>() == 464);
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct AccumulateGroups {
-    /// What is added or compared.
+    /// The inputs.
     pub input: ColumnView,
     /// Group numbers, or 0 for one group.
     pub groups: u64,
@@ -94,14 +94,14 @@ pub struct FinishSums {
     pub cell_bytes: u32,
     /// The error of a sum that does not fit.
     pub overflow_code: u32,
-    /// What goes with the error: the most digits that the cell has.
+    /// The detail of the error: the most digits that the cell has.
     pub overflow_detail: u32,
     /// 0.
     pub reserved: u32,
 }
 const _: () = assert!(size_of::<FinishSums>() == 64);
 
-/// Where a key has its places.
+/// The places of a key.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct SlotKeyView {
@@ -120,17 +120,17 @@ const _: () = assert!(size_of::<SlotKeyView>() == 48);
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct SlotInput {
-    /// What is added.
+    /// The values.
     pub input: ColumnView,
     /// Word of the count of rows whose input is NULL.
     pub null_word: u32,
-    /// First word of the sum; 0 if none is wanted.
+    /// First word of the sum; 0 for none.
     pub sum_word: u32,
     /// Which blocks add it.
     pub share: u16,
     /// The share's cell that counts NULLs; 0 if there are none.
     pub null_cell: u16,
-    /// The share's cell of the sum; 0 if none is wanted.
+    /// The share's cell of the sum; 0 for none.
     pub sum_cell: u16,
     /// 0.
     pub reserved: u16,
@@ -172,11 +172,11 @@ pub struct SlotKeyTarget {
     pub target: u64,
     /// Target validity, or 0.
     pub validity: u64,
-    /// As of [`SlotKeyView`].
+    /// See [`SlotKeyView`].
     pub least: i64,
-    /// As of [`SlotKeyView`].
+    /// See [`SlotKeyView`].
     pub place_count: u64,
-    /// As of [`SlotKeyView`].
+    /// See [`SlotKeyView`].
     pub stride: u64,
     /// 2, 4 or 8.
     pub cell_bytes: u32,
@@ -193,15 +193,15 @@ pub struct SlotOutput {
     pub target: u64,
     /// Target validity of a sum.
     pub validity: u64,
-    /// As of [`SlotInput`]; 0 for a count of rows.
+    /// See [`SlotInput`]; 0 for a count of rows.
     pub null_word: u32,
-    /// As of [`SlotInput`].
+    /// See [`SlotInput`].
     pub sum_word: u32,
     /// 8, or, of a sum, 16 or 32.
     pub cell_bytes: u32,
     /// The error of a sum that does not fit.
     pub overflow_code: u32,
-    /// What goes with the error: the most digits that the cell has.
+    /// The detail of the error: the most digits that the cell has.
     pub overflow_detail: u32,
     /// 0.
     pub reserved: u32,

@@ -8,7 +8,7 @@ use super::{ColumnView, KeyColumns};
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct HashKeys {
-    /// What is hashed.
+    /// The columns to hash.
     pub keys: KeyColumns,
     /// One a row.
     pub hashes: u64,
@@ -147,9 +147,9 @@ const _: () = assert!(size_of::<KeyFilterView>() == 24);
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct InsertFilterKeys {
-    /// What is inserted.
+    /// The keys to insert.
     pub keys: KeyColumns,
-    /// What they are inserted into.
+    /// Their set.
     pub filter: KeyFilterView,
     /// Rows.
     pub row_count: u64,
@@ -162,7 +162,7 @@ const _: () = assert!(size_of::<InsertFilterKeys>() == 432);
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct TestFilterKeys {
-    /// What is looked up.
+    /// The keys to look up.
     pub keys: KeyColumns,
     /// Where.
     pub filter: KeyFilterView,

@@ -1,4 +1,4 @@
-//! What kernels are given, laid out as in kernels/abi. Sizes are asserted on both sides.
+//! Arguments of kernels, laid out as in kernels/abi. Sizes are asserted on both sides.
 //!
 //! - `rows.rs`, `join.rs`, `group.rs`, `sort.rs`, `exchange.rs`: arguments of kernels by theme
 
@@ -57,7 +57,7 @@ pub struct ColumnView {
 const _: () = assert!(size_of::<ColumnView>() == 24);
 
 impl Column {
-    /// The column as kernels are given it.
+    /// The column in the form for kernels.
     pub(super) fn view(&self) -> ColumnView {
         ColumnView {
             values: self.values.address(),
@@ -68,13 +68,13 @@ impl Column {
     }
 }
 
-/// What went wrong in a kernel: `Status` of kernels/abi/status.h.
+/// A kernel's report of a fault: `Status` of kernels/abi/status.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Status {
     /// `ErrorCode`; 0 if nothing.
     pub code: u32,
-    /// What the code says it is.
+    /// The detail of the code.
     pub detail: u32,
 }
 

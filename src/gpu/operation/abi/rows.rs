@@ -1,4 +1,4 @@
-//! Rows and text: kernels/abi/column_operations.h, and what exchange.h has of text.
+//! Rows and text: kernels/abi/column_operations.h, and the text parts of exchange.h.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -8,7 +8,7 @@ use crate::operation::SELECTED_TILE_ROWS;
 /// Rows that a block of a tiled kernel handles.
 pub const TILE_ROWS: u64 = 4096;
 
-// Which tiles have rows is told of the tiles of a scan.
+// The tiles of a selection are the tiles of a scan.
 const _: () = assert!(SELECTED_TILE_ROWS as u64 == TILE_ROWS);
 
 /// Words before those of the tiles in the state of a [`ScanCounts`].
@@ -44,9 +44,9 @@ pub const COPIED_RANGES_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct CopiedRange {
-    /// Where its bytes are.
+    /// The source address.
     pub source: u64,
-    /// Where they go.
+    /// The target address.
     pub target: u64,
     /// How many; more than 0.
     pub bytes: u64,
@@ -75,7 +75,7 @@ pub const GATHERED_COLUMNS_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct GatheredColumn {
-    /// What is gathered from.
+    /// The source column.
     pub source: ColumnView,
     /// Target cells.
     pub values: u64,

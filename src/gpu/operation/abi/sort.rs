@@ -17,7 +17,7 @@ pub const SORT_WORD_LENGTH: u32 = 0xffff_fffe;
 // A partition is a digit.
 const _: () = assert!(PARTITIONS_MAX as u64 <= DIGIT_VALUES);
 
-/// What a word of a sort key is like in the rows that are not NULL. All 0 before.
+/// A summary of a sort key's word in the rows that are not NULL. All 0 before.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct SortWordBits {
@@ -55,7 +55,7 @@ pub struct EncodeSortWords {
     pub column: ColumnView,
     /// The order so far.
     pub rows: u64,
-    /// What is sorted by.
+    /// The words to sort by.
     pub words: u64,
     /// Rows.
     pub row_count: u64,
@@ -70,7 +70,7 @@ const _: () = assert!(size_of::<EncodeSortWords>() == 56);
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct SortDigits {
-    /// What is sorted by.
+    /// The words to sort by.
     pub words: u64,
     /// Row numbers.
     pub rows: u64,
@@ -125,15 +125,15 @@ const _: () = assert!(size_of::<CompareTexts>() == 72);
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct TextGroups {
-    /// As of [`CompareTexts`].
+    /// See [`CompareTexts`].
     pub rows: u64,
     /// 0: a single group.
     pub groups: u64,
-    /// As of [`CompareTexts`].
+    /// See [`CompareTexts`].
     pub shared: u64,
-    /// As of [`CompareTexts`].
+    /// See [`CompareTexts`].
     pub group_words: u64,
-    /// As of [`CompareTexts`].
+    /// See [`CompareTexts`].
     pub text_words: u64,
     /// Places in their new order.
     pub order: u64,
@@ -157,7 +157,7 @@ pub struct TextGroups {
     pub kept_groups: u64,
     /// Its leaders.
     pub kept_leaders: u64,
-    /// What its groups share.
+    /// The common prefixes of its groups.
     pub kept_shared: u64,
     /// Places.
     pub count: u64,

@@ -1,11 +1,11 @@
-//! Text that is compressed and decompressed again is what it was.
+//! Compressing and decompressing text returns the text.
 
 use super::*;
 use crate::operation::{ByteRange, CompressedText, DecompressRange, compressed_bytes_min};
 
 const PIECE_BYTES: usize = 65536;
 
-/// What a compressed text is when its parts lie one after another.
+/// A compressed text with its parts one after another.
 fn laid_out(queue: &Queue, text: &CompressedText) -> Vec<u8> {
     let memory = queue.allocate_filled::<u8>(text.bytes() + 1, 0xa5).unwrap();
     let copies: Vec<ByteRange> = text.copies(memory.address()).collect();
@@ -16,7 +16,7 @@ fn laid_out(queue: &Queue, text: &CompressedText) -> Vec<u8> {
     ends.iter().chain(&bytes[ends.len()..bytes.len() - 1]).copied().collect()
 }
 
-/// The text of a compressed one, which is to have so many bytes. Nothing is written beside it.
+/// Decompresses a text of so many bytes, and checks that nothing is written beside it.
 fn decompressed(queue: &Queue, compressed: &[u8], text_bytes: usize) -> Result<Vec<u8>> {
     let source = queue.upload(compressed)?;
     let target = queue.allocate_filled::<u8>(text_bytes as u64 + 2, 0xa5)?;
@@ -32,7 +32,7 @@ fn decompressed(queue: &Queue, compressed: &[u8], text_bytes: usize) -> Result<V
     outcome.map(|()| bytes[1..=text_bytes].to_vec())
 }
 
-/// An LZ4 block by plain loops, and what the format says of its end.
+/// An LZ4 block by plain loops, with the format's rules about its end.
 fn plain_block(block: &[u8]) -> Vec<u8> {
     let (mut at, mut text) = (0, Vec::new());
     let length = |at: &mut usize, token: usize| {
@@ -66,7 +66,7 @@ fn plain_block(block: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a compressed text says, by plain loops.
+/// Decompresses by plain loops.
 fn plain_text(compressed: &[u8], text_bytes: usize) -> Vec<u8> {
     let (ends, pieces) = compressed.split_at(compressed_bytes_min(text_bytes as u64) as usize);
     let ends = ends.chunks(4).map(|end| u32::from_le_bytes(end.try_into().unwrap()) as usize);
@@ -174,11 +174,11 @@ fn what_is_no_compressed_text_is_an_error_and_writes_nothing_beside_it() {
     }
     // Another literal, or another distance, is another text.
     assert!((50..200).contains(&refused), "{refused} refused");
-    // As many bytes of text as there are not, either way.
+    // More or fewer bytes of text than there are.
     for text_bytes in [1, 69_999, 70_001, 131_072] {
         let error = decompressed(&queue, &whole, text_bytes).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Protocol, "{text_bytes}");
     }
-    // None of the pieces, but where they end.
+    // The ends of the pieces, without pieces.
     assert!(decompressed(&queue, &whole[..8], 70_000).is_err());
 }

@@ -1,4 +1,4 @@
-//! Rows dealt to owners are those that a partition and a gather would have put there.
+//! Partitioning rows by owner gives the rows that a partition and a gather give.
 
 use super::*;
 use crate::operation::{DealTarget, DealTargetPart, StayingRows};
@@ -121,7 +121,8 @@ fn rows_that_stay_have_one_owner_and_others_that_of_their_keys() {
     }
 }
 
-/// Cells and validity of some rows of a column, as they were dealt, are those of the ordered column; a NULL's cell is zeros.
+/// Cells and validity of some rows of a column, after partitioning, equal those of the ordered
+/// column; a NULL's cell is zeros.
 fn check_dealt(
     queue: &Queue,
     column: &Column,

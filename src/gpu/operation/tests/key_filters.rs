@@ -31,7 +31,7 @@ fn filter_of(queue: &Queue, shape: KeyFilterShape, keys: &[Column]) -> KeyFilter
     filter
 }
 
-/// The flags of probe rows, after it has been checked that counts and unasked rows are right.
+/// The flags of probe rows, after a check that counts and untested rows are right.
 fn passes(queue: &Queue, build: &[Column], probe: &[Column], shape: KeyFilterShape) -> Vec<bool> {
     let filter = filter_of(queue, shape, build);
     let flags = queue.test_keys(&filter, probe, ROWS, KeyTest::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Values that are packed and unpacked again are what they were.
+//! Packing and unpacking returns the values.
 
 use super::*;
 use crate::operation::{CellRange, PackRange, PackedForm, Packing, UnpackRange};
@@ -73,7 +73,7 @@ fn packings_are_as_narrow_as_values_allow_and_unpack_to_what_was() {
     let (least, greatest) = (i128::from(i64::MIN), i128::from(i64::MAX));
     let (short, int) = (i128::from(i16::MIN), i128::from(i32::MIN));
     let wide = i128::MAX / 3;
-    // Whether that is worth it for many rows.
+    // Whether packing pays for many rows.
     let cases: [(CellType, i128, i128, bool); 26] = [
         (CellType::Bool, 1, 1, true),
         (CellType::Bool, 0, 1, true),
@@ -123,7 +123,7 @@ fn packings_are_as_narrow_as_values_allow_and_unpack_to_what_was() {
                     let (cell_type, least, greatest, is_worth) = *case;
                     let name =
                         format!("{cell_type:?} from {least} to {greatest}, {first}..{count}, nulls={nulls}");
-                    // The ends of what values are among them.
+                    // The least and the greatest values are among them.
                     let is_many = count > 100 && first == 0 && !nulls;
                     assert!(!is_many || packing.is_some() == is_worth, "{name}: {packing:?}");
                     let width = width_of(&values[first..]);
@@ -138,8 +138,8 @@ fn packings_are_as_narrow_as_values_allow_and_unpack_to_what_was() {
     }
 }
 
-/// Ranges that are packed at once unpack to the columns' cells, and nothing is written beside them, or beside what they are packed to. The words
-/// of equal values are equal, whatever the cells of NULLs are.
+/// Ranges that are packed at once unpack to the columns' cells, and nothing is written beside
+/// either. The words of equal values are equal, whatever the cells of NULLs are.
 fn check_unpacked(
     queue: &Queue,
     (columns, ranges): (&[Column], &[CellRange]),
@@ -273,7 +273,8 @@ fn a_packing_is_of_bits_that_values_have_and_of_a_base_that_is_a_value() {
     }
 }
 
-/// Values of which each is the one before and what a generator says, wrapping; every fourth is NULL where some may be.
+/// Values that are each the previous one plus a generated step, wrapping; every fourth is NULL if
+/// some may be.
 fn steps(
     count: usize,
     nulls: bool,
@@ -384,7 +385,7 @@ fn runs_take_a_value_and_a_row_number_each() {
     check_unpacked(&queue, (&[column], &[range]), &[Some(packing)], (0, 3000));
 }
 
-/// What packed bytes say, by plain loops that read nothing beyond them.
+/// Reads packed bytes by plain loops, and nothing beyond them.
 fn plain_values(bytes: &[u8], packing: Packing, row_count: usize) -> Vec<i64> {
     let bits = |bytes: &[u8], place: usize, width: usize| -> u64 {
         let bit = |number: usize| u64::from(bytes[number / 8] >> (number % 8) & 1);

@@ -1,9 +1,9 @@
-//! Sums and counts in slots against plain loops, with addends near the ends of their types: what blocks and threads add to
-//! overflows its 64 bits.
+//! Sums and counts in slots against plain loops, with addends near the ends of their types: the
+//! 64-bit sums of blocks and threads overflow.
 
 use super::*;
 
-/// What is taken of a slot for an input: rows in which it is not NULL, and their sum.
+/// A slot's result for an input: rows in which it is not NULL, and their sum.
 type Taken = (i64, Option<i128>);
 
 /// Addends of a column.
@@ -24,7 +24,7 @@ const KINDS: [Addends; 7] = [
     Addends { cell_type: CellType::Int64, spread: 3, ends: &[MIN + 3], has_nulls: false },
     Addends { cell_type: CellType::Int32, spread: 1 << 30, ends: &[-(1 << 30), 1 << 30], has_nulls: true },
     Addends { cell_type: CellType::Int16, spread: 300, ends: &[0], has_nulls: false },
-    // Around where 64 bits are not enough, and far beyond.
+    // Around the limits of 64 bits, and far beyond.
     Addends { cell_type: CellType::Int128, spread: 3, ends: &[MIN, MAX, -1, 1], has_nulls: true },
     Addends {
         cell_type: CellType::Int128,
@@ -46,7 +46,7 @@ impl Addends {
     }
 
     fn column(&self, queue: &Queue, values: &[Option<i128>]) -> Column {
-        // What a NULL holds is not read.
+        // The content of a NULL is not read.
         let cells = values.iter().map(|value| value.unwrap_or(-1));
         let (data_type, buffer) = match self.cell_type {
             CellType::Int16 => {
@@ -122,7 +122,7 @@ impl SlotRows {
     }
 }
 
-/// Adds some launches' rows to slots and compares what is taken with plain sums.
+/// Adds some launches' rows to slots and compares the results with plain sums.
 fn check(kinds: &[Addends], key_count: usize, values: u64, row_counts: &[usize], source: &mut Numbers) {
     let queue = queue();
     let wide = SumWidth::Wide;
@@ -171,7 +171,8 @@ fn check(kinds: &[Addends], key_count: usize, values: u64, row_counts: &[usize],
 fn sums_of_addends_at_the_ends_of_their_types_are_exact() {
     let mut source = Numbers(SEED);
     check(&KINDS, 0, 1, &[1, 4_000, 1_023], &mut source);
-    // With NULL's: what a thread keeps at most, one more, what a block keeps in copies and without, and what neither does.
+    // With the slot of NULL: as many as a thread keeps, one more, as many as a block keeps in
+    // copies and without, and more.
     for values in [1, 3, 11, 12, 40, 142, 1_023, 1_024, 3_000] {
         check(&KINDS, 1, values, &[3_000, 2_049], &mut source);
     }

@@ -8,7 +8,7 @@ use crate::{
     program::opcode::{Opcode, ordering::GREATER},
 };
 
-/// Bits of an integer type, and the fault of what does not fit them.
+/// Bits of an integer type, and the fault of an overflow.
 pub(super) fn integer_range(data_type: &DataType) -> (u16, u32) {
     match data_type {
         DataType::Int16 => (16, error_code::INT16_RANGE),

@@ -190,7 +190,7 @@ impl Compiler<'_> {
         if !value.kind.fits(floor) {
             return Ok(None);
         }
-        // Nothing equals a constant between two units: what is less is at most the lower one.
+        // No value equals a constant between two units: lesser values are at most the lower one.
         let set = match (is_exact, set & LESS != 0, set & GREATER != 0) {
             (true, ..) => set,
             (false, true, true) => LESS | EQUAL | GREATER,
@@ -298,7 +298,7 @@ fn compare_cells(kind: Kind, a: &Cell, b: &Cell) -> Ordering {
     }
 }
 
-/// The quotient rounded down and what is left; the divisor is positive.
+/// The quotient rounded down, and the remainder; the divisor is positive.
 fn divide_down(number: i256, divisor: i256) -> Option<(i256, i256)> {
     let (quotient, rest) = (number.checked_div(divisor)?, number.checked_rem(divisor)?);
     if rest.is_negative() {

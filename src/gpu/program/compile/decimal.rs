@@ -1,10 +1,10 @@
 //! Decimals: exact, in 64 bits where operands and result have at most 18 digits, in 256 where one has more than
 //! 38, and in 128 bits elsewhere.
 //!
-//! Invariants: a value that does not fit the bits of its type is an error of the row, never a wrong value.
-//! No intermediate result overflows where the final result fits: remainders, quotients and comparisons never
-//! form the scaled operands, and for sums, products and roundings a result that fits implies scaled operands
-//! that do, by the bounds that the types are.
+//! Invariants: a value that does not fit the bits of its type is an error of the row, never a wrong
+//! value. No intermediate result overflows if the final result fits. Remainders, quotients and
+//! comparisons never form the scaled operands. For sums, products and roundings the bounds of the
+//! types make the scaled operands fit if the result does.
 
 use arrow::datatypes::i256;
 use pystachio_plan::{DataType, Function, Result};
@@ -306,7 +306,7 @@ impl Compiler<'_> {
         self.hold(rounded, work, kind, range_fault(kind))
     }
 
-    /// The number in the bits of a kind or of its own, if it has more, and which kind that is.
+    /// The number in the bits of a kind, or in its own if they are more, and that kind.
     fn widen_at_least(&mut self, number: Scaled, kind: Kind) -> Result<(Slot, Kind)> {
         let work = number.kind.widest(kind);
         Ok((self.widen(number.slot, number.kind, work)?, work))

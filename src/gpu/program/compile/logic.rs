@@ -1,8 +1,9 @@
-//! AND, OR, CASE and COALESCE: what is evaluated only for the rows that reach it.
+//! AND, OR, CASE and COALESCE: parts that are evaluated only for the rows that reach them.
 //!
-//! PostgreSQL promises no order for AND and OR, yet it tests from left to right, and queries rely on
-//! `b <> 0 AND a / b > 1`: what may fail, or takes long, sees only rows that the conditions before it do
-//! not decide. Everything else is evaluated for every row, which is cheaper than not to.
+//! PostgreSQL promises no order for AND and OR, yet it tests from left to right, and queries rely
+//! on `b <> 0 AND a / b > 1`. So a part that may fail, or takes long, is evaluated only for rows
+//! that the conditions before it leave undecided. Every other part is evaluated for every row,
+//! which is cheaper than skipping rows.
 
 use std::{borrow::Borrow, fmt::Debug};
 
@@ -26,13 +27,15 @@ pub(super) enum Logic {
 }
 
 impl Compiler<'_> {
-    /// A condition of which only matters where it is true. PostgreSQL tests the conditions of a plan node one after the other and drops
-    /// a row at the first that is not true: NULL guards what follows as false does, unlike within an AND.
+    /// A condition of a filter: only true matters. PostgreSQL tests the conditions of a plan node
+    /// one after the other and drops a row at the first that is not true. So NULL guards the
+    /// following conditions as false does, unlike within an AND.
     pub(super) fn condition(&mut self, condition: &Expression) -> Result<Slot> {
         self.logic(Logic::Conditions, &conjuncts(condition))
     }
 
-    /// Conditions joined by AND or OR, in order: what may fail or takes long sees the rows that those before it leave undecided.
+    /// Conditions joined by AND or OR, in order. A part that may fail or takes long gets the rows
+    /// that those before it leave undecided.
     pub(super) fn logic<E: Borrow<Expression> + Debug>(
         &mut self,
         logic: Logic,
@@ -165,7 +168,7 @@ impl Compiler<'_> {
         Ok(Slot::Value(variable))
     }
 
-    /// CASE of which every part is evaluated for every row.
+    /// CASE whose parts are all evaluated for every row.
     fn select(
         &mut self,
         branches: &[CaseBranch],
@@ -186,7 +189,7 @@ impl Compiler<'_> {
     }
 }
 
-/// A text that is different for different choices; `None` for one that is no choice.
+/// A text that differs for different choices; `None` for other expressions.
 fn choice_name(function: &str, arguments: &[impl Debug], is_eager: bool) -> Option<String> {
     (!is_eager).then(|| format!("{function} {arguments:?}"))
 }

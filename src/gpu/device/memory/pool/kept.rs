@@ -1,13 +1,15 @@
-//! Blocks that were given back and are kept by size for whoever wants one as large: most of what queries need is as large as
-//! something that was there before.
+//! Freed blocks kept by size for the next allocation of the same size: most allocations have a size
+//! that occurred before.
 //!
-//! A block that one stream alone has used is that stream's first, which may write into it at once. Any other stream has it once
-//! those that have used it are done, which the device is asked about a few blocks only: many queries at once have many
-//! streams, and whoever asks has the pool's lock.
+//! A block used by one stream alone goes to that stream first, which may write into it at once. Any
+//! other stream gets it once its users have ended. The pool asks the device about a few blocks
+//! only: concurrent queries have many streams, and the pool's lock is held meanwhile.
 //!
-//! Invariants: blocks are kept up to a number of bytes; what is wanted the least goes first, all of a size together.
+//! Invariants: blocks are kept up to a number of bytes; the size that was unused for the longest
+//! time is dropped first, all blocks of it together.
 //!
-//! Deliberately absent: the device, and moments. Who takes a block says how to find out whether streams are done with it.
+//! Deliberately absent: the device, and positions. The caller passes the test whether streams have
+//! ended their use.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -18,13 +20,15 @@ use pystachio_plan::Result;
 
 use crate::device::Stream;
 
-/// How many blocks that several streams have used are looked at for one that these are done with, and how many streams for
-/// one of theirs. Blocks lie in the order in which they came back: where the first is in use, those after it mostly are too.
+/// How many blocks of several streams are tested for one whose users have ended, and how many
+/// streams for one of theirs. Blocks are in the order of their return: if the first is in use, most
+/// later ones are too.
 const LOOKED_AT_MAX: usize = 4;
-/// What is kept falls by this part at once when it is too much, so that who gives a block back seldom has to look for what to let go.
+/// If too much is kept, it shrinks by this part at once, so that a return of a block seldom has to
+/// search for blocks to drop.
 const LET_GO_PART: u64 = 8;
 
-/// A stream, and its moment up to which it may use a block.
+/// A stream, and its position up to which it may use a block.
 pub(super) type Use = (Stream, u64);
 
 /// Blocks by size.
@@ -39,18 +43,18 @@ pub(super) struct KeptBlocks {
 /// Blocks of one size.
 #[derive(Default)]
 struct BlocksOfSize {
-    /// Those that one stream alone has used.
+    /// Blocks used by one stream alone.
     own: BTreeMap<Stream, VecDeque<(u64, u64)>>,
-    /// Those that several have used.
+    /// Blocks used by several.
     shared: VecDeque<(u64, Vec<Use>)>,
-    /// The stream that was looked at last for one of its blocks.
+    /// The stream that was tested last for one of its blocks.
     looked_at: Option<Stream>,
-    /// The use in which one was put or taken last.
+    /// The time of the last put or take.
     used_at: u64,
     count: u64,
 }
 
-/// A block that is let go: where it begins, how long it is, and who may use it still.
+/// A dropped block: its start, its size, and the streams that may still use it.
 pub(super) struct LetGo {
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -76,12 +80,12 @@ impl KeptBlocks {
         self.bytes += bytes;
     }
 
-    /// A block that a stream may use at once: its own that came back last, or one that the others are done with, as `are_done`
-    /// says.
+    /// A block that a stream may use at once: the last one of its own, or one whose other users
+    /// have ended, as `are_done` tells.
     ///
     /// # Errors
     ///
-    /// What `are_done` fails with.
+    /// Errors of `are_done`.
     pub(super) fn take(
         &mut self,
         bytes: u64,
@@ -104,7 +108,7 @@ impl KeptBlocks {
         Ok(Some(address))
     }
 
-    /// What is too much: nothing up to `bytes_max`.
+    /// The blocks in excess of `bytes_max`.
     pub(super) fn take_surplus(&mut self, bytes_max: u64) -> Vec<LetGo> {
         let mut surplus = Vec::new();
         if self.bytes <= bytes_max {
@@ -202,7 +206,7 @@ mod tests {
         assert_eq!((kept.bytes(), kept.take(200, Stream(7), nobody_is_done).unwrap()), (400, None));
         assert_eq!(kept.take(100, Stream(7), nobody_is_done).unwrap(), Some(2));
         assert_eq!(kept.take(100, Stream(9), nobody_is_done).unwrap(), None);
-        // The shared one is in use; of the streams the one that is done gives its first.
+        // The shared one is in use; the stream whose use has ended gives its first.
         let eight_is_done = |uses: &[Use]| Ok(uses.iter().all(|(stream, _)| *stream == Stream(8)));
         assert_eq!(kept.take(100, Stream(9), eight_is_done).unwrap(), Some(3));
         assert_eq!(kept.take(100, Stream(9), eight_is_done).unwrap(), None);

@@ -24,7 +24,7 @@ fn a_buffer_apart_from_the_pool_takes_whole_pieces_and_no_more() {
     let (platform, pool) = pool(1 << 30);
     let (commit, guard) = (platform.commit_bytes(), platform.guard_bytes());
     assert_eq!([0, 1, commit - guard].map(|bytes| pool.own_bytes(bytes)), [commit; 3]);
-    // Of the pool it would be a part of its size more.
+    // The pool would round it up.
     let large = 300 * commit + 1;
     assert_eq!(pool.own_bytes(large), (large + guard).next_multiple_of(commit));
     assert!(pool.block_bytes(large) > pool.own_bytes(large));
@@ -66,7 +66,7 @@ fn what_is_free_in_pieces_makes_a_long_range_elsewhere() {
     let long_bytes = pool.usage().free_bytes / 8 * 5;
     let long = pool.allocate(long_bytes, Stream(1), Lifetime::Short).unwrap();
     assert_eq!(pool.usage().committed_bytes, committed);
-    // What is left of the free half has no such range, wherever it is.
+    // The rest of the free half has no such range, in either part.
     let error = pool.allocate(long_bytes, Stream(1), Lifetime::Short).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OutOfMemory);
     pool.release(long, long_bytes, &[Stream(1)]);
@@ -89,14 +89,15 @@ fn a_refused_allocation_leaves_the_pool_as_it_was() {
     assert_eq!(pool.usage().committed_bytes, PIECE);
 }
 
-/// Buffers come and go on some streams, each filled with a number of its own and read just before it is let go.
+/// Buffers come and go on some streams, each filled with a number of its own and read just before
+/// it is dropped.
 fn check_streams(seed: u64) {
     let platform = Arc::new(EmulatedPlatform::with_seed(seed));
     let memory = DeviceMemory::new(platform.clone(), 24 * PIECE);
     let streams: Vec<Stream> = (0..3).map(|_| platform.create_stream(StreamPriority::Low).unwrap()).collect();
     let mut random = seed;
     let mut live = BTreeMap::new();
-    // Where what was read goes: one place for each number.
+    // The targets of the reads: one place for each number.
     let read = memory.allocate(256 * 256, streams[0]).unwrap();
     memory.fill(&read, 0xff, streams[0]).unwrap();
     memory.publish([&read].into_iter(), streams[0]).unwrap();
@@ -147,7 +148,8 @@ fn what_several_streams_have_used_is_used_again_when_these_are_done() {
     (0..8).for_each(|_| platform.fill(address, 1, PIECE, driver).unwrap());
     pool.release(address, PIECE, &[reader, driver]);
     let committed = |pool: &MemoryPool| pool.lock().committed_bytes;
-    // The first look only says what to look at; who finds nothing has memory of its own meanwhile.
+    // The first call only selects positions to poll; a stream that finds nothing uses other memory
+    // meanwhile.
     let take = |stream| {
         let first = pool.allocate(PIECE, stream, Lifetime::Short).unwrap();
         let before = committed(&pool);

@@ -1,4 +1,4 @@
-//! What of expressions reads one coded column and nothing else.
+//! Finds the parts of expressions that read only one coded column.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use super::{Input, columns_of};
 /// A part of an expression, over one column.
 pub(super) struct Part {
     pub(super) column: ColumnId,
-    /// The column that stands for it in what is left.
+    /// The column that stands for it in the rest.
     pub(super) result: ColumnId,
     pub(super) expression: Expression,
 }
 
-/// What is taken out of expressions.
+/// The parts taken out of expressions.
 pub(super) struct Split<'a> {
     pub(super) coded: &'a BTreeSet<ColumnId>,
     pub(super) parts: Vec<Part>,
@@ -28,7 +28,8 @@ impl<'a> Split<'a> {
         Self { coded, parts: Vec::new(), next_id }
     }
 
-    /// Takes the parts out of an expression; of a conjunct of a condition only whether it is true matters.
+    /// Takes the parts out of an expression; a conjunct of a condition only has to be true for the
+    /// same rows.
     pub(super) fn take(&mut self, expression: &mut Expression, is_conjunct: bool) {
         if let Some(column) = self.only_column(expression) {
             let part = expression.clone();
@@ -60,8 +61,8 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Arguments of AND or OR that are parts of one column become one. Not where an argument could fail: whether it is
-    /// evaluated depends on the order.
+    /// Merges arguments of AND or OR that are parts of one column. Not if an argument could fail:
+    /// the order decides whether it is evaluated.
     fn join_arguments(&self, function: Function, arguments: &mut Vec<Expression>) {
         if arguments.iter().any(fails) {
             return;
@@ -109,7 +110,7 @@ fn fails(expression: &Expression) -> bool {
     could_fail(expression, &|_| false)
 }
 
-/// Whether text could become longer than PostgreSQL's can be, however short the column's is.
+/// Whether text could exceed PostgreSQL's limit, however short the column's text is.
 fn may_make_long_text(expression: &Expression) -> bool {
     let own = matches!(
         expression,

@@ -1,12 +1,12 @@
-//! Probe rows whose only key comes as codes: the entries of the dictionary look for their matches, and a row has those
-//! of its entry.
+//! Probe rows whose only key comes as codes. The dictionary's entries look up their matches, and a
+//! row has those of its entry.
 //!
 //! ```text
 //! entries ─► table of the build side ─► (entry, build row) … ─► table by entry ◄─ codes of the rows
 //! ```
 //!
-//! Invariants: an entry that is NULL matches nothing, as rows that are NULL do. There are no more pairs of entries than
-//! rows to probe, so that this costs less than hashing every row's text.
+//! Invariants: a NULL entry matches nothing, like a NULL row. There are at most as many pairs of
+//! entries as probe rows, so this costs less than hashing every row's text.
 
 use pystachio_plan::{JoinKind, Result};
 
@@ -16,7 +16,7 @@ use crate::{
     operation::{JoinTable, Pairs, ProbeMode, Queue},
 };
 
-/// What the entries of a dictionary match.
+/// The matches of a dictionary's entries.
 pub(super) struct EntryMatches {
     /// Places in `pairs` by entry.
     table: JoinTable,
@@ -25,7 +25,8 @@ pub(super) struct EntryMatches {
 }
 
 impl Matching {
-    /// What a dictionary matches from which the only key comes; `None` where the rows' own keys are to be looked up.
+    /// The matches of the dictionary of the only key; `None` if the rows' own keys are to be looked
+    /// up.
     pub(super) fn entry_matches(
         &self,
         queue: &Queue,
@@ -33,7 +34,7 @@ impl Matching {
         keys: &[AnyColumn],
         row_count: usize,
     ) -> Result<Option<EntryMatches>> {
-        // Which rows are NULL is asked of their keys.
+        // The keys' own validity says which rows are NULL.
         if self.kind == JoinKind::NullAwareAnti {
             return Ok(None);
         }
@@ -49,7 +50,7 @@ impl Matching {
 }
 
 impl EntryMatches {
-    /// As of [`crate::operation::Queue::probe`], of rows with these codes.
+    /// Like [`crate::operation::Queue::probe`], for rows with these codes.
     pub(super) fn probe(
         &self,
         queue: &Queue,

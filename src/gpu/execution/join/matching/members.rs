@@ -1,7 +1,7 @@
-//! Joins that ask whether a key is there, and for no row of the build side: a bitmap instead of a table.
+//! Joins that only test whether a key exists, and use no build row: a bitmap instead of a table.
 //!
-//! Semi and anti joins whose probe side comes out, and inner joins of which the build side gives its key alone, once
-//! each: that key is the probe row's own.
+//! These are semi and anti joins that output the probe side, and inner joins whose build side
+//! outputs only its unique key: that key is the probe row's own.
 
 use pystachio_plan::{JoinKind, JoinSide, Result};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Matching {
-    /// The keys of a build side as a bitmap, if that is all that is asked of it; waits then.
+    /// The keys of a build side as a bitmap, if a bitmap suffices; waits then.
     pub(super) fn members(&self, queue: &Queue, chunk: &Chunk, keys: &[Column]) -> Result<Option<KeyFilter>> {
         let [key] = keys else { return Ok(None) };
         let is_key_alone = || match chunk.columns.as_slice() {
@@ -30,7 +30,7 @@ impl Matching {
         }
         let Some(range) = queue.key_range(key, chunk.row_count)? else { return Ok(None) };
         let shape = KeyFilterShape::of(Some(range), chunk.row_count);
-        // It takes the place of a table, for which there is a claim.
+        // It replaces a table, for which there is a claim.
         if !matches!(shape, KeyFilterShape::Bitmap { .. })
             || shape.bytes() > self.table_bytes(chunk.row_count, JoinTable::bytes_for)
         {
@@ -44,7 +44,7 @@ impl Matching {
         }
     }
 
-    /// Marks the probe rows whose keys are there, or gives them if the join gives pairs.
+    /// Marks the probe rows whose keys exist, or outputs them if the join outputs pairs.
     pub(super) fn next_members(
         &self,
         queue: &Queue,
@@ -56,7 +56,7 @@ impl Matching {
         let flags = queue.test_keys(members, &probing.keys, row_count, KeyTest::default())?;
         if let Some(marks) = &probing.marks {
             match probing.is_marked {
-                // Earlier pieces of the build side marked others.
+                // Earlier pieces of the build side marked other rows.
                 true => queue.mark(&queue.select(&flags, row_count)?, None, marks, 0)?,
                 false => probing.marks = Some(flags),
             }

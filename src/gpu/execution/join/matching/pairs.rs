@@ -9,10 +9,10 @@ use crate::{
     operation::{Pairs, ProbeMode, Queue},
 };
 
-/// Pairs that are tried at once, whatever memory there is; probe rows may have as many as they are. What is done
-/// with them then takes a fraction of a second, and a cancel is noticed in between.
+/// Upper bound of the pairs tried at once, whatever memory there is; at least one for each probe
+/// row. Processing them then takes a fraction of a second, and a cancel is noticed in between.
 const PAIRS_MAX: u64 = 8 << 20;
-/// Fewer pairs are never cut into pieces.
+/// Fewer pairs than this are never cut into pieces.
 const PAIRS_MIN: u64 = 64;
 
 impl Matching {
@@ -70,8 +70,8 @@ impl Matching {
         (driver.query.memory.chunk_bytes() / a_pair).max(PAIRS_MIN)
     }
 
-    /// Marks the pairs that meet the residual condition, and gives them if the kind of join does. Probe marks
-    /// come with the row that the chunk's first one has there.
+    /// Marks the pairs that meet the residual condition, and outputs them if the kind of join does.
+    /// Probe marks start at the chunk's first row.
     fn emit(
         &self,
         queue: &Queue,

@@ -1,7 +1,8 @@
-//! What is kept where, and what goes first.
+//! Where chunks are, and the eviction order.
 //!
-//! Invariants: a chunk that is kept is on the device, on the host, on both, or on its way between them. A chunk is in an order as
-//! long as it is not on its way; [`State::change`] alone changes what decides in which.
+//! Invariants: a cached chunk is on the device, on the host, on both, or moving between them. A
+//! chunk is in an order as long as it is not moving; only [`State::change`] changes the values that
+//! decide which.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,7 +30,7 @@ pub(super) struct Kept {
 
 pub(super) enum OnDevice {
     Here(Arc<ResidentChunk>),
-    /// Whoever moves it says where it is then.
+    /// The reader that moves it sets its place afterwards.
     Moving,
     Away,
 }
@@ -51,25 +52,25 @@ pub(super) struct State {
     copies: UseOrder,
     /// Chunks on the host alone.
     on_host: UseOrder,
-    /// What the host keeps to describe the pages of all chunks that are not on their way.
+    /// Host memory for the descriptions of the pages of all chunks that are not moving.
     host_bytes: u64,
     next_number: u64,
 }
 
 impl Entry {
-    /// Whether somebody is at work on it.
+    /// Whether a reader loads or moves it.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Reading | Self::Kept(Kept { device: OnDevice::Moving, .. }))
     }
 }
 
 impl Kept {
-    /// Whether somebody uses it on the device.
+    /// Whether a query uses it on the device.
     fn is_used(&self) -> bool {
         matches!(&self.device, OnDevice::Here(chunk) if Arc::strong_count(chunk) > 1)
     }
 
-    /// What the host keeps to describe its pages where it is.
+    /// Host memory for the descriptions of its pages, by its place.
     fn host_bytes(&self) -> u64 {
         let on_device = match &self.device {
             OnDevice::Here(chunk) => chunk.host_bytes(),
@@ -96,12 +97,12 @@ impl State {
         }
     }
 
-    /// Says that a reader reads a chunk that is not kept.
+    /// Marks a chunk that is not cached as being loaded.
     pub(super) fn begin_reading(&mut self, key: ChunkKey) {
         self.entries.insert(key, Entry::Reading);
     }
 
-    /// Keeps a chunk from now on that is on its way, and whose place in its orders [`State::change`] will find.
+    /// Caches a chunk that was moving; [`State::change`] puts it into its orders.
     pub(super) fn keep(&mut self, key: ChunkKey, origin: ChunkOrigin, query: u64) {
         let last_use = LastUse { query, number: self.next_number };
         self.next_number += 1;
@@ -109,7 +110,7 @@ impl State {
         self.entries.insert(key, Entry::Kept(Kept { origin, device, pinned, last_use, uses }));
     }
 
-    /// Changes a chunk that is kept, and its place in the orders. `None` if it is not kept.
+    /// Changes a cached chunk, and its place in the orders. `None` if it is not cached.
     pub(super) fn change<T>(&mut self, key: &ChunkKey, change: impl FnOnce(&mut Kept) -> T) -> Option<T> {
         let Some(Entry::Kept(kept)) = self.entries.get_mut(key) else { return None };
         for order in [&mut self.on_device, &mut self.copies, &mut self.on_host] {
@@ -132,7 +133,7 @@ impl State {
         Some(changed)
     }
 
-    /// Says that a chunk is not on the device, nor on its way, and that this is its copy on the host if it has none.
+    /// Marks a chunk as neither on the device nor moving, with its copy on the host, if any.
     /// Without one it is forgotten.
     pub(super) fn leave(&mut self, key: &ChunkKey, copy: Option<Arc<PinnedChunk>>) {
         let is_kept = self.change(key, |kept| {
@@ -145,13 +146,13 @@ impl State {
         }
     }
 
-    /// Chunks that were looked at to find those that go.
+    /// Chunks visited during eviction.
     #[cfg(test)]
     pub(super) fn steps(&self) -> u64 {
         [&self.on_device, &self.copies, &self.on_host].into_iter().map(|order| order.steps.get()).sum()
     }
 
-    /// Those on the device.
+    /// Chunks on the device.
     #[cfg(test)]
     pub(super) fn device_chunks(&self) -> impl Iterator<Item = &Arc<ResidentChunk>> {
         self.entries.values().filter_map(|entry| match entry {
@@ -160,8 +161,9 @@ impl State {
         })
     }
 
-    /// Takes chunks of so many bytes together off the device that no query from `query` on has used, those of the oldest query
-    /// first. They are moving then. Where there are not as many, takes none of them, or all if `takes_fewer` says so.
+    /// Takes chunks of this many bytes together off the device, those of the oldest query first,
+    /// none of them used by a query from `query` on. They are moving then. If there are not as
+    /// many, takes none, or all if `takes_fewer` is set.
     pub(super) fn take_victims(&mut self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Leaving> {
         let victims = self.victims(bytes, query, takes_fewer)?;
         let take = |key| {
@@ -175,8 +177,8 @@ impl State {
         Some(victims.into_iter().filter_map(take).collect())
     }
 
-    /// Those that nobody uses at the moment go first: only their memory is free at once. Those in use are passed over, and are few: what
-    /// running queries have before them.
+    /// Unused chunks first: only their memory is free at once. The few chunks in use, which running
+    /// queries hold, are skipped.
     fn victims(&self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Vec<ChunkKey>> {
         let (mut found, mut victims, mut in_use) = (0, Vec::new(), Vec::new());
         let mut candidates = self.on_device.before(query);
@@ -199,13 +201,14 @@ impl State {
         (found >= bytes || takes_fewer).then_some(victims)
     }
 
-    /// What the host keeps to describe the pages of chunks.
+    /// Host memory for the descriptions of the pages of chunks.
     pub(super) fn host_bytes(&self) -> u64 {
         self.host_bytes
     }
 
-    /// Forgets chunks, wherever they are, whose pages take so many bytes of the host's memory to describe: those that no query from
-    /// `query` on has used, those of the oldest query first. `None`, and none is forgotten, where they take less together.
+    /// Forgets chunks, wherever they are, whose page descriptions take this many bytes together:
+    /// those of the oldest query first, none of them used by a query from `query` on. `None`, with
+    /// nothing forgotten, if they take less together.
     pub(super) fn forget_oldest(&mut self, bytes: u64, query: u64) -> Option<Vec<Kept>> {
         let (mut found, mut oldest) = (0, Vec::new());
         let mut on_device = self.on_device.before(query).peekable();
@@ -235,8 +238,9 @@ impl State {
         Some(oldest.into_iter().filter_map(forget).collect())
     }
 
-    /// Gives up copies on the host of so many bytes together, or all that there are: first those of chunks that are
-    /// on the device too, then those that no query from `query` on has used, those of the oldest query first.
+    /// Drops copies on the host of this many bytes together, or all there are: first copies of
+    /// chunks that are on the device too, then those of the oldest query, none of them used by a
+    /// query from `query` on.
     pub(super) fn give_up_pinned(&mut self, bytes: u64, query: u64) -> Vec<Arc<PinnedChunk>> {
         let mut found = 0;
         let is_needed = |(_, _, locked_bytes): &(LastUse, ChunkKey, u64)| {
@@ -259,7 +263,7 @@ impl State {
         given_up
     }
 
-    /// What is held, by file, column and memory space.
+    /// The contents, by file, column and memory space.
     pub(super) fn cache_entries(&self) -> Vec<CacheEntry> {
         let mut columns: HashMap<(&ChunkOrigin, MemorySpace), CacheEntry> = HashMap::new();
         for entry in self.entries.values() {

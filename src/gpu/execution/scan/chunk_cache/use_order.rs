@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use super::ChunkKey;
 
-/// When a chunk was used last: by which query. Among the chunks of one query, those that came first are first.
+/// The last use of a chunk: the query, then the position among the chunks of that query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LastUse {
     pub(super) query: u64,
-    /// The entry's own number, which is no other one's.
+    /// The entry's own unique number.
     pub(super) number: u64,
 }
 
-/// Chunks by their last use, and their bytes. To add, to remove and to find the oldest ones takes a number of steps that grows with
-/// the logarithm of how many there are.
+/// Chunks by their last use, and their bytes. Adding, removing and finding the oldest take
+/// logarithmic time.
 #[derive(Debug, Default)]
 pub(super) struct UseOrder {
     chunks: BTreeMap<LastUse, (ChunkKey, u64)>,
     bytes: u64,
-    /// Chunks that were looked at.
+    /// Chunks visited.
     #[cfg(test)]
     pub(super) steps: std::cell::Cell<u64>,
 }
@@ -47,7 +47,7 @@ impl UseOrder {
         }
     }
 
-    /// The chunks that no query from `query` on has used with their bytes, the oldest ones first.
+    /// The chunks that no query from `query` on has used, with their bytes, the oldest first.
     pub(super) fn before(&self, query: u64) -> impl Iterator<Item = (LastUse, ChunkKey, u64)> {
         let end = LastUse { query, number: 0 };
         let older = self.chunks.range(..end);

@@ -15,7 +15,7 @@ struct Numbers {
     read: AtomicUsize,
     fails_at: usize,
     is_ready: AtomicBool,
-    /// How often somebody has looked.
+    /// How often a reader polled.
     looks: AtomicUsize,
     loaded: AtomicUsize,
     /// Parts that were read after they had been loaded.
@@ -23,7 +23,7 @@ struct Numbers {
     /// How often there is no memory for a part.
     lacks: AtomicUsize,
     stop: StopFlag,
-    /// The first part whose reading takes until nobody wants it.
+    /// The first part whose reading lasts until the scan is no longer wanted.
     hangs_from: usize,
     /// Parts whose reading hangs.
     hanging: AtomicUsize,
@@ -167,7 +167,7 @@ fn a_query_that_is_stopped_is_not_waited_for() {
     pool.next_part(&scan, &StopFlag::default()).unwrap();
     stop.stop();
     let rest: Result<Vec<_>> = (0..9).map(|_| pool.next_part(&scan, &stop)).collect();
-    // What had been read before may still come.
+    // Parts read before may still come.
     assert!(rest.is_err() || rest.unwrap().iter().flatten().count() <= 8);
 }
 
@@ -182,7 +182,7 @@ fn a_scan_that_is_finished_is_not_read_further() {
     assert!(work.read.load(Ordering::SeqCst) < 20);
 }
 
-/// What a LIMIT that is met, or a join without build rows, does not want any more.
+/// A met LIMIT, or a join without build rows, wants no more rows of these scans.
 #[test]
 fn the_end_of_a_scan_ends_the_parts_that_readers_are_at() {
     let (pool, _) = pool(true);
@@ -208,7 +208,8 @@ fn the_end_of_a_query_ends_the_parts_that_readers_are_at() {
     assert_eq!((hanging.read.load(Ordering::SeqCst), hanging.hanging.load(Ordering::SeqCst)), (1, 0));
 }
 
-/// While the query computes, readers that may not read ahead look from time to time, and don't wake one another.
+/// While the query computes, readers that may not read ahead poll from time to time, and do not
+/// wake one another.
 #[test]
 fn readers_without_work_rest() {
     let (pool, _) = pool(true);
@@ -256,14 +257,14 @@ fn parts_of_a_scan_that_waits_for_a_join_are_only_loaded() {
 fn what_the_query_waits_for_is_read_even_if_nobody_said_what_is_wanted_of_it() {
     for combines in [true, false] {
         let (pool, _) = pool(combines);
-        // Parts larger than what may be ahead are not loaded.
+        // Parts larger than the ahead limit are not loaded.
         let (_, probe, work) = unready(&pool, 7, 1000);
         assert_eq!(drain(&pool, &probe), (0..7).collect::<Vec<_>>());
         assert_eq!(work.loaded.load(Ordering::SeqCst), 0);
     }
 }
 
-/// What two drivers wait for is read before what comes after either of it.
+/// Readers read the parts that two drivers wait for before the parts after either.
 #[test]
 fn drivers_that_wait_at_once_get_their_parts_in_turn() {
     let (pool, _) = pool(true);
@@ -277,7 +278,7 @@ fn drivers_that_wait_at_once_get_their_parts_in_turn() {
         read.push(scan);
     }
     assert_eq!(read, [0, 1, 0, 1]);
-    // Who has taken what was read for him comes before who has parts ahead.
+    // A driver that has taken its part comes before one with parts ahead.
     state.scans[1].wanted = 2;
     assert!(matches!(pool.shared.choose(&state), Some(Step::Read(1))));
 }
@@ -315,7 +316,7 @@ fn drivers_at_once_get_all_parts_of_their_scans() {
     assert_eq!(pool.shared.lock().ahead_bytes, 0);
 }
 
-/// A reader that found no memory for what nobody waits for yet reads what is waited for.
+/// A reader that found no memory for a part that no driver waits for reads an awaited part.
 #[test]
 fn parts_without_memory_are_read_again_when_they_are_waited_for() {
     let (mut pool, _) = pool(true);

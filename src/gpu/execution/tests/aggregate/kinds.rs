@@ -8,7 +8,7 @@ use pystachio_plan::{
 
 use super::*;
 
-/// An aggregate over the columns of a table, with what it gives for some rows.
+/// An aggregate over the columns of a table, with its result for some rows.
 struct Call {
     function: Aggregate,
     argument: Option<Expression>,

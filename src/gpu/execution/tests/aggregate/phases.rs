@@ -1,4 +1,5 @@
-//! Aggregates in two steps give what they give in one, whatever rows each of the first steps has seen.
+//! Aggregates in two steps have the results of one step, whatever rows each of the first steps
+//! gets.
 
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, DataType, Function, NamedExpression, Operator, Relation, Value,

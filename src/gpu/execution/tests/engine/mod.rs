@@ -1,9 +1,9 @@
-//! Queries side by side, and what is told of them.
+//! Concurrent queries, and their statistics.
 //!
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `techniques.rs`: queries without one technique after another
 //! - `outputs.rs`: rows on their way to the host
-//! - `timelines.rs`: what is noted of a query
+//! - `timelines.rs`: timelines of queries
 
 mod outputs;
 mod sharing;

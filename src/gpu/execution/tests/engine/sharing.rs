@@ -11,7 +11,7 @@ use pystachio_plan::{Error, ErrorKind, Operator, Relation, SortKey};
 use super::*;
 use crate::device::{Reclaim, Stream};
 
-/// Only a hang takes longer, whatever else the machine does.
+/// Only a hang takes longer, whatever load the machine has.
 const HANG: Duration = Duration::from_secs(300);
 
 fn table() -> Table {
@@ -63,7 +63,7 @@ fn queries_at_once_share_the_arena() {
 fn a_query_waits_for_the_arena_and_can_be_cancelled_there() {
     let table = table();
     let fixture = Fixture::new(PLENTY_BYTES);
-    // Somebody's reservation of all of it.
+    // A reservation of all memory.
     let other = fixture.engine.memory().open_account();
     other.admit(PLENTY_BYTES, &StopFlag::default()).unwrap();
     let stop = StopFlag::default();
@@ -112,12 +112,12 @@ fn queries_that_are_not_read_give_their_memory_to_those_that_wait() {
         Ok::<_, Error>(opened)
     });
     let mut opened = opened.unwrap();
-    // One is dropped, with rows that nobody will read.
+    // One is dropped with unread rows.
     opened.remove(4);
     for (mut rows, stream) in opened {
         assert!(!rows.is_empty() && rows.len() < table.rows.len());
         rows.extend(fixture.runtime.block_on(rest(stream)).unwrap());
-        assert!(rows == alone, "rows that nobody read at first come back otherwise");
+        assert!(rows == alone, "spooled rows differ");
     }
     fixture.wait_idle();
     assert_eq!(fixture.engine.memory().used_bytes(), 0);
@@ -229,7 +229,7 @@ fn queries_that_have_reserved_all_leave_column_chunks_on_the_device() {
     let again = fixture.run(sort(&table)).unwrap();
     assert_eq!(again.rows, first.rows);
     assert_eq!((again.metrics.bytes_read, again.metrics.cache_misses), (0, 0), "{:?}", again.metrics);
-    // Nor is anything kept from coming there.
+    // New chunks still enter the cache.
     let cached = fixture.engine.cache_bytes().0;
     let other_table = self::table();
     fixture.run(sort(&other_table)).unwrap();

@@ -1,4 +1,4 @@
-//! Text that goes from operator to operator as codes: the same rows as without.
+//! Text that passes between operators as codes: the same rows as without.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,8 @@ fn length(argument: Expression) -> Expression {
     Expression::call(Function::Length, vec![argument], DataType::Int32)
 }
 
-/// 2 for text with an x, 1 for other text that comes early, else the row's number modulo what comes of it.
+/// 2 for text with an x, 1 for other text that comes early, else the row's number modulo that
+/// value.
 fn case() -> Expression {
     let branch = |condition, result| CaseBranch { condition, result };
     Expression::Case {
@@ -90,7 +91,7 @@ fn plans(table: &Table, other: &Table) -> Vec<(String, Plan)> {
             aggregate(scan(), vec![named(100, int64(0)), named(101, text(1))], calls()),
         ),
         (
-            "groups of what is made of text",
+            "groups of expressions of text",
             aggregate(scan(), vec![named(100, upper.clone()), named(101, start)], calls()),
         ),
         ("different texts", aggregate(scan(), vec![named(100, text(1))], Vec::new())),
@@ -114,7 +115,7 @@ fn plans(table: &Table, other: &Table) -> Vec<(String, Plan)> {
             ),
         ),
         (
-            "a filter of what was computed",
+            "a filter of an expression",
             Relation::new(
                 Operator::Filter {
                     input: Relation::new(
@@ -195,14 +196,14 @@ fn plans(table: &Table, other: &Table) -> Vec<(String, Plan)> {
     named.map(|(number, (name, root))| (format!("{name} ({number})"), plan(root))).collect()
 }
 
-/// Joins on text, and on what is made of it.
+/// Joins on text, and on expressions of text.
 fn text_joins(table: &Table, other: &Table) -> Vec<(String, Plan)> {
     let upper = |id| Expression::call(Function::Upper(Ctype::Ascii), vec![text(id)], DataType::Text);
     let some = || other.filtered(4, &[test(Function::Less, vec![int64(7), number(40)])]);
     let none = || other.filtered(4, &[test(Function::Less, vec![int64(7), number(-1)])]);
     let keys = [
         ("text", vec![(text(1), text(5))]),
-        ("what is made of text", vec![(upper(1), upper(5))]),
+        ("expressions of text", vec![(upper(1), upper(5))]),
         ("text and a number", vec![(text(1), text(5)), (int64(0), int64(4))]),
     ];
     let mut plans = Vec::new();
@@ -213,7 +214,7 @@ fn text_joins(table: &Table, other: &Table) -> Vec<(String, Plan)> {
             }
             for build in [JoinSide::Left, JoinSide::Right] {
                 for (rows, right) in [("some", some()), ("no", none()), ("all", other.scan(4))] {
-                    // A pair of one row with all is too many to be looked at for each kind.
+                    // A pair of one row with all is too many to check for each kind.
                     let residual = (rows == "all").then(|| test(Function::Less, vec![int64(3), int64(7)]));
                     if kind == JoinKind::NullAwareAnti && residual.is_some() {
                         continue;

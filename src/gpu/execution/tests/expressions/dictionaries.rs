@@ -1,4 +1,5 @@
-//! Conditions on text that are evaluated for the entries of a dictionary: the same rows and errors as without.
+//! Conditions on text that are evaluated for the entries of a dictionary: the same rows and errors
+//! as without.
 
 use parquet::file::properties::{WriterPropertiesBuilder, WriterVersion};
 use pystachio_plan::{Ctype, ErrorKind, Function, OperatorMetrics, Value};
@@ -201,7 +202,7 @@ fn conditions_on_text_give_the_same_rows_whatever_the_form() {
             let answer = fixture.run_with(all, without()).unwrap();
             assert_eq!(answer.rows, expected, "{name}, {form}, for every row");
             assert_eq!(count(&answer.metrics, "dictionary_entries_tested"), 0, "{name}, {form}");
-            // Text that nobody reads but its condition.
+            // Text that only its condition reads.
             let numbers = Plan { root: table.filtered(0, &conditions), outputs: vec![ColumnId(3)] };
             let answer = fixture.run(numbers).unwrap();
             let expected: Vec<Vec<String>> = expected.into_iter().map(|row| vec![row[3].clone()]).collect();
@@ -289,7 +290,7 @@ fn errors_are_those_of_rows_that_reach_them() {
     }
 }
 
-/// A key that a join's filter tests comes as codes, of which the filter is asked once an entry.
+/// A key that a join's filter tests comes as codes; the filter tests each entry once.
 #[test]
 fn filters_of_joins_are_asked_of_entries() {
     use pystachio_plan::{JoinKey, JoinKind, JoinSide};

@@ -1,4 +1,4 @@
-//! Build sides that drivers of their own read: beside one another, to their end or not, and whatever becomes of them.
+//! Build sides that drivers of their own read: in parallel, to their end or not, successful or not.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::execution::join::RUNNING_MAX;
 
-/// What one thread does on the emulated device while others wait for it.
+/// The work of one thread on the emulated device while others wait for it.
 const HANG: Duration = Duration::from_secs(300);
 /// Orders that every test tries.
 const SEEDS: std::ops::Range<u64> = 0..4;
@@ -74,7 +74,7 @@ fn failure() -> Error {
     Error::new(ErrorKind::InvalidArgument, "a build side that can't be read")
 }
 
-/// Waits for something that other threads do; fails if they don't.
+/// Waits for an event of other threads; fails if it does not come.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
     let began = Instant::now();
     while !is_so() {
@@ -90,7 +90,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
 #[derive(Default)]
 struct Meeting {
     come: Mutex<BTreeSet<String>>,
-    /// How many were there at once.
+    /// The most that were there at once.
     most: AtomicU64,
     inside: AtomicU64,
 }
@@ -251,7 +251,8 @@ fn a_cancel_ends_all_build_sides() {
     assert!(after.load(Ordering::SeqCst) < 20, "{after:?} calls after the cancel");
 }
 
-/// Build sides are held up until the query has given all that is wanted of it: then they are stopped, not read to their end.
+/// Build sides are blocked until the query has output all wanted rows: then they are stopped, not
+/// read to their end.
 #[test]
 fn a_limit_stops_the_build_sides_that_it_makes_pointless() {
     let (probe, build) = (table(215, 600), table(216, 6000));
@@ -280,13 +281,10 @@ fn a_limit_stops_the_build_sides_that_it_makes_pointless() {
     assert_eq!(fixture.engine.memory().used_bytes(), 0);
     fixture.run(unequal(&probe, star(&probe, &build, 2), None)).unwrap();
     let whole = calls.load(Ordering::SeqCst);
-    assert!(
-        pointless * 2 < whole,
-        "{pointless} calls for build sides that nobody wanted, {whole} for whole ones"
-    );
+    assert!(pointless * 2 < whole, "{pointless} calls for unwanted build sides, {whole} for whole ones");
 }
 
-/// A query that is dropped ends with all of its threads, whatever they are at.
+/// A dropped query ends with all of its threads, whatever they are doing.
 #[test]
 fn a_query_that_is_dropped_leaves_nothing() {
     let (probe, build) = (table(217, 2000), table(218, 2000));
@@ -359,13 +357,13 @@ fn build_sides_that_spill_side_by_side_give_the_same_rows() {
     }
 }
 
-/// Where there is too little memory for build sides beside one another, they are read one after another.
+/// If memory is short for build sides in parallel, they are read one after another.
 #[test]
 fn a_query_that_lacks_memory_for_its_build_sides_at_once_runs_again_one_by_one() {
     let (probe, build) = (table(225, 700), table(226, 700));
     let expected =
         Fixture::new(PLENTY_BYTES).run_with(grouped(bushy(&probe, &build)), one_by_one()).unwrap().rows;
-    // Whoever reads a build side beside the query's own driver is refused memory.
+    // The driver that reads a build side beside the query's own is refused memory.
     let refused = Arc::new(AtomicU64::new(0));
     let counted = refused.clone();
     let platform = Watched::new(move |_| match is_build_thread() {
@@ -383,7 +381,7 @@ fn a_query_that_lacks_memory_for_its_build_sides_at_once_runs_again_one_by_one()
     assert_eq!(fixture.engine.query_counts(), (1, 0));
 }
 
-/// What operators gave and what was read is counted the same, whichever driver counted it.
+/// Counts of rows and bytes are the same, whichever driver counted them.
 #[test]
 fn metrics_of_all_drivers_come_together() {
     let (probe, build) = (table(223, 1500), table(224, 1500));
@@ -403,7 +401,7 @@ fn metrics_of_all_drivers_come_together() {
     assert_eq!(beside, alone);
 }
 
-/// What `Calls` counts as the query's is that of all its drivers.
+/// The query's counts of `Calls` cover all its drivers.
 #[test]
 fn waits_of_build_sides_are_the_querys() {
     let (probe, build) = (table(225, 600), table(226, 240));

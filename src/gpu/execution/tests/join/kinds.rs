@@ -140,7 +140,8 @@ fn a_key_repeated_too_often_is_joined_piece_by_piece() {
     }
 }
 
-/// Which probe rows earlier pieces of the build side have matched: a byte a row, for which there is no memory but where rows are spilled to.
+/// Spilling needs marks of the probe rows that earlier pieces of the build side have matched: a
+/// byte a row.
 #[test]
 fn marks_of_probe_rows_are_spilled_from_piece_to_piece() {
     let many = Table::made(Shape { repeated_percent: 80, ..shape(6, 10_000, 4000) });

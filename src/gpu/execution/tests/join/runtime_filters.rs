@@ -1,4 +1,5 @@
-//! Filters that joins send to the scans of their probe sides: the same rows with and without, and what they drop.
+//! Filters that joins send to the scans of their probe sides: the same rows with and without, and
+//! the rows dropped.
 
 use arrow::array::Decimal128Array;
 use pystachio_plan::{
@@ -9,7 +10,7 @@ use super::*;
 
 const SIDES: [JoinSide; 2] = [JoinSide::Left, JoinSide::Right];
 
-/// What two rows are joined by: places of columns.
+/// Keys of a join: places of columns.
 const KEY: &[u32] = &[0];
 const TEXT: &[u32] = &[1];
 const KEY_AND_TEXT: &[u32] = &[0, 1];
@@ -56,7 +57,7 @@ fn key_of(row: &Row, keys: &[u32]) -> Option<Vec<String>> {
     keys.iter().map(part).collect()
 }
 
-/// What a join gives, by plain loops.
+/// The result of a join, by plain loops.
 fn expected(kind: JoinKind, left: &[Row], right: &[Row], keys: &[u32]) -> Vec<Vec<String>> {
     let right_keys: Vec<_> = right.iter().map(|row| key_of(row, keys)).collect();
     let mut is_matched = vec![false; right.len()];
@@ -278,7 +279,7 @@ fn filters_go_through_operators_to_every_scan_that_has_the_keys() {
     let rows = fact.rows.iter().chain(&middle.rows).filter(|row| is_wanted(row));
     let pairs = rows.map(|row| vec![shown(&row.key), row.number.to_string()]).collect();
     check(&semi(Relation::new(union, 1.0), 8), &sorted(pairs), true, "union");
-    // Either side of a join, and what that join makes of its own build side.
+    // Either side of a join, and the filter that this join makes of its own build side.
     for (id, build) in [(0, JoinSide::Left), (0, JoinSide::Right), (4, JoinSide::Left), (4, JoinSide::Right)]
     {
         let joined = join(JoinKind::Inner, build, fact.scan(0), middle.scan(4), &[(0, 4)]);
@@ -316,7 +317,7 @@ fn averages_let_filters_pass_and_other_quotients_do_not() {
     let few = Table::made(Shape { repeated_percent: 0, ..shape(47, 200, 300) });
     let named = |id: u32, expression| NamedExpression { id: ColumnId(id), expression };
     let decimal = |precision| DataType::Decimal { precision, scale: 0 };
-    // By how many values the summed column has, and by how many another one has.
+    // The count of the summed column, and of another one.
     for (counted, is_dropping) in [(2, true), (3, false)] {
         let value = Expression::call(Function::Cast, vec![int64(2)], decimal(19));
         let grouped = Operator::Aggregate {
@@ -363,7 +364,7 @@ fn filters_stop_where_dropping_rows_would_change_others() {
     );
     let rows = expected(JoinKind::Semi, &fact.rows[..100], &few_rows, KEY);
     check(&semi(limited, 0), &rows, false, "limit");
-    // A row of the other side of an outer join that goes missing would give NULLs.
+    // A missing row of the other side of an outer join would give NULLs.
     for (kind, id) in [(JoinKind::Left, 4), (JoinKind::Full, 0), (JoinKind::Full, 4)] {
         let joined = join(kind, JoinSide::Right, fact.scan(0), middle.scan(4), &[(0, 4)]);
         let all = expected(kind, &fact.rows, &middle.rows, KEY);
@@ -454,7 +455,8 @@ fn decimals_are_filtered_by_value() {
         let answer = check(&Relation::new(operator, 1.0), &sorted(values.collect()), true, kind);
         assert!(counter(&answer, kind) > 0, "{kind}");
         let pruned = counter(&answer, "row_groups_pruned_by_joins");
-        // Bounds are known of decimals of at most 64 bits; the NULL alone in its row group matches nothing.
+        // Only decimals of at most 64 bits have bounds; a row group with a single NULL matches
+        // nothing.
         assert_eq!(pruned, if precision == 15 { 10 } else { 1 }, "{kind}");
     }
 }

@@ -1,4 +1,4 @@
-//! Kernels that fail: the query says so, whichever it is.
+//! Kernels that fail: the query reports it, whichever it is.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn all_operators(left: &Table, right: &Table) -> Plan {
     plan(Relation::new(sort, 1.0))
 }
 
-/// What the plan gives, by plain loops.
+/// The plan's result, by plain loops.
 fn expected(left: &[Row], right: &[Row]) -> Vec<Vec<String>> {
     let mut groups: BTreeMap<Option<&str>, [usize; 2]> = BTreeMap::new();
     for row in left.iter().filter(|row| row.value.is_some_and(|value| value < row.number)) {

@@ -1,4 +1,4 @@
-//! Devices that work late, in orders that seeds choose, and that refuse what they are asked for.
+//! Devices that work late, in seeded orders, and that refuse calls.
 
 use pystachio_cases::Sample;
 use pystachio_plan::{
@@ -18,8 +18,8 @@ fn table() -> Table {
     Table::made(Shape { seed: 81, row_count: 1200, key_count: 300, repeated_percent: 2, null_percent: 5 })
 }
 
-/// Joins a table with itself, groups what comes of it, and sorts that by text: everything that spills, and readers that test rows
-/// against what the join knows.
+/// Joins a table with itself, groups the result, and sorts that by text: all operators that spill,
+/// and readers that apply the join's filter.
 fn query(table: &Table) -> Plan {
     let joined = Operator::Join {
         kind: JoinKind::Inner,
@@ -107,7 +107,8 @@ fn queries_at_once_do_not_disturb_each_other_in_any_order() {
     }
 }
 
-/// Whatever is refused at whatever time: the query says so or does without, nothing is left over, and the next one is right.
+/// Whichever call is refused, the query reports it or works without; nothing leaks, and the next
+/// query is right.
 fn check_refusals(kind: Refusal, expected_kinds: &[ErrorKind], make: impl Fn() -> Arc<EmulatedPlatform>) {
     let table = table();
     let expected = Fixture::new(PLENTY_BYTES).run(query(&table)).unwrap().rows;

@@ -1,4 +1,4 @@
-//! What a query costs whose data is many times the memory: counted, not timed.
+//! The cost of a query whose data is many times the memory: counted, not timed.
 
 use std::{collections::HashMap, sync::atomic::AtomicU64};
 
@@ -109,7 +109,8 @@ fn a_join_writes_rows_once_and_in_blocks() {
     assert!(count(&platform.calls.returned_copies) < 2000, "{}", count(&platform.calls.returned_copies));
 }
 
-/// As much memory for each row of the build side as a GPU of 80 GB that is a rank has for 400 million.
+/// As much memory for each build row as a GPU of 80 GB has that is one of the ranks of a join with
+/// 400 million.
 #[test]
 fn a_build_side_that_fits_beside_its_table_is_not_spilled() {
     const ROWS: usize = 60_000;
@@ -129,8 +130,8 @@ fn a_build_side_that_fits_beside_its_table_is_not_spilled() {
     assert_eq!(answer.rows, Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
 }
 
-/// Of a build side that was spilled, its keys are known all the same: rows of the probe side without one are dropped
-/// where they are scanned, and are not spilled.
+/// The keys of a spilled build side are still known: scans drop rows of the probe side without a
+/// match, which then are not spilled.
 #[test]
 fn a_build_side_that_was_spilled_filters_the_probe_side() {
     const KEYS: i64 = 4000;
@@ -168,7 +169,8 @@ fn a_build_side_that_was_spilled_filters_the_probe_side() {
     assert!(without.metrics.spilled_bytes > once(found), "{without:?}");
 }
 
-/// Partial results of few groups are merged before their text is copied, and what is given in parts is not copied.
+/// Partial results of few groups are merged before their text is copied, and parts of chunks are
+/// not copied.
 #[test]
 fn few_groups_of_many_parts_copy_little() {
     let table = table(107, 40_000);

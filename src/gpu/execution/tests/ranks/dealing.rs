@@ -151,7 +151,7 @@ fn a_rank_reads_the_files_of_its_own() {
     given.sort_unstable();
     assert_eq!(given, [(0, 900, 0), (1, 0, 2700), (2, 0, 10)]);
     assert_eq!(sorted(answer.rows), expected);
-    // Where rank 0 answers sooner alone, it reads the files of all.
+    // If rank 0 alone is faster, it reads the files of all ranks.
     let fixture = RankedFixture::new(RankShape {
         options: RankedOptions::of(RankPolicy::Fastest),
         ..RankShape::new(3)
@@ -159,7 +159,7 @@ fn a_rank_reads_the_files_of_its_own() {
     let answer = fixture.run(plan(table.scan(0))).unwrap();
     assert!(!is_distributed(&answer));
     assert_eq!(sorted(answer.rows), expected);
-    // A rank that has none is an error, and not a table of fewer rows.
+    // A rank without files of its own is an error, and not a table of fewer rows.
     let error = RankedFixture::new(RankShape::new(4)).run(plan(table.scan(0))).unwrap_err();
     assert_eq!(error.kind, pystachio_plan::ErrorKind::FileNotFound);
     assert!(error.message.contains("/3.parquet"), "{error}");
@@ -196,18 +196,18 @@ fn tables_in_the_order_of_a_join_key_are_cut_at_the_same_values() {
         let condition = Expression::predicate(pystachio_plan::Function::Less, vec![key, below]);
         let sides = [items.scan(0), orders.filtered(10, &[condition])];
         let joined = joined(kind, sides, &[(number(0), number(10))], JoinSide::Right);
-        // Where a row of a full join is, neither side tells alone.
+        // Neither side alone decides where a row of a full join is.
         let groups = [(30, number(0))];
         let groups = if kind == JoinKind::Full { &[][..] } else { &groups };
         let grouped = aggregated(joined, groups, vec![count.clone()], 3_000.0);
         let expected = Fixture::new(PLENTY_BYTES).run(plan(grouped.clone())).unwrap();
-        // What a shuffle costs decides: here everything.
+        // Only the cost of a shuffle decides here.
         let costs = ExchangeCosts { link_bytes_per_s: 1e3, ..on_all().costs };
         let options = RankedOptions { costs, ..on_all() };
         let fixture = RankedFixture::new(RankShape { options, ..RankShape::new(rank_count) });
         let answer = fixture.run(plan(grouped)).unwrap();
         assert_eq!(sorted(answer.rows.clone()), sorted(expected.rows), "{kind:?} on {rank_count} ranks");
-        // NOT IN must know of all rows.
+        // NOT IN needs all rows.
         if kind != JoinKind::NullAwareAnti {
             assert!(has_ranges(&answer), "{kind:?}");
             let of_rows = |operator: &&OperatorMetrics| {
@@ -216,7 +216,7 @@ fn tables_in_the_order_of_a_join_key_are_cut_at_the_same_values() {
                 moves && operator.row_count.is_some_and(|rows| rows > 100)
             };
             assert_eq!(answer.metrics.operators.iter().filter(of_rows).count(), 0, "{kind:?}");
-            // Of a row group across a cut its pages are read by both ranks at most.
+            // At most both ranks read the pages of a row group across a cut.
             let file_bytes = [&items, &orders].map(|table| std::fs::metadata(&table.path).unwrap().len());
             let [read, _] = sources(&answer);
             assert!(read < file_bytes.iter().sum::<u64>() * 3 / 2, "{read} of {file_bytes:?}");

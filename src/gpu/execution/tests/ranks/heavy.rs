@@ -1,4 +1,5 @@
-//! Keys that most rows of a join's probe side have: the rows are those of one rank, and no rank has much more than others.
+//! Keys that most rows of a join's probe side have: the rows are those of one rank, and no rank has
+//! much more than others.
 
 use pystachio_plan::{CommonValue, ExchangeChoice, ExchangeSettings, ExchangeTraffic, Function, Value};
 
@@ -7,7 +8,7 @@ use super::*;
 /// The key that repeated rows have.
 const HEAVY: i64 = 7;
 const MANY_ROWS: f64 = 1e8;
-/// What statistics say of the first table's keys.
+/// Statistics of the first table's keys.
 static COMMON_KEYS: [(Value, f64); 2] = [(Value::Int(HEAVY), 0.6), (Value::Null, 0.12)];
 
 /// Values with their shares.
@@ -33,7 +34,8 @@ fn tables() -> [Table; 2] {
     [Table::made(skewed), Table::made(even)]
 }
 
-/// A join of the first table's column with the second one's of which the plan knows what is common, grouped by something else.
+/// A join of the first table's column with the second one's whose common values the plan knows,
+/// grouped by another column.
 fn join_of(
     kind: JoinKind,
     [left, right]: [&Table; 2],
@@ -61,7 +63,8 @@ fn run(shape: RankShape, plan: Plan, heavy_keys: bool) -> Answer {
         .unwrap()
 }
 
-/// The shuffles of the join, which are the first two: what each rank moved, that of the side with more rows first.
+/// The shuffles of the join, which are the first two: the rows that each rank moved, for the side
+/// with more rows first.
 fn shuffles(answer: &Answer) -> [Vec<ExchangeTraffic>; 2] {
     let of = |name: &str| -> Vec<ExchangeTraffic> {
         answer.metrics.exchanges.iter().filter(|traffic| traffic.exchange == name).cloned().collect()
@@ -73,7 +76,7 @@ fn shuffles(answer: &Answer) -> [Vec<ExchangeTraffic>; 2] {
     if rows(&one) >= rows(&other) { [one, other] } else { [other, one] }
 }
 
-/// How many times the mean the rank has that has most rows after a shuffle.
+/// The most rows of a rank after a shuffle, as a multiple of the mean.
 fn skew(ranks: &[ExchangeTraffic]) -> f64 {
     let rows = |rank: &ExchangeTraffic| rank.kept_rows + rank.received_rows;
     let most = ranks.iter().map(rows).max().unwrap_or(0);
@@ -130,7 +133,8 @@ fn without_the_split_one_rank_has_most_rows() {
     assert_eq!(sorted(answer.rows), expected);
 }
 
-/// The build side's rows with the heavy key count once where nothing is heavy, and on each rank where it is.
+/// The build side's rows with the heavy key count once if no key is heavy, and on each rank
+/// otherwise.
 #[test]
 fn rows_that_go_to_all_ranks_are_there_as_often_as_ranks() {
     let [left, right] = tables();

@@ -1,4 +1,5 @@
-//! Exchanges of two levels, between hosts and within each: the same rows and errors as of one, by way of few other ranks.
+//! Exchanges of two levels, between hosts and within each: the same rows and errors as of one
+//! level, with few connections.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ fn settings(two_level: TwoLevelExchange) -> ExchangeSettings {
     ExchangeSettings { two_level, broadcast_choice: false, filters: false, ..ExchangeSettings::default() }
 }
 
-/// Ranks for which what is joined by keys is shuffled.
+/// Ranks for which the sides of a join by keys are shuffled.
 fn on_hosts((rank_count, host_count): (usize, usize)) -> RankShape {
     let options = RankedOptions { policy: RankPolicy::All, costs: shuffling_costs() };
     RankShape { host_count, options, ..RankShape::new(rank_count) }
@@ -39,17 +40,17 @@ fn counted(kind: JoinKind, sides: [Arc<Relation>; 2]) -> Plan {
     plan(aggregated(both, &[(20, text(1))], vec![count], 3.0))
 }
 
-/// A join of both tables of which much is expected.
+/// A join of both tables with a large estimate.
 fn join(kind: JoinKind, [left, right]: &[Table; 2]) -> Plan {
     counted(kind, [expecting(left.scan(0), 20_000.0), expecting(right.scan(10), 40_000.0)])
 }
 
-/// A join of which little is expected of the second table.
+/// A join with a small estimate for the second table.
 fn join_with_few([left, right]: &[Table; 2]) -> Plan {
     counted(JoinKind::Inner, [expecting(left.scan(0), 40_000.0), expecting(right.scan(10), 100.0)])
 }
 
-/// Plans that have exchanges of each kind, and the kind.
+/// Plans with exchanges of each kind, and the kind.
 fn plans(tables: &[Table; 2]) -> [(&'static str, Plan); 4] {
     [
         ("Shuffle", join(JoinKind::Full, tables)),
@@ -69,7 +70,7 @@ fn partners(answer: &Answer, rank_count: usize) -> BTreeMap<&str, Vec<u32>> {
     partners
 }
 
-/// With how many others each rank has to do in an exchange of which all have rows for all.
+/// The number of ranks that each exchanges blocks with, if all have rows for all.
 fn expected_partners(exchange: &str, (rank_count, host_count): (usize, usize)) -> Vec<u32> {
     let of_host = rank_count / host_count;
     let (is_between, is_within) = (exchange.contains("between hosts"), exchange.contains("within hosts"));
@@ -145,7 +146,8 @@ fn rows_of_a_broadcast_go_to_each_host_once() {
             .map(|(_, bytes)| *bytes)
             .unwrap()
     };
-    // Each rank sends its sixth to 5 others, of whom 3 are on the other host; or to 1 there, and a third of all to 2 here.
+    // Each rank sends its sixth to 5 others, 3 of them on the other host; or to 1 there, and a
+    // third of all to 2 here.
     let (all, out, about) = (of(&direct, ""), of(&levels, "between hosts"), of(&levels, "within hosts"));
     assert!(out * 4 < all && out * 6 > all, "{out} of {all}");
     assert!(about * 5 > all * 3 && about < all, "{about} of {all}");

@@ -132,7 +132,8 @@ fn orders_and_first_rows_are_those_of_all_ranks() {
     check_ranks(counted, Rows::InAny, "some rows");
 }
 
-/// The second join's filter is of what one rank has. Below the shuffle of the first join it would drop rows of other ranks.
+/// The second join's filter covers one rank's keys. Below the shuffle of the first join it would
+/// drop rows that other ranks need.
 #[test]
 fn filters_of_one_ranks_keys_stay_where_they_hold() {
     let [left, right] = tables();
@@ -154,7 +155,8 @@ fn filters_of_one_ranks_keys_stay_where_they_hold() {
     check_ranks(make, Rows::InAny, "two joins");
 }
 
-/// Both sides of the join are shuffled: what one rank knows of the build side's keys says nothing of the rows that it sends away.
+/// Both sides of the join are shuffled: one rank's keys of the build side say nothing about the
+/// rows that it sends away.
 #[test]
 fn filters_of_all_ranks_keys_pass_exchanges() {
     let [left, right] = tables();
@@ -163,7 +165,7 @@ fn filters_of_all_ranks_keys_pass_exchanges() {
         Expression::predicate(Function::Less, vec![int64(13), tenth])
     };
     let make = || {
-        // The plan takes it for as many rows as there are: it is not small enough to be on every rank.
+        // The plan expects as many rows as there are: too many for every rank to have them.
         let few = right.filtered(10, &[is_few()]);
         let few = Relation::new(few.operator.clone(), 1500.0);
         let both = joined(JoinKind::Inner, [left.scan(0), few], &[(int64(0), int64(10))], JoinSide::Right);
@@ -183,7 +185,8 @@ fn filters_of_all_ranks_keys_pass_exchanges() {
     }
 }
 
-/// One side of the upper join needs what the other side needs, in another order, with little room in every box.
+/// One side of the upper join needs the rows that the other side needs, in another order, with
+/// little room in every buffer.
 #[test]
 fn ranks_that_read_exchanges_in_different_orders_do_not_wait_for_one_another() {
     let [left, right] = tables();
@@ -202,7 +205,7 @@ fn ranks_that_read_exchanges_in_different_orders_do_not_wait_for_one_another() {
     check_ranks(make, Rows::InAny, "the same twice");
 }
 
-/// Joins of which the plan expects much on both sides, over a build side of so many rows.
+/// Joins with large estimates for both sides, over a build side of so many rows.
 fn check_choice(build_rows: usize, choice: ExchangeChoice) {
     let (left, right) = (Table::made(shape(81, 3000)), Table::made(shape(82, build_rows)));
     let options = RankedOptions { policy: RankPolicy::All, costs: shuffling_costs() };

@@ -1,4 +1,5 @@
-//! Plans at random, with costs at random so that rows change ranks now here and now there, and settings of exchanges at random.
+//! Random plans, with random costs so that rows change ranks in different places, and random
+//! settings of exchanges.
 
 use pystachio_plan::{
     EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ExchangeCompression, ExchangeSettings, Function,
@@ -7,7 +8,7 @@ use pystachio_plan::{
 
 use super::*;
 
-/// From here on there are plans of every kind that must be seen.
+/// From here on there are plans of every kind that must occur.
 const FIRST_SEED: u64 = 81;
 /// Plans of one run; `PYSTACHIO_ROUNDS` asks for more.
 const PLANS: u64 = 40;
@@ -69,7 +70,7 @@ impl Generator<'_> {
         relation
     }
 
-    /// What statistics might say of a scan of many rows: keys that are there, or not.
+    /// Possible statistics of a scan of many rows: keys that exist, or not.
     fn tell_common_keys(&mut self, relation: &mut Arc<Relation>, first: u32) {
         let key = self.random.below(400) as i64;
         let values = [(Value::Int(7), 0.3), (Value::Int(key), 0.3), (Value::Null, 0.3)];
@@ -126,7 +127,7 @@ impl Generator<'_> {
         let build = if self.chance(50) { JoinSide::Left } else { JoinSide::Right };
         let residual = None;
         let joined = self.above(Operator::Join { kind, left, right, keys, residual, build });
-        // Joins of joins of joins would have no end of rows.
+        // Joins of joins of joins would have far too many rows.
         if depth > 0 { self.aggregate_of(joined) } else { joined }
     }
 

@@ -1,4 +1,4 @@
-//! What views show of all ranks.
+//! Views of all ranks.
 
 use std::{collections::BTreeSet, time::Instant};
 

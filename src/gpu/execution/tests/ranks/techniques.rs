@@ -1,4 +1,5 @@
-//! Every technique of exchanges that can be done without: the same rows and errors, and that it is really done without.
+//! Every optional technique of exchanges: the same rows and errors without it, and a check that it
+//! really was off.
 
 use pystachio_plan::{
     EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ErrorKind, ExchangeCompression, ExchangeSettings,
@@ -30,7 +31,7 @@ fn techniques() -> [(&'static str, ExchangeSettings); 12] {
     ]
 }
 
-/// Senders of chunks that nobody merges.
+/// Senders of chunks that are not merged.
 fn many_senders() -> ExchangeSettings {
     ExchangeSettings { gathering: false, senders_max: EXCHANGE_SENDERS_MAX, ..ExchangeSettings::default() }
 }
@@ -49,10 +50,11 @@ fn run(shape: RankShape, plan: Plan, exchange: ExchangeSettings) -> Result<Answe
     RankedFixture::new(shape).run_request(QueryRequest { device, ..request(plan) })
 }
 
-/// Groups of a join of which either side is shuffled, unless it is chosen when it runs that one is not.
+/// Groups of a join of which either side is shuffled, unless the ranks choose a broadcast at run
+/// time.
 fn grouped_join(left: &Table, right: &Table) -> Plan {
     let few = right.filtered(10, &[Expression::predicate(Function::Less, vec![int64(13), number(150)])]);
-    // The plan takes it for as many rows as there are: it is not small enough to be on every rank.
+    // The plan expects as many rows as there are: too many for every rank to have them.
     let few = Relation::new(few.operator.clone(), 1500.0);
     let both = joined(JoinKind::Left, [left.scan(0), few], &[(int64(0), int64(10))], JoinSide::Right);
     let count = aggregate_call(30, Aggregate::Count, Some(int64(12)), DataType::Int64);
@@ -82,13 +84,13 @@ fn without_any_technique_the_rows_are_the_same() {
     }
 }
 
-/// Ranks for which a shuffle of both sides of [`counted_join`] is what the plan expects least of.
+/// Ranks for which a shuffle of both sides of [`counted_join`] is the cheapest plan.
 fn shuffling(rank_count: usize) -> RankShape {
     let options = RankedOptions { policy: RankPolicy::All, costs: shuffling_costs() };
     RankShape { options, ..RankShape::new(rank_count) }
 }
 
-/// How many rows of each text a join has, of which the plan expects much on both sides.
+/// The number of rows of each text in a join with large estimates for both sides.
 fn counted_join(kind: JoinKind, [left, right]: [Arc<Relation>; 2], keys: (Expression, Expression)) -> Plan {
     let expecting = |relation: Arc<Relation>, rows| Relation::new(relation.operator.clone(), rows);
     let sides = [expecting(left, 20_000.0), expecting(right, 40_000.0)];
@@ -122,7 +124,7 @@ fn without_filters_ranks_send_what_no_join_matches() {
         let few = right.filtered(10, &[Expression::predicate(Function::Less, vec![int64(13), number(150)])]);
         counted_join(JoinKind::Inner, [left.scan(0), few], (int64(0), int64(10)))
     };
-    // Without the choice of a broadcast, for which nothing would be sent.
+    // Without the choice of a broadcast, which would send nothing.
     let sent = |filters| {
         let settings = ExchangeSettings { filters, broadcast_choice: false, ..ExchangeSettings::default() };
         counter(&run(shuffling(2), make(), settings).unwrap(), "rows_sent")
@@ -157,7 +159,7 @@ fn compressed_rows_are_fewer_bytes_and_metrics_say_of_how_many() {
     let (bytes, wide_bytes) = sent(ExchangeCompression::Off);
     assert_eq!(bytes, wide_bytes);
     let (narrow_bytes, wide_bytes) = sent(ExchangeCompression::On);
-    // Blocks are small: what their heads and parts are rounded up to is much of them.
+    // Blocks are small, so headers and padding are a large part of them.
     assert!(narrow_bytes * 5 < wide_bytes * 4, "{narrow_bytes} of {wide_bytes}");
     assert!(narrow_bytes * 5 < bytes * 4, "{narrow_bytes}, without compression {bytes}");
 }
@@ -182,7 +184,7 @@ fn rows_of_one_fragment_are_sent_by_several_drivers() {
     assert_eq!(counter(&answer, "rows_handed_over"), 0);
 }
 
-/// The key of one row, which another driver than the fragment's computes, can't be.
+/// The key of one row can't be computed; another driver than the fragment's computes it.
 #[test]
 fn what_another_driver_finds_wrong_is_the_querys_error() {
     let (left, right) = (table(85, 6000), table(86, 3000));

@@ -1,4 +1,5 @@
-//! Files with damaged bytes anywhere: an error that names the file, or rows, and nothing of the device's is left over.
+//! Files with damaged bytes anywhere: an error that names the file, or rows, and no leak of device
+//! memory.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use pystachio_plan::{ErrorKind, ScanExtent};
 
 use super::*;
 
-/// Of every encoding and codec of pages that the device or its host decode.
+/// With every encoding and codec of pages that the device or its host decodes.
 const FILES: [&str; 16] = [
     "edge_bool",
     "edge_int4",
@@ -79,7 +80,7 @@ fn damage_is_an_error_of_its_own() {
             std::fs::write(&path, mutant).unwrap();
             let outcome = match read(&fixture, &path, &columns) {
                 Ok(_) => "rows".to_owned(),
-                // What no kernel has is the CPU engine's, whose test reads more of such files.
+                // The CPU engine reads forms without kernels; its test reads more of such files.
                 Err(error) => {
                     let is_damage = matches!(
                         error.kind,

@@ -1,4 +1,4 @@
-//! Pages whose texts share prefixes: a few bytes of a file are as many texts as one likes.
+//! Pages whose texts share prefixes: a few bytes of a file may stand for any number of texts.
 
 use parquet::basic::Encoding;
 use pystachio_plan::ErrorKind;

@@ -33,7 +33,7 @@ fn condition(function: Function, column: Expression, value: i64) -> Expression {
     Expression::predicate(function, vec![column, value])
 }
 
-/// The rows of a scan with these conditions, in order, and what it cost.
+/// The rows of a scan with these conditions, in order, and its cost.
 fn scanned(
     fixture: &Fixture,
     table: &Table,
@@ -76,7 +76,8 @@ fn small_row_groups_are_read_and_decoded_together() {
         many_launches <= 2 * few_launches,
         "{many_launches} launches, {few_launches} for large row groups"
     );
-    // How often readers wait is a matter of chance; 334 row groups that were loaded one by one would wait twice each.
+    // How often readers wait depends on timing; 334 row groups loaded one by one would wait twice
+    // each.
     assert!(many_waits <= few_waits + 50, "{many_waits} waits, {few_waits} for large row groups");
 }
 
@@ -146,7 +147,7 @@ fn pages_that_their_index_rules_out_are_not_read() {
     assert!(count(&cost, "pages_decoded") < count(&whole, "pages_decoded") / 10, "{cost:?}");
 }
 
-/// A row group that is larger than memory, whatever is known of its pages.
+/// A row group that is larger than memory, with or without page indexes.
 #[test]
 fn a_row_group_that_does_not_fit_is_read_in_pieces() {
     let shape = Shape { seed: 78, row_count: ROWS, key_count: 40, repeated_percent: 5, null_percent: 5 };

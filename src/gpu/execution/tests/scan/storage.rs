@@ -64,7 +64,8 @@ fn pages_that_a_library_decompresses_come_on_every_path() {
         for path in [StoragePath::PageCache, StoragePath::CuFileCompat] {
             let (library, frames) = HostLibrary::new(fault);
             let fixture = Fixture::over(Arc::new(EmulatedPlatform::with_decompressor(library)), PLENTY_BYTES);
-            // Without a checksum the host has the page, unless that is what the query wants.
+            // Without a checksum the host decompresses the page, unless the query sends unchecked
+            // pages to the device.
             let answer = run(&fixture, &table, path).unwrap();
             assert!(answer.rows == expected, "{path:?} {fault:?}");
             assert_eq!(frames.load(Ordering::Relaxed), 0, "{path:?} {fault:?}");
