@@ -32,8 +32,9 @@ use super::{
 };
 use crate::device::CellType;
 
-/// How deep expressions may nest. Compiling recurses; this fits a thread's stack.
-pub(super) const DEPTH_MAX: u32 = 1_000;
+/// How deep expressions may nest: twice as deep as in a plan that decodes, since compiling adds levels. Compiling recurses; this fits
+/// the 2 MiB stack of a thread that asks for no more.
+pub(super) const DEPTH_MAX: u32 = 500;
 
 /// What a register holds; see kernels/abi/program.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -321,7 +321,7 @@ fn an_expression_that_nests_too_deep_is_refused() {
 #[test]
 fn choices_that_all_rows_make_may_nest() {
     let mut nested = divisor();
-    for level in 0..400 {
+    for level in 0..200 {
         let condition = Expression::predicate(Function::Equal, vec![divisor(), Expression::int32(level)]);
         nested = Expression::Case {
             branches: vec![CaseBranch { condition, result: Expression::int32(level) }],
