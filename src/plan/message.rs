@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 20;
+pub const PROTOCOL_VERSION: u32 = 21;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam::channel::unbounded;
+use crossbeam::channel::bounded;
 use cudarc::{
     driver::sys::CUstream,
     nccl::sys::{ncclComm_t, ncclConfig_t, ncclDataType_t, ncclResult_t, ncclUniqueId},
@@ -20,7 +20,7 @@ use pystachio_gpu::{
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    UNIQUE_ID_BYTES,
+    NcclId,
     library::{IN_PROGRESS, NcclLibrary, SUCCESS, Status},
 };
 
@@ -32,10 +32,10 @@ const CONFIG_VERSION: u32 = 22_200;
 const UNDEFINED: i32 = i32::MIN;
 /// How often a connection that begins is looked at.
 const CONNECT_LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// How long the end of connections is waited for: it waits for the device, and for threads of the library that look at a flag.
+/// How long the end of a connection is waited for: it waits for the device, and for threads of the library that look at a flag.
 const ABORT_MAX: Duration = Duration::from_secs(3);
 
-/// One of a rank's communicators of NCCL.
+/// A rank's communicator of NCCL.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ impl Connection {
     /// `Peer` if they are not there in time.
     pub(super) fn open(
         library: &'static NcclLibrary,
-        id: &[u8; UNIQUE_ID_BYTES],
+        id: &NcclId,
         membership: Membership,
         connect_max: Duration,
     ) -> Result<Self> {
@@ -76,7 +76,7 @@ impl Connection {
                 Ok(true) => return Ok(connection),
                 Ok(false) if begun.elapsed() < connect_max => thread::sleep(CONNECT_LOOK_INTERVAL),
                 Ok(false) => {
-                    abort_all(vec![connection]);
+                    abort(connection);
                     let message = format!(
                         "not all of {} ranks were there within {connect_max:?}",
                         membership.rank_count
@@ -84,7 +84,7 @@ impl Connection {
                     return Err(Error::new(ErrorKind::Peer, message));
                 }
                 Err(error) => {
-                    abort_all(vec![connection]);
+                    abort(connection);
                     return Err(error);
                 }
             }
@@ -93,10 +93,10 @@ impl Connection {
 
     fn begin(
         library: &'static NcclLibrary,
-        id: &[u8; UNIQUE_ID_BYTES],
+        id: &NcclId,
         Membership { rank, rank_count }: Membership,
     ) -> Result<Self> {
-        let id = ncclUniqueId { internal: id.map(|byte| byte as _) };
+        let id = ncclUniqueId { internal: id.0.map(|byte| byte as _) };
         // SAFETY: a plain structure, all of whose fields that zeros are wrong for are set below.
         let mut config = unsafe { MaybeUninit::<ncclConfig_t>::zeroed().assume_init() };
         config.size = size_of::<ncclConfig_t>();
@@ -119,7 +119,7 @@ impl Connection {
             SUCCESS | IN_PROGRESS if !handle.is_null() => Ok(connection),
             status => {
                 if !handle.is_null() {
-                    abort_all(vec![connection]);
+                    abort(connection);
                 }
                 Err(error_of(library, "connect", status))
             }
@@ -197,36 +197,28 @@ impl Connection {
     }
 }
 
-/// Ends connections whatever they do, all at once: what ends one of them waits for the device, whose work may be another one's. Says whether
-/// they ended in time; what did not is left to a thread of its own, and to the end of the process.
-pub(super) fn abort_all(connections: Vec<Connection>) -> bool {
-    let count = connections.len();
-    let (sender, receiver) = unbounded();
-    for connection in connections {
-        let sender = sender.clone();
-        let abort = move || {
-            let connection = connection;
-            let Connection { library, handle, .. } = &connection;
-            // SAFETY: nobody else has the communicator any more.
-            let status = unsafe { (library.comm_abort)(*handle) };
-            if status != SUCCESS {
-                tracing::error!("{}", error_of(library, "end a connection", status));
-            }
-            // Nobody hears it who has waited for too long.
-            let _ = sender.send(());
-        };
-        if let Err(error) = thread::Builder::new().name("nccl-abort".to_owned()).spawn(abort) {
-            tracing::error!("no thread to end a connection: {error}");
+/// Ends a connection whatever it does. Says whether it ended in time; if not, it is left to a thread of its own, and to the end of the process.
+pub(super) fn abort(connection: Connection) -> bool {
+    let (sender, receiver) = bounded(1);
+    let end = move || {
+        let connection = connection;
+        let Connection { library, handle, .. } = &connection;
+        // SAFETY: nobody else has the communicator any more.
+        let status = unsafe { (library.comm_abort)(*handle) };
+        if status != SUCCESS {
+            tracing::error!("{}", error_of(library, "end a connection", status));
         }
+        // Nobody hears it who has waited for too long.
+        let _ = sender.send(());
+    };
+    if let Err(error) = thread::Builder::new().name("nccl-abort".to_owned()).spawn(end) {
+        tracing::error!("no thread to end a connection: {error}");
     }
-    drop(sender);
-    let begun = Instant::now();
-    let has_ended = |_| receiver.recv_timeout(ABORT_MAX.saturating_sub(begun.elapsed())).is_ok();
-    let have_ended = (0..count).all(has_ended);
-    if !have_ended {
-        tracing::error!("connections of NCCL did not end within {ABORT_MAX:?}");
+    let has_ended = receiver.recv_timeout(ABORT_MAX).is_ok();
+    if !has_ended {
+        tracing::error!("a connection of NCCL did not end within {ABORT_MAX:?}");
     }
-    have_ended
+    has_ended
 }
 
 fn error_of(library: &NcclLibrary, action: &str, status: Status) -> Error {

@@ -1,13 +1,11 @@
 //! NCCL: what carries the blocks of exchanges between GPUs, one rank a GPU.
 //!
 //! ```text
-//! network thread ─► NcclCommunicator ─┬─► gather: blocks of the control, from page-locked memory to page-locked memory ─► connection 1
-//!                                     ├─► groups: parts for other ranks, region to region ────────────────────────────► connection 2
-//!                                     └─► parts for this rank itself: copies on a stream beside
+//! network thread ─► NcclTransfers ─┬─► groups: parts for other ranks, region to region ─► connection
+//!                                  └─► parts for this rank itself: copies on a stream beside
 //! ```
 //!
-//! - `communicator.rs`: [`NcclCommunicator`], one rank's end
-//! - `gather.rs`: what every rank tells all others at the beginning of a round
+//! - `transfers.rs`: [`NcclTransfers`], one rank's end
 //! - `connection.rs`: one communicator of NCCL: how it begins, what it does, how it ends
 //! - `library.rs`: the library's functions, opened at run time
 //!
@@ -18,22 +16,22 @@
 //! Invariants: one thread uses a connection. Nothing else is asked of a connection that is in progress. Whatever waits for a rank has a time
 //! limit, the end of a connection too: what does not end by then is left to the process.
 //!
-//! Deliberately absent: how ranks find each other (they are given an [`NcclId`]); multicast and reductions in the switch, which sends and
+//! Deliberately absent: how ranks find each other (they are given an [`NcclId`]); what ranks tell each other (control
+//! sockets of `pystachio_gpu::exchange`); multicast and reductions in the switch, which sends and
 //! receives have no use for: see [`ENVIRONMENT`].
 //!
 //! Source: NCCL user guide, "Fault tolerance", "Group calls" and "User buffer registration"; nccl.h of 2.28.3.
 
-mod communicator;
 mod connection;
-mod gather;
 mod library;
+mod transfers;
 
 use std::time::Duration;
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-pub use self::communicator::NcclCommunicator;
 use self::library::NcclLibrary;
+pub use self::transfers::NcclTransfers;
 
 /// What a process that is a rank has in its environment from its start on, since the library reads it there and threads read it at any time:
 ///
@@ -45,16 +43,13 @@ pub const ENVIRONMENT: [(&str, &str); 2] = [("NCCL_NVLS_ENABLE", "0"), ("NCCL_P2
 /// `NCCL_UNIQUE_ID_BYTES`.
 const UNIQUE_ID_BYTES: usize = 128;
 
-/// Names the connections of one communicator. Rank 0 makes it, and gives it to all others as bytes; each communicator has one of its own.
+/// Names a connection of all ranks. Rank 0 makes it, and gives it to all others as bytes; each connection has one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NcclId {
-    gather: [u8; UNIQUE_ID_BYTES],
-    transfers: [u8; UNIQUE_ID_BYTES],
-}
+pub struct NcclId([u8; UNIQUE_ID_BYTES]);
 
 impl NcclId {
     /// How many bytes it has.
-    pub const BYTES: usize = 2 * UNIQUE_ID_BYTES;
+    pub const BYTES: usize = UNIQUE_ID_BYTES;
 
     /// A new one. The process that makes it is where ranks find each other: it has to live until all are connected.
     ///
@@ -64,12 +59,12 @@ impl NcclId {
     pub fn new() -> Result<Self> {
         check_environment(|name| std::env::var(name).ok())?;
         let library = NcclLibrary::get()?;
-        Ok(Self { gather: library.unique_id()?, transfers: library.unique_id()? })
+        library.unique_id().map(Self)
     }
 
     /// It as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        [self.gather, self.transfers].concat()
+        self.0.to_vec()
     }
 
     /// One that [`NcclId::to_bytes`] gave, perhaps in another process.
@@ -78,14 +73,10 @@ impl NcclId {
     ///
     /// `Protocol` for more or fewer bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let part = |start: usize| bytes.get(start..start + UNIQUE_ID_BYTES)?.try_into().ok();
-        match (part(0), part(UNIQUE_ID_BYTES)) {
-            (Some(gather), Some(transfers)) if bytes.len() == Self::BYTES => Ok(Self { gather, transfers }),
-            _ => {
-                let message = format!("no id of NCCL: bytes={}, bytes_expected={}", bytes.len(), Self::BYTES);
-                Err(Error::new(ErrorKind::Protocol, message))
-            }
-        }
+        bytes.try_into().map(Self).map_err(|_| {
+            let message = format!("no id of NCCL: bytes={}, bytes_expected={}", bytes.len(), Self::BYTES);
+            Error::new(ErrorKind::Protocol, message)
+        })
     }
 }
 
@@ -94,8 +85,6 @@ impl NcclId {
 pub struct NcclOptions {
     /// All ranks are there within that, or none is connected.
     pub connect_max: Duration,
-    /// Whether ranks also tell one another by it (`begin_gather`). Those that do so otherwise spare a connection.
-    pub gathers: bool,
     /// Whether the exchange region is registered, so that GPUs that can write each other's memory do so without a copy in between. A
     /// library that has no registration does without.
     pub registers_region: bool,
@@ -105,8 +94,7 @@ impl Default for NcclOptions {
     fn default() -> Self {
         Self {
             // Two processes that began at once needed half a second for a connection; those that begin again load the kernels first.
-            connect_max: Duration::from_secs(20),
-            gathers: true,
+            connect_max: Duration::from_secs(15),
             // Not before it is known to be faster, and to end as well.
             registers_region: false,
         }
@@ -140,10 +128,10 @@ mod tests {
 
     #[test]
     fn an_id_is_the_same_after_its_bytes_were_sent() {
-        let id = NcclId { gather: [7; UNIQUE_ID_BYTES], transfers: [9; UNIQUE_ID_BYTES] };
+        let id = NcclId([7; UNIQUE_ID_BYTES]);
         let bytes = id.to_bytes();
         assert_eq!((bytes.len(), NcclId::from_bytes(&bytes)), (NcclId::BYTES, Ok(id)));
-        for wrong in [&bytes[..255], &bytes[..0], &[bytes.as_slice(), &[0]].concat()] {
+        for wrong in [&bytes[..127], &bytes[..0], &[bytes.as_slice(), &[0]].concat()] {
             assert_eq!(NcclId::from_bytes(wrong).err().unwrap().kind, ErrorKind::Protocol);
         }
     }

@@ -1,9 +1,12 @@
 //! What carries bytes between ranks: the seam between exchanges and a kind of network.
 //!
 //! ```text
-//! network thread ── begin_gather ─► … poll_gather ─► every rank's block        control: small, of one size, to all
+//! network thread ── begin_gather ─► … poll_gather ─► every rank's block        control: small, to all
 //!                ── begin_transfers ─► … poll_transfers ─► so many are done    data: grouped sends and receives, sizes agreed before
 //! ```
+//!
+//! Gathers go over control sockets between each two ranks (`socket/gather.rs`), over any network. What moves parts is a [`Transfers`]:
+//! copy engines, sockets, or NCCL.
 //!
 //! A communicator only begins things and says whether they are over. Whoever drives it waits, in one place
 //! (`network.rs`), with a deadline and between looks at everything else: no method here waits for another rank.
@@ -12,16 +15,11 @@
 //!
 //! | here | NCCL |
 //! |---|---|
-//! | `begin_gather` | on a stream and a communicator of its own, since it is over without the groups on their way: in one group, `ncclSend` of the block from pinned memory to every rank and `ncclRecv` of every rank's into pinned memory that the device sees, then an event. As sends and receives and not as `ncclAllGather`, because then the round's number in each slot says which ranks have arrived. Both communicators are used in the same order on all ranks, as NCCL asks. Where ranks have a control connection, that carries blocks as well, and says more about failures. |
-//! | `poll_gather` | `ncclCommGetAsyncError`, while that is `ncclInProgress` nothing else; then `cuEventQuery` |
 //! | `begin_transfers` | `ncclGroupStart`, every `ncclSend` and `ncclRecv` in the order of the lists, `ncclGroupEnd` (it may say `ncclInProgress`), then an event once it is enqueued |
-//! | `poll_transfers` | as `poll_gather`, oldest group first |
-//! | `missing_ranks` | slots whose round number is an older one |
-//! | `is_awaited` | a slot has the next round's number already |
+//! | `poll_transfers` | `ncclCommGetAsyncError`, while that is `ncclInProgress` nothing else; then `cuEventQuery`, oldest group first |
 //! | `abort` | `ncclCommAbort`. Only the network thread is ever within NCCL, so that nobody is in it then. The device's work ends by it; the communicator is of no more use, and the next generation has another one. |
 //!
-//! A rank that gives up tells no other one through NCCL. The others find it missing after their own deadline, or at once by the
-//! control connection between hosts, whose implementation says so through the next `poll_…`.
+//! A rank that gives up tells no other one through NCCL: the others hear it on their control sockets.
 //!
 //! Invariants: one thread uses a communicator. All ranks begin the same gathers and groups in the same order. A peer that fails
 //! is `ErrorKind::Peer`, never `Device`. No call of the device's driver lasts as long as a peer takes, so that
@@ -59,27 +57,17 @@ pub struct ReceivePart {
     pub bytes: u64,
 }
 
-/// What a rank waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// The gather that is on its way.
-    Gather,
-    /// The oldest group that is.
-    Transfers,
-}
-
-/// One rank's end of what connects all ranks.
+/// What moves parts between all ranks.
 ///
 /// # Ordering
 ///
-/// The n-th gather of one rank is the n-th of every other. Parts of one pair of ranks meet in the order of their lists, group after
-/// group. Groups end in the order in which they were begun. A gather waits for no group: a rank that can't move data tells so all the same.
+/// Parts of one pair of ranks meet in the order of their lists, group after group. Groups end in the order in which they were begun.
 ///
 /// # Errors
 ///
-/// Every method but [`Communicator::abort`]: `Peer` for another rank that is known to have failed, with its number and reason in the message;
+/// Every method but [`Transfers::abort`]: `Peer` for another rank that is known to have failed, with its number and reason in the message;
 /// `Device` for a fault of this rank's own device. After an error only `abort` is called.
-pub trait Communicator: Send + 'static {
+pub trait Transfers: Send + 'static {
     /// This rank.
     fn rank(&self) -> Rank;
 
@@ -90,12 +78,6 @@ pub trait Communicator: Send + 'static {
     /// has been written, and what is received into is used by nobody, before a group begins.
     fn stream(&self) -> Stream;
 
-    /// Begins to tell every rank some bytes, as many as they do. There is no other gather on its way.
-    fn begin_gather(&mut self, block: &[u8]) -> Result<()>;
-
-    /// What every rank told, in the order of ranks, once all have; does not wait.
-    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>>;
-
     /// Begins to move a group of parts.
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()>;
 
@@ -103,22 +85,36 @@ pub trait Communicator: Send + 'static {
     /// is there for every stream.
     fn poll_transfers(&mut self) -> Result<u64>;
 
-    /// Whether another rank has begun a gather that this one has not. A network that can't tell says no.
-    fn is_awaited(&mut self) -> bool {
-        false
-    }
-
-    /// What there is something to read of when another rank has told something. Of a network that has no such, the ranks look now and then.
+    /// What there is something to read of when a poll may find more.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }
 
-    /// The ranks that the gather, or the oldest group, that is on its way waits for, as far as that is known.
-    fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank>;
+    /// The ranks that the oldest group waits for, as far as that is known.
+    fn missing_in_group(&self) -> Vec<Rank>;
 
     /// Gives up: no call of any rank waits for this one any more. What is on its way ends in any state, and what it reads and writes
-    /// until then is ordered by [`Communicator::stream`].
-    fn abort(&mut self, reason: &Error);
+    /// until then is ordered by [`Transfers::stream`].
+    fn abort(&mut self, _reason: &Error) {}
+}
+
+/// One rank's end of what connects all ranks.
+///
+/// # Ordering
+///
+/// The n-th gather of one rank is the n-th of every other. A gather waits for no group: a rank that can't move data tells so all the same.
+pub trait Communicator: Transfers {
+    /// Begins to tell every rank some bytes. There is no other gather on its way.
+    fn begin_gather(&mut self, block: &[u8]) -> Result<()>;
+
+    /// What every rank told, in the order of ranks, once all have; does not wait.
+    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>>;
+
+    /// Whether another rank has begun a gather that this one has not.
+    fn is_awaited(&mut self) -> bool;
+
+    /// The ranks that the gather on its way waits for.
+    fn missing_in_gather(&self) -> Vec<Rank>;
 }
 
 /// What a query fails with because of another rank.

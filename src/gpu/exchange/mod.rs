@@ -7,8 +7,8 @@
 //!   keeps its rank's own rows
 //! ```
 //!
-//! - `communicator.rs`: what carries bytes, a trait; `local.rs`: one between ranks of one process, for emulated devices; `socket/`: those between
-//!   processes: over sockets, and between devices that read each other's memory
+//! - `communicator.rs`: what carries bytes, a trait; `socket/`: those of links between ranks, which move parts over sockets or between devices that
+//!   read each other's memory
 //! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one; `message.rs`: what ranks tell each
 //!   other at its beginning; `patience.rs`: how long somebody is waited for; `waker.rs`: how the thread sleeps
 //! - `warm_up.rs`: what ranks that have just been connected send each other, so that no query waits for what the first transfers take
@@ -44,9 +44,10 @@
 mod announcement;
 mod block;
 mod communicator;
+#[cfg(test)]
+pub(crate) mod faulty;
 mod inbox;
 mod link_meter;
-mod local;
 mod message;
 mod network;
 mod outbox;
@@ -68,10 +69,9 @@ use std::fmt;
 pub use self::{
     announcement::{Announcements, NOT_ANNOUNCED},
     block::{BlockColumn, BlockLayout, BlockParts},
-    communicator::{Awaited, Communicator, ReceivePart, SendPart},
+    communicator::{Communicator, ReceivePart, SendPart, Transfers},
     inbox::{InboxConsumer, ReceivedBlock},
     link_meter::LinkMeter,
-    local::{Fault, FaultPoint, LocalCommunicator, LocalHub},
     message::{EXCHANGES_MAX, EXCHANGES_OF_QUERY_MAX, RANKS_MAX},
     network::{ExchangeNetwork, NetworkOptions},
     outbox::{Destination, OutboxProducer, OutgoingBlock},
@@ -81,8 +81,8 @@ pub use self::{
     reach::{RankLayout, ReachedRanks},
     region::{BLOCK_ALIGNMENT, ExchangeRegion},
     socket::{
-        ControlLinks, ControlledCommunicator, DESCRIPTORS_MAX, DirectCommunicator, LinkSocket, MappedRegion,
-        RankLink, RegionSharing, SocketCommunicator, links_of_one_host, receive_with, send_with,
+        ControlledCommunicator, DESCRIPTORS_MAX, DirectTransfers, LinkSocket, MappedRegion, RankLink,
+        RegionSharing, SocketTransfers, links_of_one_host, receive_with, send_with,
     },
     unpack::UnpackedChunks,
     warm_up::warm_up,

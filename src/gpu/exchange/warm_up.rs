@@ -26,7 +26,7 @@ use std::{
 use pystachio_plan::{ErrorKind, Result};
 
 use super::{
-    Awaited, Communicator, ExchangeRegion, Patience, Rank, ReceivePart, SendPart,
+    Communicator, ExchangeRegion, Patience, Rank, ReceivePart, SendPart,
     communicator::silence_error,
     outbox::keep_until_used,
     region::{ExtentBytes, RegionBlock, RegionExtent},
@@ -125,7 +125,7 @@ fn move_blocks(
     communicator.begin_transfers(&sends, &receives)?;
     while communicator.poll_transfers()? == before {
         if patience.is_over(Instant::now()) {
-            let missing = communicator.missing_ranks(Awaited::Transfers);
+            let missing = communicator.missing_in_group();
             let waited = format!("for {:?}, in its first transfers", patience.whole());
             return Err(silence_error(&missing, waited));
         }

@@ -38,7 +38,7 @@ pub enum ToRank {
         generation: u64,
         /// No block is larger: the least that any rank has room for.
         block_bytes_max: u64,
-        /// How ranks find each other.
+        /// How the rank is connected with the others.
         invitation: Invitation,
     },
     /// Prepare a part in a query, and run it when it is told to begin.
@@ -90,32 +90,43 @@ pub enum Recollection {
     },
 }
 
-/// How ranks find each other.
+/// How a rank is connected with all others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Invitation {
-    /// By sockets, which come with the message: for each other rank, in their order, one for control and one for data.
-    Sockets {
+pub struct Invitation {
+    /// The sockets between each two ranks: one for control and one for data.
+    pub links: Links,
+    /// What moves blocks.
+    pub carrier: Carrier,
+}
+
+/// Where a rank's sockets to all others come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Links {
+    /// They come with the message, in the order of ranks; on one host.
+    Descriptors {
         /// How many descriptors that are.
-        descriptor_count: u32,
+        count: u32,
     },
-    /// By the same sockets, between devices that read each other's memory.
-    Direct {
-        /// How many descriptors that are.
-        descriptor_count: u32,
-    },
-    /// By a name that all ranks are told, and on one host by sockets for control, one for each other rank in their order.
-    Name {
-        /// The name.
-        name: Vec<u8>,
-        /// How many descriptors come with the message; none on several hosts.
-        descriptor_count: u32,
-    },
-    /// Over TCP, on several hosts.
+    /// Ranks connect over TCP, on several hosts.
     Addresses {
         /// What ranks prove to each other by that they were invited.
         token: LinkToken,
         /// Where each listens, by rank.
         addresses: Vec<SocketAddr>,
+    },
+}
+
+/// What moves blocks between ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Carrier {
+    /// Their data sockets.
+    Sockets,
+    /// Devices that read each other's memory, of which data sockets tell.
+    Direct,
+    /// NCCL.
+    Nccl {
+        /// What names the connection.
+        name: Vec<u8>,
     },
 }
 

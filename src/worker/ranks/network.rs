@@ -4,27 +4,26 @@ use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use pystachio_cuda::{
     CudaPlatform, SharedRegions,
-    nccl::{NcclCommunicator, NcclId, NcclOptions},
+    nccl::{NcclId, NcclOptions, NcclTransfers},
 };
 use pystachio_gpu::{
     exchange::{
-        Communicator, ControlLinks, ControlledCommunicator, DirectCommunicator, ExchangeNetwork,
-        ExchangeRegion, LinkSocket, NetworkOptions, Rank, RankLink, SocketCommunicator, links_of_one_host,
-        warm_up,
+        Communicator, ControlledCommunicator, DirectTransfers, ExchangeNetwork, ExchangeRegion, LinkSocket,
+        NetworkOptions, Rank, RankLink, SocketTransfers, links_of_one_host, warm_up,
     },
     execution::RankDevice,
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    message::Invitation,
+    message::{Carrier, Invitation, Links},
     tcp_links::{LinkListener, LinkToken},
 };
 
 /// Sockets of a link: for control and for data.
 const SOCKETS_OF_LINK: usize = 2;
 
-/// How long the first transfers may take, with what NCCL takes to connect less than what ranks have to join (`watch.rs`).
+/// How long the first transfers may take. With what links and NCCL take to connect it is less than what ranks have to join (`watch.rs`).
 const WARM_UP_MAX: Duration = Duration::from_secs(8);
 
 /// Networks that did not come about, after which GPUs don't read each other's memory.
@@ -36,10 +35,10 @@ const NO_PEERS_VARIABLE: &str = "NCCL_P2P_DISABLE";
 
 /// How the ranks of an engine are connected. Each rank has one.
 ///
-/// Emulated devices have sockets between each two ranks of this host, which rank 0 makes and hands to them: there is no name that anybody else could
-/// connect to, and nothing of them is left when their processes have ended. On several hosts they have TCP (`tcp_links.rs`). GPUs of one host that reach
-/// each other's memory read blocks there. Others have NCCL for blocks. On one host both have sockets for what they tell one another; GPUs
-/// have what emulated devices have, where there is no NCCL.
+/// Each two ranks have a link: sockets for control and for data. On one host rank 0 makes them and hands them to the ranks: there is no name
+/// that anybody else could connect to, and nothing of them is left when their processes have ended. On several hosts they are TCP connections
+/// (`tcp_links.rs`). Blocks move over the data sockets between emulated devices, and between GPUs where there is no NCCL. GPUs of one host that
+/// reach each other's memory read blocks there. NCCL moves those of others.
 pub struct RankNetwork {
     gpu: Option<Arc<CudaPlatform>>,
     /// Where this rank listens for others, on several hosts.
@@ -79,35 +78,38 @@ impl RankNetwork {
         failures: u32,
         addresses: &[SocketAddr],
     ) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+        let carrier = self.carrier(failures);
+        let Some(listener) = &self.listener else {
+            let invite = |links: Vec<Option<RankLink>>| {
+                let sockets = links.into_iter().flatten().flat_map(|link| [link.control, link.data]);
+                let descriptors: Vec<OwnedFd> = sockets.map(LinkSocket::into_descriptor).collect();
+                let links = Links::Descriptors { count: descriptors.len() as u32 };
+                (Invitation { links, carrier: carrier.clone() }, descriptors)
+            };
+            return Ok(links_of_one_host(rank_count)?.into_iter().map(invite).collect());
+        };
+        let addresses = std::iter::once(listener.address()).chain(addresses.iter().copied()).collect();
+        let links = Links::Addresses { token: LinkToken::new()?, addresses };
+        let invitation = Invitation { links, carrier };
+        Ok((0..rank_count).map(|_| (invitation.clone(), Vec::new())).collect())
+    }
+
+    /// What moves blocks after so many networks in a row that did not come about.
+    fn carrier(&self, failures: u32) -> Carrier {
         if self.listener.is_none() && failures < DIRECT_FAILURES_MAX && self.has_direct_memory() {
-            return invite_by_sockets(rank_count, |descriptor_count| Invitation::Direct { descriptor_count });
+            return Carrier::Direct;
         }
-        if self.gpu.is_some() {
-            match NcclId::new() {
-                Ok(name) if failures < NCCL_FAILURES_MAX => {
-                    return invite_by_name(name, rank_count, self.listener.is_some());
-                }
-                Ok(_) => {
-                    tracing::error!(failures, "GPUs are connected by sockets: NCCL does not connect them")
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        hint = error.hint,
-                        "GPUs are connected by sockets, which is slow: {error}"
-                    );
-                }
+        if self.gpu.is_none() {
+            return Carrier::Sockets;
+        }
+        match NcclId::new() {
+            Ok(name) if failures < NCCL_FAILURES_MAX => return Carrier::Nccl { name: name.to_bytes() },
+            Ok(_) => tracing::error!(failures, "GPUs are connected by sockets: NCCL does not connect them"),
+            Err(error) => {
+                tracing::warn!(hint = error.hint, "GPUs are connected by sockets, which is slow: {error}");
             }
         }
-        match &self.listener {
-            None => {
-                invite_by_sockets(rank_count, |descriptor_count| Invitation::Sockets { descriptor_count })
-            }
-            Some(listener) => {
-                let addresses: Vec<_> =
-                    std::iter::once(listener.address()).chain(addresses.iter().copied()).collect();
-                Ok(invite_alike(&Invitation::Addresses { token: LinkToken::new()?, addresses }, rank_count))
-            }
-        }
+        Carrier::Sockets
     }
 
     /// Whether the GPUs of this host read each other's memory, and may.
@@ -163,121 +165,66 @@ impl RankNetwork {
         (invitation, descriptors): (Invitation, Vec<OwnedFd>),
         region: &ExchangeRegion,
     ) -> Result<Box<dyn Communicator>> {
-        match (invitation, &self.gpu) {
-            (Invitation::Addresses { token, addresses }, _) => {
+        let (rank, _) = place;
+        let links = match invitation.links {
+            Links::Descriptors { .. } => links_of(place, descriptors)?,
+            Links::Addresses { token, addresses } => {
                 let listener = self.listener.as_ref().ok_or_else(|| {
                     Error::new(ErrorKind::Protocol, "ranks of one host are not linked by addresses")
                 })?;
-                let links = listener.link(place, &token, &addresses)?;
-                Ok(Box::new(SocketCommunicator::new(place.0, links, region)?))
+                listener.link(place, &token, &addresses)?
             }
-            (Invitation::Sockets { .. }, _) => {
-                let links = links_of(place, descriptors)?;
-                Ok(Box::new(SocketCommunicator::new(place.0, links, region)?))
+        };
+        Ok(match (invitation.carrier, &self.gpu) {
+            (Carrier::Sockets, _) => {
+                let transfers = |data| SocketTransfers::new(rank, data, region);
+                Box::new(ControlledCommunicator::connect(rank, links, transfers)?)
             }
-            (Invitation::Direct { .. }, Some(gpu)) => {
-                let links = links_of(place, descriptors)?;
+            (Carrier::Direct, Some(gpu)) => {
                 let sharing = Box::new(SharedRegions(gpu.clone()));
-                Ok(Box::new(DirectCommunicator::connect(place.0, links, region, sharing)?))
+                let transfers = |data| DirectTransfers::connect(rank, data, region, sharing);
+                Box::new(ControlledCommunicator::connect(rank, links, transfers)?)
             }
-            (Invitation::Name { name, .. }, Some(gpu)) => {
+            (Carrier::Nccl { name }, Some(gpu)) => {
                 let id = NcclId::from_bytes(&name)?;
-                if self.listener.is_some() {
-                    let options = NcclOptions::default();
-                    return Ok(Box::new(NcclCommunicator::connect(gpu, region, &id, place, options)?));
-                }
-                let control = ControlLinks::new(place.0, control_sockets(place, descriptors)?);
-                let options = NcclOptions { gathers: false, ..NcclOptions::default() };
-                let transfers = NcclCommunicator::connect(gpu, region, &id, place, options)?;
-                Ok(Box::new(ControlledCommunicator::new(control, transfers)))
+                let transfers = |_| NcclTransfers::connect(gpu, region, &id, place, NcclOptions::default());
+                Box::new(ControlledCommunicator::connect(rank, links, transfers)?)
             }
-            (Invitation::Name { .. } | Invitation::Direct { .. }, None) => {
-                Err(Error::new(ErrorKind::Protocol, "an emulated device has no network but sockets"))
+            (Carrier::Direct | Carrier::Nccl { .. }, None) => {
+                let message = "an emulated device has no network but sockets";
+                return Err(Error::new(ErrorKind::Protocol, message));
             }
-        }
+        })
     }
 }
 
-/// By a name of NCCL's, and sockets by which ranks of one host tell one another.
-fn invite_by_name(
-    name: NcclId,
-    rank_count: usize,
-    are_several_hosts: bool,
-) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
-    let named = |descriptor_count| Invitation::Name { name: name.to_bytes(), descriptor_count };
-    match are_several_hosts {
-        true => Ok(invite_alike(&named(0), rank_count)),
-        false => invite_by_links(rank_count, |RankLink { control, .. }| vec![control], named),
-    }
-}
-
-fn invite_by_sockets(
-    rank_count: usize,
-    invitation: impl Fn(u32) -> Invitation,
-) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
-    invite_by_links(rank_count, |RankLink { control, data }| vec![control, data], invitation)
-}
-
-/// By what is handed over of links between all ranks of this host.
-fn invite_by_links(
-    rank_count: usize,
-    handed: impl Fn(RankLink) -> Vec<LinkSocket>,
-    invitation: impl Fn(u32) -> Invitation,
-) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
-    let invite = |links: Vec<Option<RankLink>>| {
-        let sockets = links.into_iter().flatten().flat_map(&handed);
-        let descriptors: Vec<OwnedFd> = sockets.map(LinkSocket::into_descriptor).collect();
-        (invitation(descriptors.len() as u32), descriptors)
-    };
-    Ok(links_of_one_host(rank_count)?.into_iter().map(invite).collect())
-}
-
-/// The same for all ranks, with nothing that is handed over.
-fn invite_alike(invitation: &Invitation, rank_count: usize) -> Vec<(Invitation, Vec<OwnedFd>)> {
-    (0..rank_count).map(|_| (invitation.clone(), Vec::new())).collect()
-}
-
-/// A link to each other rank.
-fn links_of(place: (Rank, usize), descriptors: Vec<OwnedFd>) -> Result<Vec<Option<RankLink>>> {
-    let links = sockets_by_rank::<SOCKETS_OF_LINK>(place, descriptors)?;
-    let link = |[control, data]: [LinkSocket; SOCKETS_OF_LINK]| RankLink { control, data };
-    Ok(links.into_iter().map(|sockets| sockets.map(link)).collect())
-}
-
-fn control_sockets(place: (Rank, usize), descriptors: Vec<OwnedFd>) -> Result<Vec<Option<LinkSocket>>> {
-    let sockets = sockets_by_rank::<1>(place, descriptors)?;
-    Ok(sockets.into_iter().map(|sockets| sockets.map(|[control]| control)).collect())
-}
-
-/// So many sockets to each other rank, in the order of ranks.
+/// A link to each other rank, of the sockets that came with an invitation.
 ///
 /// # Errors
 ///
-/// `Protocol` if there are more or fewer.
-fn sockets_by_rank<const COUNT: usize>(
-    (rank, rank_count): (Rank, usize),
-    descriptors: Vec<OwnedFd>,
-) -> Result<Vec<Option<[LinkSocket; COUNT]>>> {
-    let wrong = |count| {
+/// `Protocol` if there are more or fewer than two for each.
+fn links_of((rank, rank_count): (Rank, usize), descriptors: Vec<OwnedFd>) -> Result<Vec<Option<RankLink>>> {
+    let (count, expected) = (descriptors.len(), SOCKETS_OF_LINK * rank_count.saturating_sub(1));
+    if count != expected || rank.place() >= rank_count {
         let message = format!(
-            "ranks are not connected by these sockets: rank={rank}, ranks={rank_count}, sockets={count}"
+            "ranks are not connected by these sockets: rank={rank}, ranks={rank_count}, sockets={count}, \
+             sockets_expected={expected}: one for control and one for data to each other rank"
         );
-        Error::new(ErrorKind::Protocol, message)
-    };
-    let count = descriptors.len();
-    if count != COUNT * rank_count.saturating_sub(1) || rank.place() >= rank_count {
-        return Err(wrong(count));
+        return Err(Error::new(ErrorKind::Protocol, message));
     }
     let failed =
         |error: std::io::Error| Error::internal(format!("a socket between ranks can't be used: {error}"));
-    let mut descriptors = descriptors.into_iter();
-    let mut of_other = || {
-        let sockets =
-            descriptors.by_ref().take(COUNT).map(|descriptor| LinkSocket::unix(descriptor).map_err(failed));
-        let sockets = sockets.collect::<Result<Vec<_>>>()?;
-        <[LinkSocket; COUNT]>::try_from(sockets).map_err(|sockets| wrong(sockets.len()))
+    let mut sockets = descriptors.into_iter().map(LinkSocket::unix);
+    let link = |place: usize| {
+        let (control, data) = match place == rank.place() {
+            true => (None, None),
+            false => {
+                (sockets.next().transpose().map_err(failed)?, sockets.next().transpose().map_err(failed)?)
+            }
+        };
+        Ok(control.zip(data).map(|(control, data)| RankLink { control, data }))
     };
-    (0..rank_count).map(|place| if place == rank.place() { Ok(None) } else { of_other().map(Some) }).collect()
+    (0..rank_count).map(link).collect()
 }
 
 #[cfg(test)]
@@ -292,11 +239,16 @@ mod tests {
         let network = RankNetwork::of_sockets();
         let mut invitations = network.invite(3, 0, &[]).unwrap();
         let (invitation, mut descriptors) = invitations.remove(1);
-        assert_eq!((&invitation, descriptors.len()), (&Invitation::Sockets { descriptor_count: 4 }, 4));
+        let expected = Invitation { links: Links::Descriptors { count: 4 }, carrier: Carrier::Sockets };
+        assert_eq!((&invitation, descriptors.len()), (&expected, 4));
         descriptors.pop();
         let error = network.connect((Rank(1), 3), (invitation, descriptors), &region).err().unwrap();
-        assert_eq!(error.message, "ranks are not connected by these sockets: rank=1, ranks=3, sockets=3");
-        let named = (Invitation::Name { name: vec![0; NcclId::BYTES], descriptor_count: 0 }, Vec::new());
-        assert_eq!(network.connect((Rank(1), 3), named, &region).err().unwrap().kind, ErrorKind::Protocol);
+        let missing = "ranks are not connected by these sockets: rank=1, ranks=3, sockets=3, sockets_expected=4: \
+                       one for control and one for data to each other rank";
+        assert_eq!(error.message, missing);
+        let (Invitation { links, .. }, descriptors) = invitations.remove(1);
+        let named = Invitation { links, carrier: Carrier::Nccl { name: vec![0; NcclId::BYTES] } };
+        let error = network.connect((Rank(2), 3), (named, descriptors), &region).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Protocol);
     }
 }

@@ -31,7 +31,7 @@ use tokio::{
 
 use super::{
     control::{self, ControlReader, ControlWriter},
-    message::{FromRank, Invitation, RankFacts, Recalled, Recollection, ToRank, check_version},
+    message::{FromRank, Invitation, Links, RankFacts, Recalled, Recollection, ToRank, check_version},
     network::RankNetwork,
 };
 use crate::process::resident_bytes;
@@ -182,13 +182,9 @@ impl RankServer {
                 return Err(Error::new(ErrorKind::Protocol, "Hello after the first message"));
             }
             ToRank::Join { generation, block_bytes_max, invitation } => {
-                let descriptors = match &invitation {
-                    Invitation::Sockets { descriptor_count }
-                    | Invitation::Direct { descriptor_count }
-                    | Invitation::Name { descriptor_count, .. } => {
-                        reader.take_descriptors(*descriptor_count)?
-                    }
-                    Invitation::Addresses { .. } => Vec::new(),
+                let descriptors = match invitation.links {
+                    Links::Descriptors { count } => reader.take_descriptors(count)?,
+                    Links::Addresses { .. } => Vec::new(),
                 };
                 let options = NetworkOptions { generation, block_bytes_max, ..self.setup.options };
                 self.join(options, (invitation, descriptors));
@@ -323,6 +319,7 @@ mod tests {
     use pystachio_plan::{DeviceSettings, EngineChoice, FileSet, Operator, Plan, Relation, ScanExtent};
 
     use super::*;
+    use crate::ranks::message::Carrier;
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -423,7 +420,7 @@ mod tests {
             assert_eq!(rank.next().await, Some(FromRank::Recalled { number, recalled: nothing }));
         }
         // Sockets that did not come.
-        let invitation = Invitation::Sockets { descriptor_count: 2 };
+        let invitation = Invitation { links: Links::Descriptors { count: 2 }, carrier: Carrier::Sockets };
         let join = ToRank::Join { generation: 1, block_bytes_max: 1 << 16, invitation };
         rank.writer.send(&join, &[]).await.unwrap();
         let Some(FromRank::Failed(error)) = rank.next().await else { panic!("no end") };

@@ -2,15 +2,15 @@
 
 use std::{
     path::Path,
-    thread,
     time::{Duration, Instant},
 };
 
 use pystachio_cuda::nccl::NcclOptions;
-use pystachio_gpu::exchange::{Awaited, Communicator, Rank, ReceivePart, SendPart};
+use pystachio_gpu::exchange::{Communicator, Rank, ReceivePart, SendPart};
 use pystachio_plan::Error;
 
-use super::{Carrier, Member, deadline, mixed, say};
+use super::{Carrier, Member, RANK_TIME_MAX, deadline, mixed, say};
+use crate::gpu::ranks::{leave_file, wait_for_file};
 
 const GROUPS: u64 = 24;
 /// Sizes that differ in how a network moves them: a few bytes, some pages, several of its buffers.
@@ -129,10 +129,10 @@ fn gather(communicator: &mut dyn Communicator, member: &Member, number: u64) {
 }
 
 /// Rank 1 is absent for a while. Rank 0 sees no transfer end, and names rank 1 as missing. Both give up the transfers and begin again.
-pub fn be_absent_or_give_up(member: &Member, _folder: &Path) {
+pub fn be_absent_or_give_up(member: &Member, folder: &Path) {
     let absence = Duration::from_secs(1);
     for generation in 0..3 {
-        let begun = Instant::now();
+        let (begun, name) = (Instant::now(), format!("seen-{generation}"));
         let mut communicator = member.connect(generation).expect("a communicator");
         say(member, &format!("generation {generation} is connected after {:?}", begun.elapsed()));
         let before = communicator.poll_transfers().expect("groups");
@@ -149,10 +149,11 @@ pub fn be_absent_or_give_up(member: &Member, _folder: &Path) {
                 assert_eq!(communicator.poll_transfers().expect("groups"), before);
                 assert_eq!(communicator.poll_gather().expect("a gather"), None);
             }
-            assert_eq!(communicator.missing_ranks(Awaited::Gather), [Rank(1)]);
-            assert_eq!(communicator.missing_ranks(Awaited::Transfers), [Rank(1)]);
+            assert_eq!(communicator.missing_in_gather(), [Rank(1)]);
+            assert_eq!(communicator.missing_in_group(), [Rank(1)]);
+            leave_file(folder, &name, b"");
         } else {
-            thread::sleep(absence);
+            wait_for_file(folder, &name, RANK_TIME_MAX).expect("rank 0 has seen it");
         }
         let begun = Instant::now();
         communicator.abort(&Error::internal("enough"));

@@ -19,13 +19,13 @@ use std::{
 
 use pystachio_cuda::{
     CudaPlatform, SharedRegions,
-    nccl::{ENVIRONMENT, NcclCommunicator, NcclId, NcclOptions},
+    nccl::{ENVIRONMENT, NcclId, NcclOptions, NcclTransfers},
 };
 use pystachio_gpu::{
     device::{DeviceMemory, EmulatedPlatform, Platform},
     exchange::{
-        Communicator, DirectCommunicator, ExchangeNetwork, ExchangeRegion, LinkSocket, LocalHub,
-        NetworkOptions, Rank, RankLink, warm_up,
+        Communicator, ControlledCommunicator, DirectTransfers, ExchangeNetwork, ExchangeRegion, LinkSocket,
+        NetworkOptions, Rank, RankLink, SocketTransfers, links_of_one_host, warm_up,
     },
 };
 use pystachio_plan::{Error, Result};
@@ -72,18 +72,27 @@ pub struct Member {
 impl Member {
     /// Ranks of this process, with emulated devices that work at once (seed 0) or in an order that the seed chooses.
     pub fn emulated(rank_count: usize, seed: u64, region_bytes: u64) -> Result<Vec<Self>> {
-        let hubs = Arc::new(Mutex::new(BTreeMap::<u64, LocalHub>::new()));
+        // Of ranks that have not connected, by generation and rank.
+        let links = Arc::new(Mutex::new(BTreeMap::<(u64, usize), Vec<Option<RankLink>>>::new()));
         let member = |number: usize| {
             let platform = match seed {
                 0 => EmulatedPlatform::at_once(),
                 seed => EmulatedPlatform::with_seed(seed * 1000 + number as u64),
             };
-            let (platform, rank, hubs) = (Arc::new(platform), Rank(number as u16), hubs.clone());
+            let (platform, rank, links) = (Arc::new(platform), Rank(number as u16), links.clone());
             let region = ExchangeRegion::new(platform.clone(), region_bytes)?;
             let connect = move |region: &ExchangeRegion, generation, _| {
-                let mut hubs = hubs.lock().map_err(|_| Error::internal("another rank panicked"))?;
-                let hub = hubs.entry(generation).or_insert_with(|| LocalHub::new(rank_count));
-                Ok(Box::new(hub.connect(rank, region, seed)?) as Box<dyn Communicator>)
+                let mut links = links.lock().map_err(|_| Error::internal("another rank panicked"))?;
+                let own = match links.remove(&(generation, number)) {
+                    Some(own) => own,
+                    None => {
+                        let of_all = links_of_one_host(rank_count)?.into_iter().enumerate();
+                        links.extend(of_all.map(|(rank, of_rank)| ((generation, rank), of_rank)));
+                        links.remove(&(generation, number)).unwrap_or_default()
+                    }
+                };
+                let transfers = |data| SocketTransfers::new(rank, data, region);
+                Ok(Box::new(ControlledCommunicator::connect(rank, own, transfers)?) as Box<dyn Communicator>)
             };
             Ok(Self { rank, rank_count, platform, region, reaches_others: false, connect: Arc::new(connect) })
         };
@@ -100,15 +109,21 @@ impl Member {
         let reaches_others = may_reach && gpu.reaches_others()?;
         let place = (rank, rank_count);
         let connect = move |region: &ExchangeRegion, generation, carrier| {
-            let Carrier::Nccl(options) = carrier else {
-                let links = links_through(&folder, place, generation)
-                    .map_err(|error| Error::internal(format!("no sockets between ranks: {error}")))?;
-                let sharing = Box::new(SharedRegions(gpu.clone()));
-                let communicator = DirectCommunicator::connect(rank, links, region, sharing)?;
-                return Ok(Box::new(communicator) as Box<dyn Communicator>);
+            let links = links_through(&folder, place, generation)
+                .map_err(|error| Error::internal(format!("no sockets between ranks: {error}")))?;
+            let communicator: Box<dyn Communicator> = match carrier {
+                Carrier::Direct => {
+                    let sharing = Box::new(SharedRegions(gpu.clone()));
+                    let transfers = |data| DirectTransfers::connect(rank, data, region, sharing);
+                    Box::new(ControlledCommunicator::connect(rank, links, transfers)?)
+                }
+                Carrier::Nccl(options) => {
+                    let id = agree_on_id(&folder, rank, generation)?;
+                    let transfers = |_| NcclTransfers::connect(&gpu, region, &id, place, options);
+                    Box::new(ControlledCommunicator::connect(rank, links, transfers)?)
+                }
             };
-            let id = agree_on_id(&folder, rank, generation)?;
-            Ok(Box::new(NcclCommunicator::connect(&gpu, region, &id, place, options)?))
+            Ok(communicator)
         };
         Ok(Self { rank, rank_count, platform, region, reaches_others, connect: Arc::new(connect) })
     }
@@ -184,6 +199,8 @@ fn links_through(
         let [place, purpose] = said.map(usize::from);
         sockets[place][purpose] = Some(LinkSocket::unix(socket.into())?);
     }
+    // The next generation of this number may listen there.
+    fs::remove_file(path(rank))?;
     let link = |[control, data]: [Option<LinkSocket>; 2]| {
         control.zip(data).map(|(control, data)| RankLink { control, data })
     };

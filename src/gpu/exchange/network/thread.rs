@@ -7,9 +7,8 @@
 //! ```
 //!
 //! All ranks agree on rounds by taking part in them: the n-th of one is the n-th of all. A rank with news begins one at once; one without
-//! joins as soon as it hears of it; where it can't hear others, within [`NetworkOptions::round_interval`] while it knows of a query anywhere, and
-//! within [`NetworkOptions::idle_interval`] otherwise. So a rank that has not heard of a query yet does not hold up those that have for
-//! longer than that, and one that died is found although no query runs.
+//! joins as soon as it hears of it. Without news anywhere ranks begin one after [`NetworkOptions::idle_interval`], so that one that died is found
+//! although no query runs.
 //!
 //! Invariants: every wait of this thread is a look at everything, a short pause, and patience that ends. What a rank told it keeps: blocks that
 //! were offered stay until a table says whether they move, and room only grows until then.
@@ -26,7 +25,7 @@ use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
 
 use super::{NetworkOptions, NetworkShared, OpenQuery};
 use crate::exchange::{
-    Awaited, Communicator, ExchangeKey, QueryId, Rank, RankLayout, ReceivePart, SendPart,
+    Communicator, ExchangeKey, QueryId, Rank, RankLayout, ReceivePart, SendPart,
     communicator::{peer_error, silence_error},
     message::{
         ABORTS_A_ROUND_MAX, AbortEntry, AbortKind, BLOCKS_A_ROUND_MAX, ControlBlock, ControlShape,
@@ -88,10 +87,6 @@ pub(super) struct NetworkThread {
     /// Queries that all ranks have ended, which end here when so many groups are over.
     ending: Vec<(u64, Arc<QueryHealth>)>,
     last_told: ControlBlock,
-    /// Whether a rank told of a query in the last round.
-    are_queries_anywhere: bool,
-    /// Whether another rank that tells something wakes this one.
-    hears_others: bool,
 }
 
 /// Why rounds end without a failure.
@@ -125,7 +120,6 @@ impl NetworkThread {
                 rank_count: communicator.rank_count(),
                 block_bytes_max: options.block_bytes_max,
             },
-            hears_others: !communicator.descriptors().is_empty(),
             communicator,
             options,
             shared,
@@ -138,7 +132,6 @@ impl NetworkThread {
             last_over: None,
             ending: Vec::new(),
             last_told: ControlBlock::default(),
-            are_queries_anywhere: false,
         }
     }
 
@@ -211,21 +204,16 @@ impl NetworkThread {
             let found = self.look()?;
             let now = Instant::now();
             let block = self.compose(now);
-            let NetworkOptions { round_interval, idle_interval, .. } = self.options;
-            let look_interval = match self.are_queries_anywhere || !self.queries.is_empty() {
-                true => round_interval,
-                false => idle_interval,
-            };
-            // Ranks that hear one another need no rounds without news but for who has died.
-            let interval = if self.hears_others { idle_interval } else { look_interval };
+            let NetworkOptions { look_interval, idle_interval, .. } = self.options;
             let passed = now.saturating_duration_since(begun);
-            let is_due = block != self.last_told || passed >= interval || self.communicator.is_awaited();
+            let is_due = block != self.last_told || passed >= idle_interval || self.communicator.is_awaited();
             if is_due {
                 return Ok(block);
             }
             let pause = match found {
                 Expectation::Something => pauses.next(),
-                Expectation::Nothing => interval.saturating_sub(passed).clamp(POLL_INTERVAL, look_interval),
+                Expectation::Nothing if self.queries.is_empty() => idle_interval.saturating_sub(passed),
+                Expectation::Nothing => look_interval,
             };
             self.pause(pause);
         }
@@ -243,7 +231,7 @@ impl NetworkThread {
             }
             self.look()?;
             if patience.is_over(Instant::now()) {
-                return Err(self.silence(Awaited::Gather));
+                return Err(self.silence(&self.communicator.missing_in_gather()));
             }
             self.pause(pauses.next());
         };
@@ -254,9 +242,8 @@ impl NetworkThread {
         (0..).zip(&told).map(decode).collect()
     }
 
-    fn silence(&mut self, awaited: Awaited) -> Error {
-        let missing = self.communicator.missing_ranks(awaited);
-        silence_error(&missing, format!("for {:?}, in round {}", self.options.silence_max, self.round))
+    fn silence(&self, missing: &[Rank]) -> Error {
+        silence_error(missing, format!("for {:?}, in round {}", self.options.silence_max, self.round))
     }
 
     fn pause(&self, time: Duration) {
@@ -356,7 +343,7 @@ impl NetworkThread {
             self.last_over = Some(now);
         }
         match self.groups.front_mut().is_some_and(|group| group.patience.is_over(now)) {
-            true => Err(self.silence(Awaited::Transfers)),
+            true => Err(self.silence(&self.communicator.missing_in_group())),
             false => Ok(()),
         }
     }
@@ -422,8 +409,6 @@ impl NetworkThread {
 
     /// Does what follows from a table.
     fn apply(&mut self, table: &[ControlBlock]) -> Result<()> {
-        self.are_queries_anywhere =
-            table.iter().any(|block| !block.exchanges.is_empty() || !block.aborts.is_empty());
         self.note_joined(table);
         let given_up: BTreeSet<QueryId> =
             table.iter().flat_map(|block| &block.aborts).map(|abort| abort.query).collect();

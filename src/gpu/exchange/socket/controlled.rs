@@ -1,49 +1,96 @@
-//! A network that moves parts by its own means, whose ranks tell one another by sockets.
+//! A rank's end of a network: control sockets, and what moves parts.
 
 use std::os::fd::BorrowedFd;
 
 use pystachio_plan::{Error, Result};
 
-use super::gather::ControlLinks;
+use super::{
+    gather::ControlLinks,
+    link::{LinkSocket, RankLink},
+};
 use crate::{
     device::Stream,
-    exchange::{Awaited, Communicator, Rank, ReceivePart, SendPart},
+    exchange::{Communicator, Rank, ReceivePart, SendPart, Transfers},
 };
 
-/// A communicator of which only groups are used, and control sockets for what is told.
+/// A rank that has a link to each other one, over which ranks tell one another; parts move by `T`.
 ///
-/// Ranks of one host tell each other sooner so than by their devices, whatever these move meanwhile; each hears at once that another one tells
+/// Ranks tell each other sooner so than by their devices, whatever these move meanwhile; each hears at once that another one tells
 /// something, or that its process has ended.
-pub struct ControlledCommunicator<C> {
+pub struct ControlledCommunicator<T> {
+    /// Dropped first: another rank hears that this one is gone when its device reads no memory of others any more.
+    transfers: T,
     control: ControlLinks,
-    inner: C,
     groups_begun: u64,
+    groups_over: u64,
 }
 
-impl<C: Communicator> ControlledCommunicator<C> {
+impl<T: Transfers> ControlledCommunicator<T> {
+    /// The end of a rank that has a link to each other one. `connect` makes what moves parts, and may use the data sockets, by rank.
+    ///
+    /// # Errors
+    ///
+    /// Those of `connect`.
+    ///
     /// # Panics
     ///
-    /// If both are not of the same rank among as many.
-    pub fn new(control: ControlLinks, inner: C) -> Self {
-        let place = (inner.rank(), inner.rank_count());
-        assert_eq!((control.rank(), control.rank_count()), place, "control and data of one rank");
-        Self { control, inner, groups_begun: 0 }
+    /// If there is a link to the rank itself, or none to another one.
+    pub fn connect(
+        rank: Rank,
+        links: Vec<Option<RankLink>>,
+        connect: impl FnOnce(Vec<Option<LinkSocket>>) -> Result<T>,
+    ) -> Result<Self> {
+        let (control, data) =
+            links.into_iter().map(|link| link.map(|link| (link.control, link.data)).unzip()).unzip();
+        let control = ControlLinks::new(rank, control);
+        Ok(Self { transfers: connect(data)?, control, groups_begun: 0, groups_over: 0 })
     }
 }
 
-impl<C: Communicator> Communicator for ControlledCommunicator<C> {
+impl<T: Transfers> Transfers for ControlledCommunicator<T> {
     fn rank(&self) -> Rank {
-        self.inner.rank()
+        self.control.rank()
     }
 
     fn rank_count(&self) -> usize {
-        self.inner.rank_count()
+        self.control.rank_count()
     }
 
     fn stream(&self) -> Stream {
-        self.inner.stream()
+        self.transfers.stream()
     }
 
+    fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
+        self.groups_begun += 1;
+        self.transfers.begin_transfers(sends, receives).map_err(|error| self.control.reason_of(error))
+    }
+
+    fn poll_transfers(&mut self) -> Result<u64> {
+        let is_moving = self.groups_over < self.groups_begun;
+        self.groups_over = self.transfers.poll_transfers().map_err(|error| self.control.reason_of(error))?;
+        // A device waits for a rank that is gone without a word, and what it has read of one that left is not what was meant.
+        if is_moving {
+            self.control.work();
+            self.control.check_gone()?;
+        }
+        Ok(self.groups_over)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        [self.control.descriptors(), self.transfers.descriptors()].concat()
+    }
+
+    fn missing_in_group(&self) -> Vec<Rank> {
+        self.transfers.missing_in_group()
+    }
+
+    fn abort(&mut self, reason: &Error) {
+        self.control.say_farewell(reason);
+        self.transfers.abort(reason);
+    }
+}
+
+impl<T: Transfers> Communicator for ControlledCommunicator<T> {
     fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
         self.control.begin(block);
         Ok(())
@@ -53,38 +100,11 @@ impl<C: Communicator> Communicator for ControlledCommunicator<C> {
         self.control.poll()
     }
 
-    fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
-        self.groups_begun += 1;
-        self.inner.begin_transfers(sends, receives).map_err(|error| self.control.reason_of(error))
-    }
-
-    fn poll_transfers(&mut self) -> Result<u64> {
-        let over = self.inner.poll_transfers().map_err(|error| self.control.reason_of(error))?;
-        // A device waits for a rank that is gone without a word.
-        if over < self.groups_begun {
-            self.control.work();
-            self.control.check_gone()?;
-        }
-        Ok(over)
-    }
-
     fn is_awaited(&mut self) -> bool {
         self.control.is_awaited()
     }
 
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.control.descriptors()
-    }
-
-    fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
-        match awaited {
-            Awaited::Gather => self.control.missing(),
-            Awaited::Transfers => self.inner.missing_ranks(awaited),
-        }
-    }
-
-    fn abort(&mut self, reason: &Error) {
-        self.control.say_farewell(reason);
-        self.inner.abort(reason);
+    fn missing_in_gather(&self) -> Vec<Rank> {
+        self.control.missing()
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! The receiver copies, so that a rank which was stopped and goes on, and does not know yet that others have given it up, writes nowhere. It is
 //! a sender's memory that may have other bytes by then: before a part counts as moved, its receiver looks once more whether a rank has said
-//! farewell, which all do before they use their memory for something else. The memory of a process that has ended is there as long as it is mapped.
+//! farewell (`controlled.rs`), which all do before they use their memory for something else. The memory of a process that has ended is there as long as it is mapped.
 //!
 //! Invariants: no call waits for another rank, or for the device. Parts of one pair of ranks meet in the order of their lists. Nothing is read
 //! beyond the region of another rank, whatever it offers. As of `mod.rs`: a rank whose socket ends is gone.
@@ -30,15 +30,12 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     frame::{DIRECT_BYTES, DirectFrame},
-    gather::ControlLinks,
     groups::{GroupPart, PartGroups, copy_own},
-    link::{LinkSocket, Moved, RankLink},
+    link::{LinkSocket, Moved},
 };
 use crate::{
     device::{DeviceMemory, Event, Stream, StreamLease, StreamPriority},
-    exchange::{
-        Awaited, Communicator, ExchangeRegion, Rank, ReceivePart, SendPart, communicator::peer_error,
-    },
+    exchange::{ExchangeRegion, Rank, ReceivePart, SendPart, Transfers, communicator::peer_error},
 };
 
 /// Parts that another rank may have offered and this one does not expect yet: more than a round and those beside it move.
@@ -73,13 +70,13 @@ pub trait MappedRegion: Send {
 }
 
 /// A rank's end of a network of devices that read each other's memory.
-pub struct DirectCommunicator {
+pub struct DirectTransfers {
+    rank: Rank,
     memory: DeviceMemory,
     lease: StreamLease,
     sharing: Box<dyn RegionSharing>,
     /// Where the region begins.
     region_start: u64,
-    control: ControlLinks,
     /// By rank; none at its own place.
     ends: Vec<Option<DirectEnd>>,
     groups: PartGroups,
@@ -122,36 +119,29 @@ struct PeerRegion {
     bytes: u64,
 }
 
-impl DirectCommunicator {
-    /// The end of a rank that has a link to each other one, by Unix sockets. Shares its region with them; theirs are mapped when they come. Where a
-    /// device does not reach another one's memory, the first transfers fail.
+impl DirectTransfers {
+    /// The end of a rank that has a data socket to each other one, which are Unix sockets. Shares its region with them; theirs are mapped when
+    /// they come. Where a device does not reach another one's memory, the first transfers fail.
     ///
     /// # Errors
     ///
     /// `Unavailable` if the device's memory can't be shared; `Peer` if another rank is gone.
-    ///
-    /// # Panics
-    ///
-    /// If there is a link to the rank itself, or none to another one.
     pub fn connect(
         rank: Rank,
-        links: Vec<Option<RankLink>>,
+        sockets: Vec<Option<LinkSocket>>,
         region: &ExchangeRegion,
         sharing: Box<dyn RegionSharing>,
     ) -> Result<Self> {
         let (region_start, region_bytes) = region.range();
         let memory = region.memory().clone();
         let lease = memory.lease_stream(StreamPriority::High)?;
-        let (mut control, mut ends) = (Vec::with_capacity(links.len()), Vec::with_capacity(links.len()));
-        for (number, link) in (0..).zip(links) {
-            let (of_control, of_data) = link.map(|link| (link.control, link.data)).unzip();
-            control.push(of_control);
+        let open = |(number, socket): (u16, Option<LinkSocket>)| {
             let share = |socket| DirectEnd::new(Rank(number), socket, (sharing.share(region)?, region_bytes));
-            ends.push(of_data.map(share).transpose()?);
-        }
-        let control = ControlLinks::new(rank, control);
+            socket.map(share).transpose()
+        };
+        let ends = (0..).zip(sockets).map(open).collect::<Result<_>>()?;
         let (groups, batches) = (PartGroups::default(), VecDeque::new());
-        Ok(Self { memory, lease, sharing, region_start, control, ends, groups, batches })
+        Ok(Self { rank, memory, lease, sharing, region_start, ends, groups, batches })
     }
 
     /// Goes on with whatever goes on.
@@ -162,11 +152,7 @@ impl DirectCommunicator {
             }
         }
         self.begin_copies()?;
-        if self.end_copies()? {
-            // What was copied is what was meant if nobody had left before.
-            self.control.work();
-            self.control.check_gone()?;
-        }
+        self.end_copies()?;
         self.groups.settle(&self.memory)
     }
 
@@ -186,17 +172,15 @@ impl DirectCommunicator {
         Ok(())
     }
 
-    /// Says what has been copied. Whether there was something.
-    fn end_copies(&mut self) -> Result<bool> {
+    /// Says what has been copied.
+    fn end_copies(&mut self) -> Result<()> {
         let platform = self.memory.platform();
-        let mut has_ended = false;
         while let Some(batch) = self.batches.front() {
             if !platform.has_reached(batch.event)? {
                 break;
             }
             let Some(CopiedBatch { event, parts }) = self.batches.pop_front() else { break };
             platform.release_event(event);
-            has_ended = true;
             for (from, group) in parts {
                 self.groups.note_moved(group);
                 if let Some(Some(end)) = self.ends.get_mut(from.place()) {
@@ -206,7 +190,7 @@ impl DirectCommunicator {
             }
             self.ends.iter_mut().flatten().for_each(DirectEnd::say_taken);
         }
-        Ok(has_ended)
+        Ok(())
     }
 }
 
@@ -361,26 +345,17 @@ impl DirectEnd {
     }
 }
 
-impl Communicator for DirectCommunicator {
+impl Transfers for DirectTransfers {
     fn rank(&self) -> Rank {
-        self.control.rank()
+        self.rank
     }
 
     fn rank_count(&self) -> usize {
-        self.control.rank_count()
+        self.ends.len()
     }
 
     fn stream(&self) -> Stream {
         self.lease.stream()
-    }
-
-    fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
-        self.control.begin(block);
-        Ok(())
-    }
-
-    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
-        self.control.poll()
     }
 
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
@@ -399,46 +374,27 @@ impl Communicator for DirectCommunicator {
                 parts_left += 1;
             }
         }
-        let own = copy_own(self.rank(), (&self.memory, self.stream()), (sends, receives))?;
+        let own = copy_own(self.rank, (&self.memory, self.stream()), (sends, receives))?;
         self.groups.begin(parts_left, own);
-        self.work().map(drop).map_err(|error| self.control.reason_of(error))
+        self.work().map(drop)
     }
 
     fn poll_transfers(&mut self) -> Result<u64> {
-        let over = self.work().map_err(|error| self.control.reason_of(error))?;
-        if self.groups.are_on_way() {
-            self.control.work();
-            self.control.check_gone()?;
-        }
-        Ok(over)
-    }
-
-    fn is_awaited(&mut self) -> bool {
-        self.control.is_awaited()
+        self.work()
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let data = self.ends.iter().flatten().map(|end| end.socket.descriptor());
-        self.control.descriptors().into_iter().chain(data).collect()
+        self.ends.iter().flatten().map(|end| end.socket.descriptor()).collect()
     }
 
-    fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
+    fn missing_in_group(&self) -> Vec<Rank> {
         let oldest = self.groups.oldest();
-        match awaited {
-            Awaited::Gather => self.control.missing(),
-            Awaited::Transfers => {
-                let is_at = |end: &&DirectEnd| oldest.is_some_and(|number| end.is_at(number));
-                self.ends.iter().flatten().filter(is_at).map(|end| end.other).collect()
-            }
-        }
-    }
-
-    fn abort(&mut self, reason: &Error) {
-        self.control.say_farewell(reason);
+        let is_at = |end: &&DirectEnd| oldest.is_some_and(|number| end.is_at(number));
+        self.ends.iter().flatten().filter(is_at).map(|end| end.other).collect()
     }
 }
 
-impl Drop for DirectCommunicator {
+impl Drop for DirectTransfers {
     fn drop(&mut self) {
         let platform = self.memory.platform();
         // Regions of others are read until then.

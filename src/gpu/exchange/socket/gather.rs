@@ -12,7 +12,7 @@ use crate::exchange::Rank;
 /// # Ordering
 ///
 /// The n-th gather of one rank is the n-th of every other.
-pub struct ControlLinks {
+pub(super) struct ControlLinks {
     rank: Rank,
     /// By rank; none at its own place.
     ends: Vec<Option<ControlEnd>>,
@@ -30,7 +30,7 @@ impl ControlLinks {
     /// # Panics
     ///
     /// If there is a socket to the rank itself, or none to another one.
-    pub fn new(rank: Rank, sockets: Vec<Option<LinkSocket>>) -> Self {
+    pub(super) fn new(rank: Rank, sockets: Vec<Option<LinkSocket>>) -> Self {
         let open = |(number, socket): (u16, Option<LinkSocket>)| {
             assert_eq!(socket.is_none(), number == rank.0, "a socket to each other rank");
             socket.map(|socket| ControlEnd::new(Rank(number), socket))

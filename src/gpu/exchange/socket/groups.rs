@@ -76,11 +76,6 @@ impl PartGroups {
         Ok(self.over)
     }
 
-    /// Whether some group is not over.
-    pub(super) fn are_on_way(&self) -> bool {
-        !self.on_way.is_empty()
-    }
-
     /// The oldest group that is not over.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.on_way.front().map(|group| group.number)

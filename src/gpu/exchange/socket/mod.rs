@@ -7,11 +7,11 @@
 //! region ── download ─► staging ─► data socket ─► staging ── upload ─► region      on the communicator's stream, piece by piece
 //! ```
 //!
-//! - `communicator.rs`: a rank's end of all links
+//! - `controlled.rs`: a rank's end of all links, with what moves parts; `transfers.rs`: parts over data sockets
 //! - `link.rs`: the two sockets between two ranks, and links between ranks of one host
-//! - `gather.rs`: what is told on all links; `controlled.rs`: the same beside a network that only moves parts
+//! - `gather.rs`: what is told on all links
 //! - `control.rs`: what is told on one link; `data.rs`: parts that go out and come in on it
-//! - `direct.rs`: a rank's end where devices read each other's memory, and sockets say where
+//! - `direct.rs`: parts where devices read each other's memory, and sockets say where
 //! - `groups.rs`: groups of parts until they have moved; `descriptors.rs`: descriptors that travel on a socket
 //! - `frame.rs`: how all that lies in bytes
 //!
@@ -21,11 +21,11 @@
 //! in, and what is told in a round or two: whoever has no room leaves bytes in the socket, and their sender stops. What comes is looked at as
 //! any bytes from outside are. A rank whose socket ends is gone, for the reason that it told, if it told one.
 //!
-//! It moves bytes through the host's memory, and needs nothing of a device but copies: so it is also what GPUs have where there is no NCCL.
+//! Data sockets move bytes through the host's memory, and need nothing of a device but copies: GPUs have them where there is no NCCL. Ranks of one
+//! process have links as well.
 //!
 //! Deliberately absent: how the sockets come to the ranks' processes (`src/worker/ranks`).
 
-mod communicator;
 mod control;
 mod controlled;
 mod data;
@@ -35,12 +35,12 @@ mod frame;
 mod gather;
 mod groups;
 mod link;
+mod transfers;
 
 pub use self::{
-    communicator::SocketCommunicator,
     controlled::ControlledCommunicator,
     descriptors::{DESCRIPTORS_MAX, receive_with, send_with},
-    direct::{DirectCommunicator, MappedRegion, RegionSharing},
-    gather::ControlLinks,
+    direct::{DirectTransfers, MappedRegion, RegionSharing},
     link::{LinkSocket, RankLink, links_of_one_host},
+    transfers::SocketTransfers,
 };

@@ -71,27 +71,24 @@ fn region(seed: u64) -> ExchangeRegion {
 }
 
 /// Two ranks and their regions.
-fn two() -> [(DirectCommunicator, ExchangeRegion); 2] {
+fn two() -> [(ControlledCommunicator<DirectTransfers>, ExchangeRegion); 2] {
     let sharing = EmulatedSharing::default();
     let mut links = links_of_one_host(2).unwrap().into_iter();
     [0, 1].map(|number| {
         let region = region(700 + u64::from(number));
-        let sharing = Box::new(sharing.of(&region));
-        let links = links.next().unwrap();
-        (DirectCommunicator::connect(Rank(number), links, &region, sharing).unwrap(), region)
+        (by_memory(Rank(number), links.next().unwrap(), &region, sharing.of(&region)), region)
     })
 }
 
 /// Rank 0, and the other ends of its sockets, whose first frame was sent.
-fn rank_0_alone() -> (DirectCommunicator, ExchangeRegion, UnixStream, UnixStream) {
+fn rank_0_alone() -> (ControlledCommunicator<DirectTransfers>, ExchangeRegion, UnixStream, UnixStream) {
     let [control, data] = [(); 2].map(|()| UnixStream::pair().unwrap());
     let socket = |stream: UnixStream| LinkSocket::unix(stream.into()).unwrap();
     let region = region(710);
     let sharing = EmulatedSharing::default().of(&region);
     let shared = sharing.share(&region).unwrap();
     let link = RankLink { control: socket(control.0), data: socket(data.0) };
-    let communicator =
-        DirectCommunicator::connect(Rank(0), vec![None, Some(link)], &region, Box::new(sharing)).unwrap();
+    let communicator = by_memory(Rank(0), vec![None, Some(link)], &region, sharing);
     send_with(std::os::fd::AsFd::as_fd(&data.1), &frame(1, 0, 1 << 20), &[shared]).unwrap();
     (communicator, region, control.1, data.1)
 }
@@ -102,7 +99,7 @@ fn frame(kind: u32, first: u64, second: u64) -> Vec<u8> {
     [words, [first, second].map(u64::to_le_bytes).concat()].concat()
 }
 
-fn error_of(communicator: &mut DirectCommunicator) -> Error {
+fn error_of(communicator: &mut dyn Communicator) -> Error {
     for _ in 0..10_000 {
         if let Err(error) = communicator.poll_transfers() {
             return error;
@@ -123,7 +120,7 @@ fn parts_of_a_rank_are_read_by_the_other_one() {
     one.begin_transfers(&[send(0, 64), send(64, 0), send(64, 1 << 17)], &[]).unwrap();
     one.begin_transfers(&[send((1 << 17) + 64, (1 << 17) - 64)], &[]).unwrap();
     assert_eq!(one.poll_transfers().unwrap(), 0);
-    assert_eq!(one.missing_ranks(Awaited::Transfers), [Rank(1)]);
+    assert_eq!(one.missing_in_group(), [Rank(1)]);
     other
         .begin_transfers(
             &[],
@@ -188,9 +185,8 @@ fn what_makes_no_sense_is_an_error() {
         let socket = |stream: UnixStream| LinkSocket::unix(stream.into()).unwrap();
         let region = region(711);
         let link = RankLink { control: socket(control.0), data: socket(data.0) };
-        let sharing = Box::new(EmulatedSharing::default().of(&region));
-        let links = vec![None, Some(link)];
-        (DirectCommunicator::connect(Rank(0), links, &region, sharing).unwrap(), region, control.1, data.1)
+        let sharing = EmulatedSharing::default().of(&region);
+        (by_memory(Rank(0), vec![None, Some(link)], &region, sharing), region, control.1, data.1)
     };
     let receive = ReceivePart { from: Rank(1), address: region.range().0, bytes: 64 };
     communicator.begin_transfers(&[], &[receive]).unwrap();

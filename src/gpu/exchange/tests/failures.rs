@@ -238,7 +238,7 @@ fn leave_and_go_on(seed: u64) {
     let options = NetworkOptions { generation: 1, ..options() };
     let again: Vec<TestRank> = (0..)
         .zip(&ranks)
-        .map(|(rank, old)| start(&mut wire, Rank(rank), old.network.region().clone(), (seed, options), &[]))
+        .map(|(rank, old)| start(&mut wire, Rank(rank), old.network.region().clone(), options))
         .collect();
     drop(ranks);
     let done = on_all(&again, seed, |rank| rank.open(1, &[0])?.finish());
@@ -251,7 +251,7 @@ fn ranks_of_different_generations_do_not_go_together() {
     let mut rank = |number: u16| {
         let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), 1 << 20).unwrap();
         let options = NetworkOptions { generation: u64::from(number), ..options() };
-        start(&mut wire, Rank(number), region, (0, options), &[])
+        start(&mut wire, Rank(number), region, options)
     };
     let ranks = [rank(0), rank(1)];
     let done = on_all(&ranks, 0, |rank| shuffle_for_ever(&rank, 1, StopFlag::default()));

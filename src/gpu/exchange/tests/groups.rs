@@ -8,9 +8,9 @@ use crate::device::Stream;
 /// So often a group that is over is not told of, unless as many as are expected are on their way.
 const WITHHELD_POLLS: u64 = 500;
 
-/// A communicator that tells late of groups that are over.
+/// Parts over sockets, told late of.
 struct Late {
-    inner: LocalCommunicator,
+    inner: SocketTransfers,
     groups_expected: u64,
     begun: u64,
     told: u64,
@@ -19,7 +19,7 @@ struct Late {
     most: Arc<AtomicU64>,
 }
 
-impl Communicator for Late {
+impl Transfers for Late {
     fn rank(&self) -> Rank {
         self.inner.rank()
     }
@@ -30,14 +30,6 @@ impl Communicator for Late {
 
     fn stream(&self) -> Stream {
         self.inner.stream()
-    }
-
-    fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
-        self.inner.begin_gather(block)
-    }
-
-    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
-        self.inner.poll_gather()
     }
 
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
@@ -56,12 +48,8 @@ impl Communicator for Late {
         Ok(self.told)
     }
 
-    fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
-        self.inner.missing_ranks(awaited)
-    }
-
-    fn abort(&mut self, reason: &Error) {
-        self.inner.abort(reason);
+    fn missing_in_group(&self) -> Vec<Rank> {
+        self.inner.missing_in_group()
     }
 }
 
@@ -72,14 +60,12 @@ fn most_groups(network_max: usize, exchanges_max: &[Option<usize>], groups_expec
     let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), REGION_BYTES).unwrap();
     let memory = region.memory().clone();
     let most = Arc::<AtomicU64>::default();
-    let communicator = Late {
-        inner: LocalHub::new(1).connect(Rank(0), &region, 0).unwrap(),
-        groups_expected: groups_expected as u64,
-        begun: 0,
-        told: 0,
-        polls: 0,
-        most: most.clone(),
+    let late = |data| {
+        let inner = SocketTransfers::new(Rank(0), data, &region)?;
+        let groups_expected = groups_expected as u64;
+        Ok(Late { inner, groups_expected, begun: 0, told: 0, polls: 0, most: most.clone() })
     };
+    let communicator = ControlledCommunicator::connect(Rank(0), vec![None], late).unwrap();
     let options = NetworkOptions { gather_bytes_min: 0, groups_max: network_max, ..options() };
     let network = Arc::new(ExchangeNetwork::start(Box::new(communicator), region, options).unwrap());
     let rank = TestRank { rank: Rank(0), network, memory };

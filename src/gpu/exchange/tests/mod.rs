@@ -6,14 +6,12 @@
 //! - `narrowing.rs`, `compressing.rs`: rows that leave packed, and texts that leave compressed
 //! - `reach.rs`: exchanges that do not go to all ranks
 //! - `groups.rs`: how many groups are on their way
-//! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets; `direct.rs`: and of devices that read each other's memory
 //! - `warm_up.rs`: what ranks do before their first query
 
 mod compressing;
 mod direct;
 mod failures;
-mod faulty;
 mod groups;
 mod movement;
 mod narrowing;
@@ -34,8 +32,11 @@ use std::{
 use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, Result};
 
-use self::{direct::EmulatedSharing, faulty::FaultyCommunicator};
-use super::*;
+use self::direct::EmulatedSharing;
+use super::{
+    faulty::{Fault, FaultPoint, FaultyCommunicator},
+    *,
+};
 use crate::device::{DeviceMemory, EmulatedPlatform, StreamLease, StreamPriority};
 
 /// A generator of numbers that need not be good: a seed gives the same ones each time.
@@ -80,94 +81,82 @@ struct TestRank {
     memory: DeviceMemory,
 }
 
-/// Seeds from here on are of ranks with sockets between them; lower ones of ranks at a hub.
-const SOCKETS: u64 = 1000;
-/// And from here on of ranks at a hub that tell one another by sockets.
-const CONTROLLED: u64 = 2 * SOCKETS;
-/// And from here on of ranks that read each other's memory.
-const DIRECT: u64 = 3 * SOCKETS;
+/// Seeds from here on are of ranks that read each other's memory; lower ones of ranks whose blocks go over sockets.
+const DIRECT: u64 = 1000;
 /// Kinds of networks.
-const WIRES: usize = 4;
+const WIRES: usize = 2;
 
 /// Each seed over each kind of network.
 fn over_all(seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
-    seeds.into_iter().flat_map(|seed| [seed, seed + SOCKETS, seed + CONTROLLED, seed + DIRECT]).collect()
+    seeds.into_iter().flat_map(|seed| [seed, seed + DIRECT]).collect()
 }
 
 /// A rank that fails: which, where, when it has passed there so often, and how.
 type RankFault = (Rank, FaultPoint, u64, Fault);
 
 /// What connects ranks of a test.
-enum Wire {
-    Hub(LocalHub),
-    /// Links of ranks that are not there yet, by rank.
-    Sockets(Vec<Option<Vec<Option<RankLink>>>>),
-    Controlled(LocalHub, Vec<Option<Vec<Option<RankLink>>>>),
-    Direct(EmulatedSharing, Vec<Option<Vec<Option<RankLink>>>>),
+struct Wire {
+    /// Of ranks that are not there yet, by rank.
+    links: Vec<Option<Vec<Option<RankLink>>>>,
+    /// Of devices that read each other's memory.
+    sharing: Option<EmulatedSharing>,
 }
 
 impl Wire {
     fn new(rank_count: usize, seed: u64) -> Self {
-        let hub = || LocalHub::new(rank_count);
-        let links = || links_of_one_host(rank_count).unwrap().into_iter().map(Some).collect();
-        match seed {
-            ..SOCKETS => Self::Hub(hub()),
-            SOCKETS..CONTROLLED => Self::Sockets(links()),
-            CONTROLLED..DIRECT => Self::Controlled(hub(), links()),
-            _ => Self::Direct(EmulatedSharing::default(), links()),
-        }
+        let links = links_of_one_host(rank_count).unwrap().into_iter().map(Some).collect();
+        Self { links, sharing: (seed >= DIRECT).then(EmulatedSharing::default) }
     }
 
     fn connect(
         &mut self,
         rank: Rank,
         region: &ExchangeRegion,
-        seed: u64,
         faults: &[RankFault],
     ) -> Box<dyn Communicator> {
+        let links = self.links[rank.place()].take().unwrap();
+        let communicator: Box<dyn Communicator> = match &self.sharing {
+            None => Box::new(by_sockets(rank, links, region)),
+            Some(sharing) => Box::new(by_memory(rank, links, region, sharing.of(region))),
+        };
         let faults = faults
             .iter()
             .filter(|(of, ..)| *of == rank)
             .map(|(_, point, after, fault)| (*point, *after, *fault));
-        match self {
-            Self::Hub(hub) => {
-                let mut communicator = hub.connect(rank, region, seed).unwrap();
-                faults.for_each(|(point, after, fault)| communicator.fail_at(point, after, fault));
-                Box::new(communicator)
-            }
-            Self::Sockets(links) => {
-                let links = links[rank.place()].take().unwrap();
-                let communicator = SocketCommunicator::new(rank, links, region).unwrap();
-                Box::new(FaultyCommunicator::new(communicator, faults.collect()))
-            }
-            Self::Controlled(hub, links) => {
-                let links = links[rank.place()].take().unwrap();
-                let control = links.into_iter().map(|link| link.map(|link| link.control)).collect();
-                let groups = hub.connect(rank, region, seed).unwrap();
-                let communicator = ControlledCommunicator::new(ControlLinks::new(rank, control), groups);
-                Box::new(FaultyCommunicator::new(communicator, faults.collect()))
-            }
-            Self::Direct(sharing, links) => {
-                let links = links[rank.place()].take().unwrap();
-                let sharing = Box::new(sharing.of(region));
-                let communicator = DirectCommunicator::connect(rank, links, region, sharing).unwrap();
-                Box::new(FaultyCommunicator::new(communicator, faults.collect()))
-            }
-        }
+        Box::new(FaultyCommunicator::new(communicator, faults.collect()))
     }
+}
+
+fn by_sockets(
+    rank: Rank,
+    links: Vec<Option<RankLink>>,
+    region: &ExchangeRegion,
+) -> ControlledCommunicator<SocketTransfers> {
+    let transfers = |data| SocketTransfers::new(rank, data, region);
+    ControlledCommunicator::connect(rank, links, transfers).unwrap()
+}
+
+fn by_memory(
+    rank: Rank,
+    links: Vec<Option<RankLink>>,
+    region: &ExchangeRegion,
+    sharing: EmulatedSharing,
+) -> ControlledCommunicator<DirectTransfers> {
+    let transfers = |data| DirectTransfers::connect(rank, data, region, Box::new(sharing));
+    ControlledCommunicator::connect(rank, links, transfers).unwrap()
 }
 
 /// Ranks on devices of their own, some of which fail.
 fn ranks_with(rank_count: usize, seed: u64, options: NetworkOptions, faults: &[RankFault]) -> Vec<TestRank> {
     let mut wire = Wire::new(rank_count, seed);
     let connect = |number: usize| {
-        let platform = match seed % SOCKETS {
+        let platform = match seed % DIRECT {
             0 => EmulatedPlatform::at_once(),
             order => EmulatedPlatform::with_seed(order.wrapping_mul(1000) + number as u64),
         };
         let (rank, region) =
             (Rank(number as u16), ExchangeRegion::new(Arc::new(platform), REGION_BYTES).unwrap());
-        let communicator = wire.connect(rank, &region, seed, faults);
+        let communicator = wire.connect(rank, &region, faults);
         (rank, region, communicator)
     };
     // One that is to die at once does so when all are connected.
@@ -180,15 +169,9 @@ fn ranks_with(rank_count: usize, seed: u64, options: NetworkOptions, faults: &[R
     connected.into_iter().map(start).collect()
 }
 
-fn start(
-    wire: &mut Wire,
-    rank: Rank,
-    region: ExchangeRegion,
-    (seed, options): (u64, NetworkOptions),
-    faults: &[RankFault],
-) -> TestRank {
+fn start(wire: &mut Wire, rank: Rank, region: ExchangeRegion, options: NetworkOptions) -> TestRank {
     let memory = region.memory().clone();
-    let communicator = wire.connect(rank, &region, seed, faults);
+    let communicator = wire.connect(rank, &region, &[]);
     let network = Arc::new(ExchangeNetwork::start(communicator, region, options).unwrap());
     TestRank { rank, network, memory }
 }

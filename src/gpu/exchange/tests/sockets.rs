@@ -15,12 +15,12 @@ fn region(bytes: u64, seed: u64) -> ExchangeRegion {
 }
 
 /// Two ranks, by their links.
-fn two(links: [RankLink; 2], bytes: u64) -> [(SocketCommunicator, ExchangeRegion); 2] {
+fn two(links: [RankLink; 2], bytes: u64) -> [(ControlledCommunicator<SocketTransfers>, ExchangeRegion); 2] {
     let mut number = 0;
     links.map(|link| {
         let region = region(bytes, 300 + number);
         let links = if number == 0 { vec![None, Some(link)] } else { vec![Some(link), None] };
-        let communicator = SocketCommunicator::new(Rank(number as u16), links, &region).unwrap();
+        let communicator = by_sockets(Rank(number as u16), links, &region);
         number += 1;
         (communicator, region)
     })
@@ -42,12 +42,12 @@ fn tcp_links() -> [RankLink; 2] {
 }
 
 /// Rank 0, and the other ends of its sockets.
-fn rank_0_alone() -> (SocketCommunicator, ExchangeRegion, UnixStream, UnixStream) {
+fn rank_0_alone() -> (ControlledCommunicator<SocketTransfers>, ExchangeRegion, UnixStream, UnixStream) {
     let [control, data] = [(); 2].map(|()| UnixStream::pair().unwrap());
     let socket = |stream: UnixStream| LinkSocket::unix(stream.into()).unwrap();
     let region = region(1 << 20, 310);
     let link = RankLink { control: socket(control.0), data: socket(data.0) };
-    let communicator = SocketCommunicator::new(Rank(0), vec![None, Some(link)], &region).unwrap();
+    let communicator = by_sockets(Rank(0), vec![None, Some(link)], &region);
     (communicator, region, control.1, data.1)
 }
 
@@ -107,12 +107,12 @@ fn what_nobody_takes_stays_where_it_is() {
     for _ in 0..10_000 {
         assert_eq!((one.poll_transfers().unwrap(), other.poll_transfers().unwrap()), (0, 0));
     }
-    assert_eq!(one.missing_ranks(Awaited::Transfers), [Rank(1)]);
+    assert_eq!(one.missing_in_group(), [Rank(1)]);
     // Ranks tell each other all the same.
     for number in 0..5 {
         one.begin_gather(&[number; 100]).unwrap();
         assert!(one.poll_gather().unwrap().is_none());
-        assert_eq!((one.missing_ranks(Awaited::Gather), other.is_awaited()), (vec![Rank(1)], true));
+        assert_eq!((one.missing_in_gather(), other.is_awaited()), (vec![Rank(1)], true));
         other.begin_gather(&[number + 100; 100]).unwrap();
         let told = vec![vec![number; 100], vec![number + 100; 100]];
         assert_eq!(
@@ -187,7 +187,7 @@ fn a_rank_that_leaves_because_of_another_one_does_not_take_its_place() {
     let mut links = links_of_one_host(3).unwrap().into_iter();
     let mut rank = |number: u16| {
         let region = region(1 << 20, 320 + u64::from(number));
-        SocketCommunicator::new(Rank(number), links.next().unwrap(), &region).unwrap()
+        by_sockets(Rank(number), links.next().unwrap(), &region)
     };
     let (mut first, _second, mut third) = (rank(0), rank(1), rank(2));
     first.begin_gather(&[0]).unwrap();

@@ -15,9 +15,9 @@ type Connected = (Box<dyn Communicator>, ExchangeRegion);
 fn connect(rank_count: usize, seed: u64, faults: &[RankFault]) -> Vec<Connected> {
     let mut wire = Wire::new(rank_count, seed);
     let rank = |number: usize| {
-        let platform = EmulatedPlatform::with_seed((seed % SOCKETS) * 1000 + number as u64);
+        let platform = EmulatedPlatform::with_seed((seed % DIRECT) * 1000 + number as u64);
         let region = ExchangeRegion::new(Arc::new(platform), REGION_BYTES).unwrap();
-        (wire.connect(Rank(number as u16), &region, seed, faults), region)
+        (wire.connect(Rank(number as u16), &region, faults), region)
     };
     (0..rank_count).map(rank).collect()
 }

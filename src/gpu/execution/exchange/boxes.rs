@@ -51,7 +51,10 @@ mod tests {
     use super::*;
     use crate::{
         device::EmulatedPlatform,
-        exchange::{ExchangeNetwork, ExchangeRegion, LocalHub, NetworkOptions, QueryId, Rank},
+        exchange::{
+            ControlledCommunicator, ExchangeNetwork, ExchangeRegion, NetworkOptions, QueryId, Rank,
+            SocketTransfers,
+        },
     };
 
     const REGION_BYTES: u64 = 4 << 20;
@@ -62,7 +65,8 @@ mod tests {
         for counts in [[4, 4, 4, 40], [1, 1, 1, 1], [16; 4], [15, 16, 2, 31], [61, 1, 1, 1], [1, 17, 23, 23]]
         {
             let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), REGION_BYTES).unwrap();
-            let communicator = LocalHub::new(1).connect(Rank(0), &region, 0).unwrap();
+            let transfers = |data| SocketTransfers::new(Rank(0), data, &region);
+            let communicator = ControlledCommunicator::connect(Rank(0), vec![None], transfers).unwrap();
             let options = NetworkOptions { block_bytes_max, ..NetworkOptions::default() };
             let network = ExchangeNetwork::start(Box::new(communicator), region, options).unwrap();
             let open = |(query, count): (u64, u64)| {

@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     device::Platform,
-    exchange::{LocalCommunicator, LocalHub, NetworkOptions, Rank},
+    exchange::{
+        Communicator, ControlledCommunicator, NetworkOptions, Rank, SocketTransfers, links_of_one_host,
+    },
     execution::DeviceOptions,
 };
 
@@ -32,7 +34,7 @@ pub fn ranks_of_one_process(
     ranked: RankedOptions,
 ) -> Result<RankedEngine> {
     let network = NetworkOptions { silence_max: SILENCE_MAX, ..NetworkOptions::default() };
-    ranks_over(platforms, (options, catalog, ranked), network, |_| {})
+    ranks_over(platforms, (options, catalog, ranked), network, |communicator| communicator)
 }
 
 /// The same with a network of other options, each of whose ends is prepared.
@@ -40,17 +42,17 @@ pub(in crate::execution) fn ranks_over(
     platforms: Vec<Arc<dyn Platform>>,
     (options, catalog, ranked): (&DeviceOptions, &Arc<FileCatalog>, RankedOptions),
     network: NetworkOptions,
-    prepare: impl Fn(&mut LocalCommunicator),
+    prepare: impl Fn(Box<dyn Communicator>) -> Box<dyn Communicator>,
 ) -> Result<RankedEngine> {
-    let hub = LocalHub::new(platforms.len());
+    let links = links_of_one_host(platforms.len())?;
     let mut ranks = Vec::with_capacity(platforms.len());
-    for (number, platform) in (0..).zip(platforms) {
+    for (number, (platform, links)) in (0..).zip(platforms.into_iter().zip(links)) {
         let device = RankDevice::open(platform, options, catalog.clone())?;
-        let mut communicator = hub.connect(Rank(number), device.region(), u64::from(number))?;
-        prepare(&mut communicator);
+        let transfers = |data| SocketTransfers::new(Rank(number), data, device.region());
+        let communicator = ControlledCommunicator::connect(Rank(number), links, transfers)?;
         let block_bytes_max = device.block_bytes_max().min(network.block_bytes_max);
         let network = NetworkOptions { block_bytes_max, ..network };
-        let network = device.start_network(Box::new(communicator), network)?;
+        let network = device.start_network(prepare(Box::new(communicator)), network)?;
         ranks.push((device.engine().clone(), network));
     }
     let table = Arc::new(RankTable::new(ranks.len(), ranked.on_hosts(network.host_count)));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! host a: rank 0 ══ RemoteRank ══ socket pair ═ HostRank ═══ gRPC, mutual TLS ═══ HostListener ═ socket pair ══ rank 1's process, on host b
-//!            ╚══════════════════════════════════ exchanges: TCP, or NCCL (`network.rs`) ═════════════════════════════════╝
+//!            ╚═════════════════════════ exchanges: TCP, with NCCL for blocks (`network.rs`) ═════════════════════════════╝
 //! ```
 //!
 //! - `service.rs`: the call and its messages

@@ -3,7 +3,10 @@
 use pystachio_plan::{ErrorKind, Function, Value};
 
 use super::*;
-use crate::exchange::{Communicator, Fault, FaultPoint, Rank};
+use crate::exchange::{
+    Rank,
+    faulty::{Fault, FaultPoint, FaultyCommunicator},
+};
 
 fn table() -> Table {
     Table::made(Shape { seed: 91, row_count: 4000, key_count: 500, repeated_percent: 0, null_percent: 0 })
@@ -79,15 +82,14 @@ fn a_query_that_is_stopped_ends_on_all_ranks() {
 fn with_fault(
     rank_count: usize,
     of: Rank,
-    (point, after, fault): (FaultPoint, u64, Fault),
+    fault: (FaultPoint, u64, Fault),
     silence_max: Duration,
 ) -> RankedFixture {
     let idle_interval = Duration::from_millis(20);
     let network = NetworkOptions { silence_max, idle_interval, ..NetworkOptions::default() };
     RankedFixture::over_network(RankShape::new(rank_count), network, |communicator| {
-        if communicator.rank() == of {
-            communicator.fail_at(point, after, fault);
-        }
+        let faults = if communicator.rank() == of { vec![fault] } else { Vec::new() };
+        Box::new(FaultyCommunicator::new(communicator, faults))
     })
 }
 

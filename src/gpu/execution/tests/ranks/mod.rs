@@ -27,7 +27,7 @@ use pystachio_plan::{
 
 use super::*;
 use crate::{
-    exchange::{LocalCommunicator, NetworkOptions},
+    exchange::{Communicator, NetworkOptions},
     execution::{RankedEngine, RankedOptions, ranks::ranks_over, ranks_of_one_process},
 };
 
@@ -103,7 +103,7 @@ impl RankedFixture {
         let network = NetworkOptions { host_count, idle_interval, silence_max, ..NetworkOptions::default() };
         Self::with(shape, |options, ranked| {
             let catalog = Arc::new(FileCatalog::default().with_ranks(shape.rank_count));
-            ranks_over(platforms, (options, &catalog, ranked), network, |_| {}).unwrap()
+            ranks_over(platforms, (options, &catalog, ranked), network, |communicator| communicator).unwrap()
         })
     }
 
@@ -120,7 +120,7 @@ impl RankedFixture {
     fn over_network(
         shape: RankShape,
         network: NetworkOptions,
-        prepare: impl Fn(&mut LocalCommunicator),
+        prepare: impl Fn(Box<dyn Communicator>) -> Box<dyn Communicator>,
     ) -> Self {
         let platform = |_| Arc::new(EmulatedPlatform::at_once()) as Arc<dyn Platform>;
         let platforms = (0..shape.rank_count).map(platform).collect();

@@ -1,16 +1,42 @@
-//! A rank that fails where a test wants it, as [`LocalCommunicator`] does by itself.
+//! A rank that fails where a test wants it, whatever connects it.
 
 use std::{collections::BTreeMap, os::fd::BorrowedFd};
 
-use pystachio_plan::ErrorKind;
+use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::*;
+use super::{Communicator, Rank, ReceivePart, SendPart, Transfers};
 use crate::device::Stream;
 
+/// Where a rank fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FaultPoint {
+    /// Before it tells what it has.
+    BeforeGather,
+    /// When it has told that.
+    AfterGather,
+    /// Before a group of transfers.
+    BeforeTransfers,
+    /// When a group has begun.
+    AmidTransfers,
+}
+
+/// How a rank fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Its process ends, and the others see that.
+    Death,
+    /// It does nothing more, as a process that was stopped.
+    Silence,
+    /// It does nothing for so many looks, and then goes on.
+    Delay(u32),
+    /// Its device is lost: the next call says so.
+    DeviceLoss,
+}
+
 /// A communicator with faults.
-pub(super) struct FaultyCommunicator<C> {
+pub(crate) struct FaultyCommunicator {
     /// Absent once its process has ended.
-    inner: Option<C>,
+    inner: Option<Box<dyn Communicator>>,
     rank: Rank,
     rank_count: usize,
     stream: Stream,
@@ -30,8 +56,9 @@ enum State {
     Failed(Error),
 }
 
-impl<C: Communicator> FaultyCommunicator<C> {
-    pub(super) fn new(inner: C, faults: Vec<(FaultPoint, u64, Fault)>) -> Self {
+impl FaultyCommunicator {
+    /// One that has a fault when it has passed a point so many times.
+    pub(crate) fn new(inner: Box<dyn Communicator>, faults: Vec<(FaultPoint, u64, Fault)>) -> Self {
         Self {
             rank: inner.rank(),
             rank_count: inner.rank_count(),
@@ -46,7 +73,7 @@ impl<C: Communicator> FaultyCommunicator<C> {
     }
 
     /// Passes a point, where it may fail; what goes on, if that does.
-    fn pass(&mut self, point: FaultPoint) -> Result<Option<&mut C>> {
+    fn pass(&mut self, point: FaultPoint) -> Result<Option<&mut (dyn Communicator + 'static)>> {
         let passed = self.points.entry(point).or_default();
         let number = *passed;
         *passed += 1;
@@ -66,12 +93,12 @@ impl<C: Communicator> FaultyCommunicator<C> {
         match &self.state {
             State::Failed(error) => Err(error.clone()),
             State::Silent => Ok(None),
-            State::Well | State::Delayed(_) => Ok(self.inner.as_mut()),
+            State::Well | State::Delayed(_) => Ok(self.inner.as_deref_mut()),
         }
     }
 
     /// What this look is taken with, if it does something.
-    fn active(&mut self) -> Result<Option<&mut C>> {
+    fn active(&mut self) -> Result<Option<&mut (dyn Communicator + 'static)>> {
         match &mut self.state {
             State::Well => {}
             State::Silent => return Ok(None),
@@ -82,11 +109,11 @@ impl<C: Communicator> FaultyCommunicator<C> {
                 return Ok(None);
             }
         }
-        Ok(self.inner.as_mut())
+        Ok(self.inner.as_deref_mut())
     }
 }
 
-impl<C: Communicator> Communicator for FaultyCommunicator<C> {
+impl Transfers for FaultyCommunicator {
     fn rank(&self) -> Rank {
         self.rank
     }
@@ -97,17 +124,6 @@ impl<C: Communicator> Communicator for FaultyCommunicator<C> {
 
     fn stream(&self) -> Stream {
         self.stream
-    }
-
-    fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
-        if let Some(inner) = self.pass(FaultPoint::BeforeGather)? {
-            inner.begin_gather(block)?;
-        }
-        self.pass(FaultPoint::AfterGather).map(drop)
-    }
-
-    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
-        self.active()?.map_or(Ok(None), Communicator::poll_gather)
     }
 
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
@@ -128,16 +144,12 @@ impl<C: Communicator> Communicator for FaultyCommunicator<C> {
         Ok(self.groups_over)
     }
 
-    fn is_awaited(&mut self) -> bool {
-        self.inner.as_mut().is_some_and(Communicator::is_awaited)
-    }
-
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.inner.as_ref().map(Communicator::descriptors).unwrap_or_default()
+        self.inner.as_ref().map(|inner| inner.descriptors()).unwrap_or_default()
     }
 
-    fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
-        self.inner.as_mut().map(|inner| inner.missing_ranks(awaited)).unwrap_or_default()
+    fn missing_in_group(&self) -> Vec<Rank> {
+        self.inner.as_ref().map(|inner| inner.missing_in_group()).unwrap_or_default()
     }
 
     fn abort(&mut self, reason: &Error) {
@@ -148,7 +160,28 @@ impl<C: Communicator> Communicator for FaultyCommunicator<C> {
     }
 }
 
-impl<C> Drop for FaultyCommunicator<C> {
+impl Communicator for FaultyCommunicator {
+    fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
+        if let Some(inner) = self.pass(FaultPoint::BeforeGather)? {
+            inner.begin_gather(block)?;
+        }
+        self.pass(FaultPoint::AfterGather).map(drop)
+    }
+
+    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        self.active()?.map_or(Ok(None), |inner| inner.poll_gather())
+    }
+
+    fn is_awaited(&mut self) -> bool {
+        self.inner.as_mut().is_some_and(|inner| inner.is_awaited())
+    }
+
+    fn missing_in_gather(&self) -> Vec<Rank> {
+        self.inner.as_ref().map(|inner| inner.missing_in_gather()).unwrap_or_default()
+    }
+}
+
+impl Drop for FaultyCommunicator {
     fn drop(&mut self) {
         if matches!(self.state, State::Silent) {
             std::mem::forget(self.inner.take());

@@ -1,28 +1,26 @@
-//! One rank's end of what connects GPUs.
+//! Parts between GPUs, over NCCL.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use pystachio_gpu::{
     device::{Event, Platform, Stream, StreamLease, StreamPriority},
-    exchange::{Awaited, Communicator, ExchangeRegion, Rank, ReceivePart, SendPart},
+    exchange::{ExchangeRegion, Rank, ReceivePart, SendPart, Transfers},
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     NcclId, NcclOptions, check_environment,
-    connection::{Connection, Membership, abort_all},
-    gather::{NcclGather, aborted},
+    connection::{Connection, Membership, abort},
     library::NcclLibrary,
 };
 use crate::platform::CudaPlatform;
 
-/// One rank's end of connections over NCCL.
-pub struct NcclCommunicator {
+/// One rank's end of a connection over NCCL.
+pub struct NcclTransfers {
     membership: Membership,
     platform: Arc<CudaPlatform>,
-    /// Absent once it was given up, as the next one; or where ranks tell one another otherwise.
-    gather: Option<NcclGather>,
-    transfers: Option<Connection>,
+    /// Absent once it was given up.
+    connection: Option<Connection>,
     is_registered: bool,
     /// Of groups.
     lease: Option<StreamLease>,
@@ -50,7 +48,7 @@ enum Phase {
     Running(Event),
 }
 
-impl NcclCommunicator {
+impl NcclTransfers {
     /// Connects with all ranks that do so by the same id, to move what is in a region of the platform's memory. Waits for them.
     ///
     /// # Errors
@@ -74,34 +72,24 @@ impl NcclCommunicator {
         let membership = Membership { rank, rank_count };
         platform.use_context()?;
         let memory = region.memory();
-        let gather_lease = options.gathers.then(|| memory.lease_stream(StreamPriority::High)).transpose()?;
         let lease = memory.lease_stream(StreamPriority::High)?;
         let local_lease = memory.lease_stream(StreamPriority::High)?;
-        let transfers = Connection::open(library, &id.transfers, membership, options.connect_max)?;
+        let connection = Connection::open(library, id, membership, options.connect_max)?;
         let registered = match options.registers_region {
-            true => transfers.register(region.range()),
+            true => connection.register(region.range()),
             false => Ok(false),
         };
-        let open = |lease| {
-            let connection = Connection::open(library, &id.gather, membership, options.connect_max)?;
-            Ok(NcclGather::new(connection, membership, platform.clone(), lease))
-        };
-        let gather = registered.and_then(|is_registered| {
-            let gather = gather_lease.map(open).transpose()?;
-            Ok((gather, is_registered))
-        });
-        let (gather, is_registered) = match gather {
-            Ok(connected) => connected,
+        let is_registered = match registered {
+            Ok(is_registered) => is_registered,
             Err(error) => {
-                abort_all(vec![transfers]);
+                abort(connection);
                 return Err(error);
             }
         };
         Ok(Self {
             membership,
             platform: platform.clone(),
-            gather,
-            transfers: Some(transfers),
+            connection: Some(connection),
             is_registered,
             stream: lease.stream(),
             lease: Some(lease),
@@ -118,7 +106,7 @@ impl NcclCommunicator {
 
     /// Goes on with groups that have not been enqueued, in their order.
     fn enqueue_groups(&mut self) -> Result<()> {
-        let Some(transfers) = &self.transfers else { return Err(aborted()) };
+        let Some(connection) = &self.connection else { return Err(aborted()) };
         let rank = self.membership.rank;
         for group in &mut self.groups {
             if let Phase::Waiting = group.phase {
@@ -128,12 +116,12 @@ impl NcclCommunicator {
                 let receives: Vec<ReceivePart> =
                     group.receives.iter().copied().filter(|part| part.from != rank).collect();
                 if !sends.is_empty() || !receives.is_empty() {
-                    transfers.begin_group(&sends, &receives, self.stream)?;
+                    connection.begin_group(&sends, &receives, self.stream)?;
                 }
                 group.phase = Phase::Enqueuing(local);
             }
             if let Phase::Enqueuing(local) = group.phase {
-                if !transfers.is_ready()? {
+                if !connection.is_ready()? {
                     break;
                 }
                 if let Some(copied) = local {
@@ -150,7 +138,7 @@ impl NcclCommunicator {
     fn look_at_groups(&mut self) -> Result<u64> {
         if self.groups.is_empty() {
             // What the library found out since then is known to nobody else.
-            self.transfers.as_ref().ok_or_else(aborted)?.is_ready()?;
+            self.connection.as_ref().ok_or_else(aborted)?.is_ready()?;
             return Ok(self.groups_over);
         }
         self.platform.use_context()?;
@@ -168,15 +156,11 @@ impl NcclCommunicator {
     }
 
     /// An error that names the rank that is gone, as far as that is known: the library tells only that one is.
-    fn named(&mut self, error: Error) -> Error {
+    fn named(&self, error: Error) -> Error {
         if error.kind != ErrorKind::Peer {
             return error;
         }
-        let mut ranks = self.missing_ranks(Awaited::Gather);
-        if ranks.is_empty() {
-            ranks = self.missing_ranks(Awaited::Transfers);
-        }
-        match ranks.as_slice() {
+        match self.missing_in_group().as_slice() {
             [rank] => Error { message: format!("rank {rank} is gone: {}", error.message), ..error },
             _ => error,
         }
@@ -220,7 +204,7 @@ fn copy_local(
     is_copied.then(|| platform.record_event(lease.stream())).transpose()
 }
 
-impl Communicator for NcclCommunicator {
+impl Transfers for NcclTransfers {
     fn rank(&self) -> Rank {
         self.membership.rank
     }
@@ -231,17 +215,6 @@ impl Communicator for NcclCommunicator {
 
     fn stream(&self) -> Stream {
         self.stream
-    }
-
-    fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
-        self.platform.use_context()?;
-        let begun = self.gather.as_mut().ok_or_else(aborted)?.begin(block);
-        begun.map_err(|error| self.named(error))
-    }
-
-    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
-        let told = self.gather.as_mut().ok_or_else(aborted)?.poll();
-        told.map_err(|error| self.named(error))
     }
 
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
@@ -255,49 +228,34 @@ impl Communicator for NcclCommunicator {
         self.look_at_groups().map_err(|error| self.named(error))
     }
 
-    fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
-        match awaited {
-            Awaited::Gather => self.gather.as_ref().map_or_else(Vec::new, NcclGather::missing),
-            // A group is one launch: which of several others it waits for nobody is told.
-            Awaited::Transfers => {
-                let others = self.groups.front().map_or_else(Vec::new, |group| self.others_of(group));
-                if others.len() == 1 { others } else { Vec::new() }
-            }
-        }
+    /// A group is one launch: which of several others it waits for nobody is told.
+    fn missing_in_group(&self) -> Vec<Rank> {
+        let others = self.groups.front().map_or_else(Vec::new, |group| self.others_of(group));
+        if others.len() == 1 { others } else { Vec::new() }
     }
 
     fn abort(&mut self, reason: &Error) {
-        let mut gather = self.gather.take();
-        let connections: Vec<Connection> = self
-            .transfers
-            .take()
-            .into_iter()
-            .chain(gather.as_mut().and_then(NcclGather::take_connection))
-            .collect();
-        if connections.is_empty() {
-            return;
-        }
-        let count = connections.len();
-        tracing::debug!(rank = self.membership.rank.0, count, "connections are given up: {reason}");
-        let have_ended = abort_all(connections);
+        let Some(connection) = self.connection.take() else { return };
+        tracing::debug!(rank = self.membership.rank.0, "a connection is given up: {reason}");
+        let has_ended = abort(connection);
         for group in self.groups.drain(..) {
             if let Phase::Enqueuing(Some(event)) | Phase::Running(event) = group.phase {
                 self.platform.release_event(event);
             }
         }
-        match (have_ended, gather) {
-            (true, Some(gather)) => gather.close(),
-            (false, Some(gather)) => gather.forget(),
-            (_, None) => {}
-        }
-        if !have_ended {
+        if !has_ended {
             // Whatever is enqueued there may never be over.
             std::mem::forget((self.lease.take(), self.local_lease.take()));
         }
     }
 }
 
-impl Drop for NcclCommunicator {
+/// What a communicator says that was given up.
+fn aborted() -> Error {
+    Error::internal("a communicator that was given up")
+}
+
+impl Drop for NcclTransfers {
     fn drop(&mut self) {
         self.abort(&Error::internal("the communicator is dropped"));
     }
