@@ -77,7 +77,7 @@ fn a_stream_that_was_not_named_is_refused() {
     ];
     let buffer = memory.upload(&[1u8; BYTES], owner).unwrap();
     let error = memory.download::<u8>(&buffer, BYTES, other).unwrap_err();
-    assert!(error.message.contains("nobody said that the stream uses the buffer"), "{error}");
+    assert!(error.message.contains("the stream was not announced for the buffer"), "{error}");
 }
 
 #[test]
