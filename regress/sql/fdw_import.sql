@@ -30,6 +30,10 @@ SELECT row_count FROM pystachio.tpch_generate(:'folder', 0.001, ARRAY['region'],
 CREATE SCHEMA imported;
 IMPORT FOREIGN SCHEMA regions LIMIT TO (region) FROM SERVER pystachio INTO imported OPTIONS (path :'folder');
 SELECT count(*) FROM imported.region;
+-- A file and a folder of one name.
+SELECT row_count FROM pystachio.tpch_generate(:'folder' || '/region', 0.001, ARRAY['region'], overwrite => true);
+IMPORT FOREIGN SCHEMA regions FROM SERVER pystachio INTO imported OPTIONS (path :'folder');
+IMPORT FOREIGN SCHEMA regions EXCEPT (region) FROM SERVER pystachio INTO imported OPTIONS (path :'folder');
 DROP SCHEMA imported CASCADE;
 
 -- What can't be imported.

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{Error, ErrorKind, Result, system_reason};
 
 use crate::locking::lock;
 
@@ -226,9 +226,12 @@ impl Space {
 }
 
 fn failed(directory: &Path, action: &str, error: &io::Error) -> Error {
-    let directory = directory.display();
-    Error::new(ErrorKind::FileAccess, format!("spill file can't be {action}: directory={directory}: {error}"))
-        .with_hint("Make room there, raise the server option memory, or run fewer queries at once.")
+    let (directory, reason) = (directory.display(), system_reason(error));
+    Error::new(
+        ErrorKind::FileAccess,
+        format!("spill file can't be {action}: directory={directory}: {reason}"),
+    )
+    .with_hint("Make room there, raise the server option memory, or run fewer queries at once.")
 }
 
 #[cfg(test)]

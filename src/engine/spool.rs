@@ -74,7 +74,7 @@ fn encode(batch: &RecordBatch, target: &mut Vec<u8>) -> std::result::Result<(), 
 }
 
 fn failed(action: &str, error: &ArrowError) -> Error {
-    Error::internal(format!("rows that nobody reads yet can't be {action}: {error}"))
+    Error::internal(format!("spooled rows can't be {action}: {error}"))
 }
 
 #[cfg(test)]

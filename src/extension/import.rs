@@ -14,7 +14,7 @@ use std::{
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
     ColumnDescription, Error, ErrorKind, FileSet, RANK_PLACEHOLDER, Result, TableDescription,
-    check_not_of_other_format,
+    check_not_of_other_format, system_reason,
 };
 
 use crate::{client, error::OrRaise, options, pg::list};
@@ -93,17 +93,16 @@ impl ImportRequest {
 }
 
 fn import(request: &ImportRequest, server_oid: pg_sys::Oid) -> Result<Vec<String>> {
-    let tables: Vec<(String, FileSet)> =
-        find_tables(&request.directory)?.into_iter().filter(|(name, _)| request.wants(name)).collect();
+    let tables: Vec<(String, FileSet)> = find_tables(request)?.into_iter().collect();
     if let TableFilter::LimitTo(names) = &request.filter
         && let Some(missing) = names.iter().find(|name| !tables.iter().any(|(found, _)| found == *name))
     {
         let directory = request.directory.display();
         return Err(Error::new(
             ErrorKind::FileNotFound,
-            format!("no Parquet for \"{missing}\" in \"{directory}\""),
+            format!("no file or folder for table \"{missing}\" in \"{directory}\""),
         )
-        .with_hint("A table's name is that of its file, without .parquet, or of its folder."));
+        .with_hint("A table has the name of its file, without .parquet, or of its folder."));
     }
     let file_sets: Vec<FileSet> = tables.iter().map(|(_, files)| files.clone()).collect();
     let descriptions = client::describe(server_oid, &file_sets)?;
@@ -114,12 +113,13 @@ fn import(request: &ImportRequest, server_oid: pg_sys::Oid) -> Result<Vec<String
         .collect()
 }
 
-/// The Parquet files and the folders with such, by the name of their table.
-fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
+/// The Parquet files of the wanted tables, and the folders that contain such, by the name of their table.
+fn find_tables(request: &ImportRequest) -> Result<BTreeMap<String, FileSet>> {
+    let directory = request.directory.as_path();
     if !directory.is_absolute() {
         let message = format!("\"{}\" is not an absolute path", directory.display());
         return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(
-            "IMPORT FOREIGN SCHEMA \"/folder\": the schema's name, or the option path, is a folder on the server's host.",
+            "Name a folder on the server's host by its absolute path, as the schema or as the option path.",
         ));
     }
     let listed = PathBuf::from(directory.display().to_string().replace(RANK_PLACEHOLDER, "0"));
@@ -127,7 +127,7 @@ fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
         let unreadable = unreadable(&listed, &error);
         match directory.as_os_str().len() {
             NAME_BYTES_MAX => unreadable.with_hint(format!(
-                "PostgreSQL cuts a name off after {NAME_BYTES_MAX} bytes: give a longer one as OPTIONS ({PATH_OPTION} '/folder')."
+                "PostgreSQL cuts names off after {NAME_BYTES_MAX} bytes. Give a longer path by OPTIONS ({PATH_OPTION} '/folder')."
             )),
             _ => unreadable,
         }
@@ -135,34 +135,45 @@ fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
     // Its files would each be a table.
     check_not_of_other_format(&listed)?;
     let mut tables: BTreeMap<String, FileSet> = BTreeMap::new();
+    let mut is_empty = true;
     for entry in entries {
         let entry = entry.map_err(|error| unreadable(&listed, &error))?;
         let Some(table) = table_name(&entry.path())? else { continue };
+        if !request.wants(&table) {
+            is_empty = false;
+            continue;
+        }
+        if entry.path().is_dir() && !has_parquet(&entry.path(), DEPTH_MAX)? {
+            continue;
+        }
+        is_empty = false;
         let path = directory.join(entry.file_name());
         let text = path.to_str().ok_or_else(|| not_utf8(&path))?.to_string();
         if let Some(other) = tables.get(&table) {
-            let message = format!("two tables named \"{table}\": \"{text}\" and {:?}", other.paths);
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("Use CREATE FOREIGN TABLE, or EXCEPT."));
+            let mut paths = [other.paths.concat(), text];
+            paths.sort();
+            let message = format!("two tables would be named \"{table}\": \"{}\"", paths.join("\" and \""));
+            let hint = "Leave the name out by EXCEPT, and use CREATE FOREIGN TABLE for each of the two.";
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
         }
         tables.insert(table, FileSet { paths: vec![text] });
     }
-    if tables.is_empty() {
+    if is_empty {
         let message = format!("no Parquet files in \"{}\"", listed.display());
         return Err(Error::new(ErrorKind::FileNotFound, message)
-            .with_hint("Files must end in .parquet; folders must have such files."));
+            .with_hint("The names of files must end in .parquet, and folders must contain such files."));
     }
     Ok(tables)
 }
 
-/// The table of a directory's entry, if it is one.
+/// The name of the table that a directory's entry may be.
 fn table_name(path: &Path) -> Result<Option<String>> {
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| not_utf8(path))?;
     if name.starts_with(['.', '_']) {
         return Ok(None);
     }
     if path.is_dir() {
-        return Ok(has_parquet(path, DEPTH_MAX)?.then(|| shorten(name)));
+        return Ok(Some(shorten(name)));
     }
     Ok(name.strip_suffix(".parquet").filter(|stem| !stem.is_empty()).map(shorten))
 }
@@ -247,13 +258,28 @@ fn quote_literal(text: &str) -> String {
     }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Error {
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => ErrorKind::FileNotFound,
-        io::ErrorKind::PermissionDenied => ErrorKind::FilePermission,
-        _ => ErrorKind::FileAccess,
-    };
-    Error::new(kind, format!("can't read \"{}\": {error}", path.display()))
+/// Why a folder could not be listed, and the way out.
+fn unreadable(folder: &Path, error: &io::Error) -> Error {
+    let name = folder.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::new(ErrorKind::FileNotFound, format!("folder \"{name}\" does not exist"))
+        }
+        io::ErrorKind::PermissionDenied => {
+            Error::new(ErrorKind::FilePermission, format!("could not list folder \"{name}\": permission denied"))
+                .with_hint(
+                    "Give the operating system user of the PostgreSQL server access to the folder and to each folder above it, or leave the folder out by EXCEPT.",
+                )
+        }
+        io::ErrorKind::NotADirectory => {
+            Error::new(ErrorKind::FileAccess, format!("\"{name}\" is not a folder"))
+                .with_hint("Use CREATE FOREIGN TABLE for a single file.")
+        }
+        _ => {
+            let reason = system_reason(error);
+            Error::new(ErrorKind::FileAccess, format!("could not list folder \"{name}\": {reason}"))
+        }
+    }
 }
 
 fn not_utf8(path: &Path) -> Error {

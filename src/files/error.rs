@@ -3,7 +3,7 @@
 use std::{error::Error as StandardError, io, path::Path};
 
 use parquet::errors::ParquetError;
-use pystachio_plan::{Error, ErrorKind};
+use pystachio_plan::{Error, ErrorKind, system_reason};
 
 /// What went wrong with a file, by the operating system.
 pub fn from_io(path: &Path, action: &str, error: &io::Error) -> Error {
@@ -14,13 +14,18 @@ pub fn from_io(path: &Path, action: &str, error: &io::Error) -> Error {
         }
         io::ErrorKind::PermissionDenied => {
             Error::new(ErrorKind::FilePermission, format!("could not {action} \"{path}\": permission denied"))
-                .with_hint("The engine runs as the operating system user of the PostgreSQL server.")
+                .with_hint(
+                    "Engines run as the operating system user of the PostgreSQL server. Give that user access to the file and to each folder above it.",
+                )
         }
         io::ErrorKind::UnexpectedEof => Error::new(
             ErrorKind::FileCorrupt,
             format!("file \"{path}\" is truncated: it ended while the engine read it"),
         ),
-        _ => Error::new(ErrorKind::FileAccess, format!("could not {action} \"{path}\": {error}")),
+        _ => {
+            let reason = system_reason(error);
+            Error::new(ErrorKind::FileAccess, format!("could not {action} \"{path}\": {reason}"))
+        }
     }
 }
 

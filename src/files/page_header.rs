@@ -176,7 +176,7 @@ impl PageHeader {
                 let compressed_bytes = u64::from(self.compressed_bytes).saturating_sub(levels_bytes);
                 let values_bytes = u64::from(self.uncompressed_bytes).saturating_sub(levels_bytes);
                 if values_bytes > uncompressed_bytes_max(chunk, compressed_bytes) {
-                    return Err("it is too short for what it should decompress to");
+                    return Err("it is too short for its decompressed size");
                 }
                 self.uncompressed_bytes
             }

@@ -69,6 +69,12 @@ pub struct Error {
     pub hint: Option<String>,
 }
 
+/// The reason of a failed system call in PostgreSQL's words, without Rust's "(os error N)".
+pub fn system_reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_string()
+}
+
 /// A result with the crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 

@@ -211,10 +211,10 @@ fn describe(relation: &Relation, names: &Names) -> String {
         Operator::Scan { table, columns, filters, extent, .. } => {
             let mut text = match extent {
                 ScanExtent::Whole => format!("Scan {table}"),
-                ScanExtent::Dealt => format!("Dealt scan {table}"),
+                ScanExtent::Dealt => format!("Partitioned scan {table}"),
                 ScanExtent::Range { column, .. } => {
                     let name = columns.iter().find(|known| known.id == *column).map(|known| &*known.name);
-                    format!("Scan {table} dealt by ranges of {}", name.unwrap_or("a column"))
+                    format!("Scan {table} partitioned by ranges of {}", name.unwrap_or("a column"))
                 }
             };
             if !columns.is_empty() {
@@ -305,7 +305,7 @@ fn describe(relation: &Relation, names: &Names) -> String {
     }
 }
 
-/// How many heavy keys there are. Not which: they are statistics of a table, which not everybody may read.
+/// How many heavy keys there are. Not which: they are statistics of a table, which some users may not read.
 fn heavy_text(heavy: &[Value]) -> String {
     if heavy.is_empty() { String::new() } else { format!("; heavy keys split: {}", heavy.len()) }
 }

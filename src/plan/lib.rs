@@ -62,7 +62,7 @@ pub use distribute::{
     RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns,
     with_common_values,
 };
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, system_reason};
 pub use exchange::{ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, is_exchange_key, is_heavy};
 pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression, ExpressionSize};

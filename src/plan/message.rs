@@ -319,7 +319,7 @@ pub struct QueryEntry {
     pub query: u64,
     /// The process of the backend that asked.
     pub backend_pid: u32,
-    /// Who asked: [`QueryRequest::role`].
+    /// The asking role, see [`QueryRequest::role`].
     pub role: u32,
     /// Which statement it belongs to.
     pub origin: QueryOrigin,
@@ -355,7 +355,7 @@ pub struct QueryEntry {
 /// What the queries of one statement, role and engine have cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatisticsEntry {
-    /// Who asked: [`QueryRequest::role`].
+    /// The asking role, see [`QueryRequest::role`].
     pub role: u32,
     /// [`QueryOrigin::query_id`].
     pub query_id: i64,
@@ -967,7 +967,7 @@ pub struct QueryTimeline {
     pub query: u64,
     /// Of one that all ranks ran, the number that it has on all of them.
     pub shared: Option<u64>,
-    /// Who asked: [`QueryRequest::role`].
+    /// The asking role, see [`QueryRequest::role`].
     pub role: u32,
     /// When it started, in microseconds since 1970.
     pub started_unix_us: u64,

@@ -1,8 +1,8 @@
 //! Folders that are tables of another format: Delta Lake, Iceberg, Hudi.
 //!
-//! Their Parquet files alone are not the table. Rows that were deleted or replaced stay in the files until somebody removes
-//! them, and the format's own log says which files, and which rows of them, are current. Reading all files would give
-//! rows that the table does not have.
+//! Their Parquet files alone are not the table. Deleted or replaced rows stay in the files until a
+//! cleanup, and the format's own log says which files, and which rows of them, are current. Reading
+//! all files would return rows that the table does not have.
 
 use std::{
     fs,

@@ -152,26 +152,26 @@ usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy PO
                         [--hosts A:PORT,B:PORT --host A:PORT --tls-certificate FILE --tls-key FILE --tls-ca FILE]
        pystachio-engine --version | --help
 
-  --socket           path of the Unix socket; its folder must be this user's alone
+  --socket           path of the Unix socket; only this user may enter its folder
   --device           auto, cpu, cuda or emulated
   --ranks            devices that share queries: as many GPUs, or the emulated device, which is divided among them
-  --rank-policy      fastest: a query runs on one rank where that is expected to be faster; all: on all, if it can
+  --rank-policy      fastest: a query runs on one rank if that is expected to be faster; all: on all ranks, if possible
   --rank-processes   own: each rank has a process of its own, which rank 0 starts; one: emulated ranks share one
   --threads          threads that compute, 1 to 1024
   --memory           bytes that queries may reserve
   --cache            bytes that decoded columns may hold between queries; 0: no cache
   --device-ordinals  which GPU each rank has, from 0
-  --device-memory    of the device's memory: bytes, or 1% to 100%; the emulated device has what --memory says
+  --device-memory    bytes of the device's memory, or 1% to 100%; the emulated device uses --memory
   --pinned-cache     bytes of page-locked memory for column chunks that have left the device; 0: none
-  --device-timeout   seconds after which a call of the device that has not returned ends the engine; 0: never
+  --device-timeout   seconds after which a device call that does not return ends the engine; 0: never
   --affinity         which GPU reads which disk: optimal, numa, system, nvme0:0,nvme1:1
   --spill-directory  folder for spill files
   --name             the foreign server's name, for logs and messages
-  --rank             which rank this process is; those other than 0 are started by rank 0, with a socket as standard input
+  --rank             the rank of this process; rank 0 starts the others, with a socket as standard input
   --hosts            hosts that share queries, each with --ranks of them; --host is this one, and listens for the others
-  --tls-…            files by which hosts know each other: this one's certificate and key, and the authority of all
+  --tls-…            PEM files: this host's certificate and key, and the authority that signed all hosts' certificates
 
-The environment variable PYSTACHIO_LOG sets what is logged to stderr (error, warn, info, debug, trace).
+The environment variable PYSTACHIO_LOG sets the level of messages on stderr (error, warn, info, debug, trace).
 ";
 
 const NAMES: [&str; 21] = [

@@ -12,7 +12,7 @@ use std::{
 };
 
 use pystachio_engine::Engine;
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{Error, ErrorKind, Result, system_reason};
 use tokio::{net::UnixListener, runtime::Handle, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -115,7 +115,7 @@ impl Server {
         let failed = |error: io::Error| {
             Error::new(
                 ErrorKind::FileAccess,
-                format!("socket can't be made: path={}: {error}", path.display()),
+                format!("socket can't be made: path={}: {}", path.display(), system_reason(&error)),
             )
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -99,7 +99,7 @@ impl Distribution {
             (Operator::Scan { extent: ScanExtent::Range { column, cuts }, columns, .. }, []) => {
                 let column = columns.iter().find(|known| known.id == *column);
                 let column =
-                    column.ok_or_else(|| misplaced("a scan lacks the column whose ranges are dealt"))?;
+                    column.ok_or_else(|| misplaced("a scan lacks the column that it is partitioned by"))?;
                 let keys = vec![equal_integers(column.id, &column.data_type)];
                 Ok(Self::Partitioned { keys, by: Partitioning::Range { cuts: cuts.clone() } })
             }
@@ -110,7 +110,7 @@ impl Distribution {
                 levels::exchanged((kind, *reach), *id, input)
             }
             (_, inputs) if inputs.iter().any(|input| matches!(input, Self::Chosen { .. })) => {
-                Err(misplaced("what is chosen at run time is of use to a join alone"))
+                Err(misplaced("only joins choose an exchange at run time"))
             }
             (_, inputs) if inputs.iter().any(|input| matches!(input, Self::Halfway(_))) => {
                 Err(misplaced("rows that have gone between hosts go on within them"))
@@ -416,7 +416,7 @@ fn united(
 /// Where rows are after an exchange of all ranks.
 pub(super) fn exchanged(kind: &ExchangeKind, id: ExchangeId, input: &Distribution) -> Result<Distribution> {
     if matches!(input, Distribution::Chosen { .. }) {
-        return Err(misplaced("what is chosen at run time is of use to a join alone"));
+        return Err(misplaced("only joins choose an exchange at run time"));
     }
     let is_owned = matches!(kind, ExchangeKind::Own { .. });
     if is_owned != (*input == Distribution::Replicated) {
@@ -426,7 +426,7 @@ pub(super) fn exchanged(kind: &ExchangeKind, id: ExchangeId, input: &Distributio
         [_, ..] if keys.iter().all(|key| is_exchange_key(key.data_type())) => {
             Ok(keys.iter().map(|key| vec![key.clone()]).collect())
         }
-        _ => Err(misplaced("rows can't be dealt by these keys")),
+        _ => Err(misplaced("rows can't be partitioned by these keys")),
     };
     match kind {
         ExchangeKind::Broadcast => Ok(Distribution::Replicated),

@@ -165,7 +165,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
     let all_ranks_s = costs.query_s + seconds;
     if policy == RankPolicy::Fastest {
         if !is_shared(&root) {
-            return Ok(on_one(OneRankReason::NothingDealt, all_ranks_s));
+            return Ok(on_one(OneRankReason::SmallTables, all_ranks_s));
         }
         if one_rank_s <= all_ranks_s {
             return Ok(on_one(OneRankReason::Faster, all_ranks_s));

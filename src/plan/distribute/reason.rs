@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Why an exchange is there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ExchangeReason {
-    /// Rows with equal join keys meet, dealt by them on both sides.
+    /// Both sides are partitioned by their join keys, so that rows with equal keys meet.
     JoinKeys,
-    /// Rows meet those of the join's other side, which are dealt by its keys already.
+    /// The join's other side is partitioned by its keys already.
     JoinPartner,
-    /// A side of a join is on every rank; `instead_bytes` would move if both sides were dealt by the keys.
+    /// A side of a join is on every rank; `instead_bytes` would move if both sides were partitioned by the keys.
     SmallSide {
         /// What the best way without a broadcast would move; nothing if there is none.
         instead_bytes: Option<f64>,
@@ -44,11 +44,11 @@ impl fmt::Display for ExchangeReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::JoinKeys => "equal join keys meet",
-            Self::JoinPartner => "meets the other side where that is",
+            Self::JoinPartner => "the other side is partitioned by it already",
             Self::SmallSide { instead_bytes: Some(bytes) } => {
                 return write!(
                     formatter,
-                    "the smaller side; {bytes:.0} bytes if both were dealt by their keys"
+                    "the smaller side; {bytes:.0} bytes if both were shuffled by their keys"
                 );
             }
             Self::SmallSide { instead_bytes: None } => "the smaller side",
@@ -75,7 +75,7 @@ pub enum OneRankReason {
     /// It is expected to be at least as fast.
     Faster,
     /// No scan is large enough to be shared.
-    NothingDealt,
+    SmallTables,
     /// With exchanges the plan would be deeper than plans may be.
     TooDeep,
 }
@@ -85,7 +85,7 @@ impl fmt::Display for OneRankReason {
         formatter.write_str(match self {
             Self::Alone => "there is one rank",
             Self::Faster => "one rank is expected to be faster",
-            Self::NothingDealt => "its tables are small",
+            Self::SmallTables => "its tables are small",
             Self::TooDeep => "it would be nested too deep",
         })
     }

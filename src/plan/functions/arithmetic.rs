@@ -77,7 +77,7 @@ exact!(MULTIPLY, "multiply", Function::Multiply, "*", operator_names!("mul", "nu
 pub(super) static DIVIDE: FunctionEntry = FunctionEntry::new(
     "divide",
     Form::Plain(Function::Divide),
-    "The quotient, of integers towards zero; by zero it is an error.",
+    "The quotient; integers round towards zero. Division by zero is an error.",
 )
 .failure(FailureRule::Always)
 .shown(Shown::Infix("/"))
@@ -90,7 +90,7 @@ pub(super) static DIVIDE: FunctionEntry = FunctionEntry::new(
 pub(super) static MODULO: FunctionEntry = FunctionEntry::new(
     "modulo",
     Form::Plain(Function::Modulo),
-    "What a division towards zero leaves, with the sign of a; by zero it is an error.",
+    "The remainder of a division towards zero, with the sign of a. Division by zero is an error.",
 )
 .failure(FailureRule::Always)
 .shown(Shown::Infix("%"))
@@ -109,7 +109,7 @@ pub(super) static MODULO: FunctionEntry = FunctionEntry::new(
 .catalog(&[CatalogNames::itself(&["int2mod", "int4mod", "int8mod", "numeric_mod", "mod"])]);
 
 pub(super) static NEGATE: FunctionEntry =
-    FunctionEntry::new("negate", Form::Plain(Function::Negate), "The number with the other sign.")
+    FunctionEntry::new("negate", Form::Plain(Function::Negate), "The negated number.")
         .failure(FailureRule::Depends(fails_if_no_decimal))
         .signatures(&[
             Signature::new(&[Integers], ResultType::Same, &[Example::of("-{a}")]),
@@ -119,7 +119,7 @@ pub(super) static NEGATE: FunctionEntry =
         .catalog(unary_names!("um", "numeric_uminus"));
 
 pub(super) static ABSOLUTE: FunctionEntry =
-    FunctionEntry::new("absolute", Form::Plain(Function::Absolute), "The number without its sign.")
+    FunctionEntry::new("absolute", Form::Plain(Function::Absolute), "The absolute value.")
         .failure(FailureRule::Depends(fails_if_no_decimal))
         .signatures(&[
             Signature::new(&[Integers], ResultType::Same, &[Example::of("abs({a})")]),
@@ -129,7 +129,7 @@ pub(super) static ABSOLUTE: FunctionEntry =
         .catalog(unary_names!("abs", "abs", "numeric_abs"));
 
 pub(super) static SIGN: FunctionEntry =
-    FunctionEntry::new("sign", Form::Plain(Function::Sign), "-1, 0 or 1, as the number is.")
+    FunctionEntry::new("sign", Form::Plain(Function::Sign), "The sign of the number: -1, 0 or 1.")
         .signatures(&[
             Signature::new(&[Float64], ResultType::Same, &[Example::of("sign({a})")]),
             Signature::new(&[Decimals], DECIMAL, &[Example::of("sign({a})")]),
@@ -139,7 +139,7 @@ pub(super) static SIGN: FunctionEntry =
 pub(super) static ROUND: FunctionEntry = FunctionEntry::new(
     "round",
     Form::Plain(Function::Round),
-    "The nearest number of so many digits after the point, or before it: of decimals halves away from zero, of floats to even.",
+    "The number rounded to a count of digits after the point, or before it if negative; halves of decimals away from zero, of floats to even.",
 )
 .failure(FailureRule::Depends(fails_if_decimal))
 .signatures(&[
@@ -155,7 +155,7 @@ pub(super) static ROUND: FunctionEntry = FunctionEntry::new(
 pub(super) static TRUNCATE: FunctionEntry = FunctionEntry::new(
     "truncate",
     Form::Plain(Function::Truncate),
-    "The number without the digits behind so many after the point, or before it.",
+    "The number cut off after a count of digits after the point, or before it if negative.",
 )
 .failure(FailureRule::Depends(fails_if_decimal))
 .signatures(&[
@@ -168,19 +168,22 @@ pub(super) static TRUNCATE: FunctionEntry = FunctionEntry::new(
 ])
 .catalog(&[CatalogNames::itself(&["trunc"])]);
 
-pub(super) static CEILING: FunctionEntry =
-    FunctionEntry::new("ceiling", Form::Plain(Function::Ceiling), "The least whole number that is not less.")
-        .failure(FailureRule::Depends(fails_if_decimal))
-        .signatures(&[
-            Signature::new(&[Float64], ResultType::Same, &[Example::of("ceil({a})")]),
-            Signature::new(&[Decimals], DECIMAL, &[Example::of("ceil({a})")]),
-        ])
-        .catalog(&[CatalogNames::itself(&["ceil", "ceiling"])]);
+pub(super) static CEILING: FunctionEntry = FunctionEntry::new(
+    "ceiling",
+    Form::Plain(Function::Ceiling),
+    "The least integer that is not less than the number.",
+)
+.failure(FailureRule::Depends(fails_if_decimal))
+.signatures(&[
+    Signature::new(&[Float64], ResultType::Same, &[Example::of("ceil({a})")]),
+    Signature::new(&[Decimals], DECIMAL, &[Example::of("ceil({a})")]),
+])
+.catalog(&[CatalogNames::itself(&["ceil", "ceiling"])]);
 
 pub(super) static FLOOR: FunctionEntry = FunctionEntry::new(
     "floor",
     Form::Plain(Function::Floor),
-    "The greatest whole number that is not greater.",
+    "The greatest integer that is not greater than the number.",
 )
 .failure(FailureRule::Depends(fails_if_decimal))
 .signatures(&[
@@ -192,7 +195,7 @@ pub(super) static FLOOR: FunctionEntry = FunctionEntry::new(
 pub(super) static SQUARE_ROOT: FunctionEntry = FunctionEntry::new(
     "square_root",
     Form::Plain(Function::SquareRoot),
-    "The root; of a negative number it is an error.",
+    "The square root. A negative number is an error.",
 )
 .failure(FailureRule::Always)
 .signatures(&[Signature::new(&[Float64], ResultType::Same, &[Example::of("sqrt({a})")])])

@@ -23,7 +23,7 @@ const TO_TIMESTAMPS: &[Example] = &[Example::with("{a}::{n}", &["timestamp", "ti
 pub(super) static CAST: FunctionEntry = FunctionEntry::new(
     "cast",
     Form::Plain(Function::Cast),
-    "The value as another type; what that does not hold is an error.",
+    "The value as another type. A value that the type cannot hold is an error.",
 )
 .failure(FailureRule::Depends(could_fail))
 .shown(Shown::Cast)

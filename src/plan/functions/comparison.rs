@@ -95,7 +95,7 @@ comparison!(
 pub(super) static IS_DISTINCT_FROM: FunctionEntry = FunctionEntry::new(
     "is_distinct_from",
     Form::Plain(Function::IsDistinctFrom),
-    "Whether a and b differ, where NULL is a value.",
+    "Whether a and b differ; NULL equals NULL.",
 )
 .nulls(NullRule::Never)
 .shown(Shown::Infix("IS DISTINCT FROM"))
@@ -104,7 +104,7 @@ pub(super) static IS_DISTINCT_FROM: FunctionEntry = FunctionEntry::new(
 pub(super) static IS_NOT_DISTINCT_FROM: FunctionEntry = FunctionEntry::new(
     "is_not_distinct_from",
     Form::Plain(Function::IsNotDistinctFrom),
-    "Whether a and b are the same, where NULL is a value.",
+    "Whether a and b are the same; NULL equals NULL.",
 )
 .nulls(NullRule::Never)
 .shown(Shown::Infix("IS NOT DISTINCT FROM"))
@@ -113,7 +113,7 @@ pub(super) static IS_NOT_DISTINCT_FROM: FunctionEntry = FunctionEntry::new(
 pub(super) static IN: FunctionEntry = FunctionEntry::new(
     "in",
     Form::Plain(Function::In),
-    "Whether the first equals one of the others; NULL if it equals none and one of all is NULL.",
+    "Whether the first equals one of the others; NULL if it equals none and any value is NULL.",
 )
 .nulls(NullRule::SomeNull)
 .shown(Shown::List)

@@ -9,7 +9,7 @@ use crate::Function;
 pub(super) static DIVIDE_DECIMAL: FunctionEntry = FunctionEntry::new(
     "divide_decimal",
     Form::Plain(Function::DivideDecimal),
-    "The quotient of decimals rounded to as many digits after the point as the third argument says; by zero it is an error.",
+    "The quotient of decimals, rounded to the number of digits after the point in the third argument. Division by zero is an error.",
 )
 .failure(FailureRule::Always)
 .shown(Shown::Quotient)
@@ -23,7 +23,7 @@ pub(super) static DIVIDE_DECIMAL: FunctionEntry = FunctionEntry::new(
 pub(super) static QUOTIENT_SCALE: FunctionEntry = FunctionEntry::new(
     "quotient_scale",
     Form::Plain(Function::QuotientScale),
-    "How many digits after the point PostgreSQL gives a quotient: of each number, and its own digits after the point.",
+    "The number of digits after the point of PostgreSQL's quotient, from both numbers and their digits after the point.",
 )
 .expensive()
 .signatures(&[Signature::new(&[Decimals, Int32, Decimals, Int32], ResultType::Of(Int32), &[])]);

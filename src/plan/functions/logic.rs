@@ -57,26 +57,26 @@ test!(
 );
 
 pub(super) static COALESCE: FunctionEntry =
-    FunctionEntry::new("coalesce", Form::Plain(Function::Coalesce), "The first that is not NULL.")
+    FunctionEntry::new("coalesce", Form::Plain(Function::Coalesce), "The first value that is not NULL.")
         .nulls(NullRule::AllNull)
         .signatures(&[
             Signature::new(&[Any], ResultType::Same, &[Example::of("coalesce({a}, {b})")]).variadic()
         ]);
 
 pub(super) static NULL_IF: FunctionEntry =
-    FunctionEntry::new("null_if", Form::Plain(Function::NullIf), "NULL where a equals b, and a elsewhere.")
+    FunctionEntry::new("null_if", Form::Plain(Function::NullIf), "NULL if a equals b, otherwise a.")
         .nulls(NullRule::Own)
         .signatures(&[Signature::new(&[Any, Any], ResultType::Same, &[Example::of("nullif({a}, {b})")])]);
 
 pub(super) static GREATEST: FunctionEntry =
-    FunctionEntry::new("greatest", Form::Plain(Function::Greatest), "The greatest that is not NULL.")
+    FunctionEntry::new("greatest", Form::Plain(Function::Greatest), "The greatest value that is not NULL.")
         .nulls(NullRule::AllNull)
         .signatures(&[
             Signature::new(&[Any, Any], ResultType::Same, &[Example::of("greatest({a}, {b})")]).variadic()
         ]);
 
 pub(super) static LEAST: FunctionEntry =
-    FunctionEntry::new("least", Form::Plain(Function::Least), "The least that is not NULL.")
+    FunctionEntry::new("least", Form::Plain(Function::Least), "The least value that is not NULL.")
         .nulls(NullRule::AllNull)
         .signatures(&[
             Signature::new(&[Any, Any], ResultType::Same, &[Example::of("least({a}, {b})")]).variadic()

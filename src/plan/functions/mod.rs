@@ -292,11 +292,11 @@ impl NullRule {
     pub fn name(self) -> &'static str {
         match self {
             Self::Strict => "strict",
-            Self::StrictAndOwn => "strict, and of its own",
+            Self::StrictAndOwn => "if an argument is, and for some values",
             Self::Never => "never",
-            Self::AllNull => "if all are",
-            Self::SomeNull => "only if one is",
-            Self::Own => "of its own",
+            Self::AllNull => "if all arguments are",
+            Self::SomeNull => "only if an argument is",
+            Self::Own => "for some values",
         }
     }
 }

@@ -20,7 +20,7 @@ fn variance_scale(sample: bool, deviation: bool) -> Function {
 pub(super) static VARIANCE: FunctionEntry = FunctionEntry::new(
     "variance",
     Form::Moments(variance),
-    "A variance, or its root, from count, sum, sum of squares and the summed numbers' digits after the point.",
+    "A variance or standard deviation, from count, sum, sum of squares and the summed numbers' digits after the point.",
 )
 .nulls(NullRule::StrictAndOwn)
 .failure(FailureRule::Always)
@@ -30,7 +30,7 @@ pub(super) static VARIANCE: FunctionEntry = FunctionEntry::new(
 pub(super) static VARIANCE_SCALE: FunctionEntry = FunctionEntry::new(
     "variance_scale",
     Form::Moments(variance_scale),
-    "How many digits after the point PostgreSQL gives a variance.",
+    "The number of digits after the point of PostgreSQL's variance.",
 )
 .nulls(NullRule::StrictAndOwn)
 .on_host()

@@ -33,7 +33,7 @@ const ILIKE_NAMES: &[CatalogNames] = &[
 pub(super) static LIKE: FunctionEntry = FunctionEntry::new(
     "like",
     Form::Plain(Function::Like),
-    "Whether a text matches a pattern; one that ends within an escape is an error for texts that match so far.",
+    "Whether a text matches a pattern. A pattern that ends within an escape is an error for texts that match up to there.",
 )
 .failure(FailureRule::Depends(pattern_could_fail))
 .expensive()
@@ -44,7 +44,7 @@ pub(super) static LIKE: FunctionEntry = FunctionEntry::new(
 pub(super) static ILIKE: FunctionEntry = FunctionEntry::new(
     "ilike",
     Form::Letters(Function::ILike),
-    "Whether a text in lower case matches a pattern in lower case.",
+    "Whether a text matches a pattern, both in lower case.",
 )
 .failure(FailureRule::Depends(pattern_could_fail))
 .expensive()
@@ -55,7 +55,7 @@ pub(super) static ILIKE: FunctionEntry = FunctionEntry::new(
 pub(super) static SUBSTRING: FunctionEntry = FunctionEntry::new(
     "substring",
     Form::Plain(Function::Substring),
-    "The characters from a place on, of a count if there is one; a negative count is an error.",
+    "The substring from a position on, of a length if one is given. A negative length is an error.",
 )
 .failure(FailureRule::Depends(count_could_fail))
 .signatures(&[
@@ -71,7 +71,7 @@ pub(super) static SUBSTRING: FunctionEntry = FunctionEntry::new(
 pub(super) static LENGTH: FunctionEntry = FunctionEntry::new(
     "length",
     Form::Plain(Function::Length),
-    "The count of characters, or of bytes of a bytea.",
+    "The number of characters, or of bytes of a bytea.",
 )
 .signatures(&[
     Signature::new(&[Text], INT32, &[Example::of("length({a})"), Example::of("char_length({a})")]),
@@ -80,7 +80,7 @@ pub(super) static LENGTH: FunctionEntry = FunctionEntry::new(
 .catalog(&[CatalogNames::itself(&["length", "char_length", "character_length"])]);
 
 pub(super) static OCTET_LENGTH: FunctionEntry =
-    FunctionEntry::new("octet_length", Form::Plain(Function::OctetLength), "The count of bytes.")
+    FunctionEntry::new("octet_length", Form::Plain(Function::OctetLength), "The number of bytes.")
         .signatures(&[
             Signature::new(&[Text], INT32, &[Example::of("octet_length({a})")]),
             Signature::new(&[Bytea], INT32, &[Example::of("octet_length({a})")]),
@@ -106,7 +106,7 @@ pub(super) static LOWER: FunctionEntry = FunctionEntry::new(
 .catalog(&[CatalogNames::itself(&["lower"])]);
 
 pub(super) static CONCAT: FunctionEntry =
-    FunctionEntry::new("concat", Form::Plain(Function::Concat), "The texts one after another.")
+    FunctionEntry::new("concat", Form::Plain(Function::Concat), "The texts, concatenated.")
         .expensive()
         .shown(Shown::Infix("||"))
         .signatures(&[Signature::new(&[Text, Text], TEXT, &[Example::of("{a} || {b}")]).variadic()])
@@ -115,7 +115,7 @@ pub(super) static CONCAT: FunctionEntry =
 pub(super) static CONCAT_SKIPPING_NULLS: FunctionEntry = FunctionEntry::new(
     "concat_skipping_nulls",
     Form::Plain(Function::ConcatSkippingNulls),
-    "The texts that are not NULL one after another.",
+    "The texts that are not NULL, concatenated.",
 )
 .nulls(NullRule::Never)
 .expensive()
@@ -125,7 +125,7 @@ pub(super) static CONCAT_SKIPPING_NULLS: FunctionEntry = FunctionEntry::new(
 pub(super) static TRIM: FunctionEntry = FunctionEntry::new(
     "trim",
     Form::Side(Function::Trim),
-    "The text without the characters of another at one end, or both.",
+    "The text without the characters of the other text at its start, its end, or both.",
 )
 .shown(Shown::Trim)
 .signatures(&[Signature::new(
@@ -144,7 +144,7 @@ pub(super) static TRIM: FunctionEntry = FunctionEntry::new(
 pub(super) static POSITION: FunctionEntry = FunctionEntry::new(
     "position",
     Form::Plain(Function::Position),
-    "Where the other text begins in the text, from 1; 0 if it is not there.",
+    "The position of the other text in the text, from 1; 0 if it does not occur.",
 )
 .expensive()
 .signatures(&[Signature::new(
@@ -157,7 +157,7 @@ pub(super) static POSITION: FunctionEntry = FunctionEntry::new(
 pub(super) static REPLACE: FunctionEntry = FunctionEntry::new(
     "replace",
     Form::Plain(Function::Replace),
-    "The text with the third for every second in it.",
+    "The text with each occurrence of the second text replaced by the third.",
 )
 .expensive()
 .signatures(&[Signature::new(&[Text, Text, Text], TEXT, &[Example::of("replace({a}, {b}, '#')")])])
@@ -166,7 +166,7 @@ pub(super) static REPLACE: FunctionEntry = FunctionEntry::new(
 pub(super) static LEFT: FunctionEntry = FunctionEntry::new(
     "left",
     Form::Plain(Function::Left),
-    "So many characters of the start; a negative count drops from the end.",
+    "The first characters, as many as the count; a negative count drops characters from the end.",
 )
 .signatures(&[Signature::new(&[Text, Int32], TEXT, &[Example::with("left({a}, {n})", ENDS)])])
 .catalog(&[CatalogNames::itself(&["left"])]);
@@ -174,7 +174,7 @@ pub(super) static LEFT: FunctionEntry = FunctionEntry::new(
 pub(super) static RIGHT: FunctionEntry = FunctionEntry::new(
     "right",
     Form::Plain(Function::Right),
-    "So many characters of the end; a negative count drops from the start.",
+    "The last characters, as many as the count; a negative count drops characters from the start.",
 )
 .signatures(&[Signature::new(&[Text, Int32], TEXT, &[Example::with("right({a}, {n})", ENDS)])])
 .catalog(&[CatalogNames::itself(&["right"])]);
@@ -190,17 +190,14 @@ pub(super) static STARTS_WITH: FunctionEntry = FunctionEntry::new(
 pub(super) static PAD_BLANKS: FunctionEntry = FunctionEntry::new(
     "pad_blanks",
     Form::Plain(Function::PadBlanks),
-    "The text with blanks up to so many characters.",
+    "The text padded with blanks to a length in characters.",
 )
 .expensive()
 .signatures(&[Signature::new(&[Text, Int32], TEXT, &[])]);
 
-pub(super) static TRIM_BLANKS: FunctionEntry = FunctionEntry::new(
-    "trim_blanks",
-    Form::Plain(Function::TrimBlanks),
-    "The text without the blanks at its end.",
-)
-.signatures(&[Signature::new(&[Text], TEXT, &[])]);
+pub(super) static TRIM_BLANKS: FunctionEntry =
+    FunctionEntry::new("trim_blanks", Form::Plain(Function::TrimBlanks), "The text without trailing blanks.")
+        .signatures(&[Signature::new(&[Text], TEXT, &[])]);
 
 /// The pattern's end is looked at only for texts that match up to there.
 fn pattern_could_fail(arguments: &[Expression], _data_type: &DataType) -> bool {

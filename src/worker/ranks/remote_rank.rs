@@ -205,7 +205,7 @@ impl RemoteRank {
         };
         self.lock().asked.remove(&number);
         recalled.ok_or_else(|| {
-            let message = format!("has not said within {RECALL_MAX:?} what it remembers");
+            let message = format!("has not sent its statistics within {RECALL_MAX:?}");
             Error::new(ErrorKind::Unavailable, message)
         })
     }
@@ -228,7 +228,7 @@ async fn write_messages(writer: ControlWriter, mut messages: mpsc::Receiver<Outg
     while let Some((message, descriptors)) = messages.recv().await {
         if let Err(error) = writer.send(&message, &descriptors).await {
             // The reader of the rank's messages notices the closed connection.
-            tracing::debug!(%error, "a rank is told nothing more");
+            tracing::debug!(%error, "the connection to a rank is closed");
             return;
         }
     }
@@ -309,7 +309,7 @@ impl RankPeer for RemotePeer {
         stop.account().measure(Arc::downgrade(&meter));
         let mut running = RemoteQuery { remote: &self.remote, query, is_stopped: false };
         let run = ToRank::Run { generation: self.generation, query: query.0, request: Box::new(request) };
-        let unheard = || Error::new(ErrorKind::Unavailable, "can't be told to run a query");
+        let unheard = || Error::new(ErrorKind::Unavailable, "can't be sent a query");
         if !self.remote.tell(run, Vec::new()) {
             return Err(unheard());
         }

@@ -107,7 +107,8 @@ impl RankRange {
     fn of(column: ColumnId, cuts: &[i64], columns: &[ScanColumn], place: RankPlace) -> Result<Self> {
         let RankPlace { rank: Rank(rank), rank_count } = place;
         let known = columns.iter().find(|known| known.id == column);
-        let known = known.ok_or_else(|| Error::internal("a scan lacks the column whose ranges are dealt"))?;
+        let known =
+            known.ok_or_else(|| Error::internal("a scan lacks the column that it is partitioned by"))?;
         if cuts.len() + 1 != rank_count || !cuts.is_sorted() {
             return Err(Error::internal(format!("{} cuts between {rank_count} ranks", cuts.len())));
         }

@@ -103,7 +103,7 @@ fn few_groups_are_merged_on_every_rank() {
             "    Final aggregate count(*), sum(c1) by c0",
             "      Broadcast 0: few partial results",
             "        Partial aggregate count(*), sum(c1) by c0",
-            "          Dealt scan t [c0, c1]",
+            "          Partitioned scan t [c0, c1]",
         ],
     );
 }
@@ -117,7 +117,7 @@ fn an_aggregate_without_groups_is_merged_on_every_rank() {
             "Final aggregate sum(c1)",
             "  Broadcast 0: few partial results",
             "    Partial aggregate sum(c1)",
-            "      Dealt scan t [c1]",
+            "      Partitioned scan t [c1]",
         ],
     );
 }
@@ -132,7 +132,7 @@ fn partial_results_of_many_rows_a_group_are_shuffled() {
             "  Final aggregate count(*) by c0",
             "    Shuffle 0 by c0: partial results of a group meet",
             "      Partial aggregate count(*) by c0",
-            "        Dealt scan t [c0]",
+            "        Partitioned scan t [c0]",
         ],
     );
 }
@@ -146,7 +146,7 @@ fn rows_of_as_many_groups_are_shuffled_themselves() {
             "Gather 1: the result",
             "  Aggregate count(*) by c0",
             "    Shuffle 0 by c0: about as many groups as rows",
-            "      Dealt scan t [c0]",
+            "      Partitioned scan t [c0]",
         ],
     );
 }
@@ -165,11 +165,11 @@ fn joins_and_groups_use_the_partitioning_that_is_there() {
             "    Left join on c0 = c0, build right",
             "      Inner join on c0 = c0, build right",
             "        Shuffle 0 by c0: equal join keys meet",
-            "          Dealt scan t [c0, c1]",
+            "          Partitioned scan t [c0, c1]",
             "        Shuffle 1 by c0: equal join keys meet",
-            "          Dealt scan u [c0, c1]",
-            "      Shuffle 2 by c0: meets the other side where that is",
-            "        Dealt scan v [c0]",
+            "          Partitioned scan u [c0, c1]",
+            "      Shuffle 2 by c0: the other side is partitioned by it already",
+            "        Partitioned scan v [c0]",
         ],
     );
 }
@@ -192,9 +192,9 @@ fn a_shuffle_may_be_worth_it_for_what_is_above() {
                 "  Aggregate sum(c1) by c0",
                 "    Inner join on c0 = c0, build right",
                 "      Shuffle 0 by c0: equal join keys meet",
-                "        Dealt scan t [c0]",
+                "        Partitioned scan t [c0]",
                 "      Shuffle 1 by c0: equal join keys meet",
-                "        Dealt scan u [c0, c1]",
+                "        Partitioned scan u [c0, c1]",
             ],
         );
     }
@@ -224,9 +224,9 @@ fn a_small_side_is_broadcast_and_a_small_table_read_whole() {
             "    Partial aggregate sum(c2)",
             "      Inner join on c1 = c0, build right",
             "        Inner join on c0 = c0, build right",
-            "          Dealt scan t [c0, c2]",
-            "          Broadcast 0: the smaller side; 7201200000 bytes if both were dealt by their keys",
-            "            Dealt scan u [c0, c1]",
+            "          Partitioned scan t [c0, c2]",
+            "          Broadcast 0: the smaller side; 7201200000 bytes if both were shuffled by their keys",
+            "            Partitioned scan u [c0, c1]",
             "        Scan v [c0]",
         ],
     );
@@ -241,9 +241,9 @@ fn not_in_broadcasts_its_list() {
         &[
             "Gather 1: the result",
             "  Null-aware anti join on c0 = c0, build right",
-            "    Dealt scan t [c0, c1, c2]",
+            "    Partitioned scan t [c0, c1, c2]",
             "    Broadcast 0: NOT IN sees all of its list",
-            "      Dealt scan u [c0]",
+            "      Partitioned scan u [c0]",
         ],
     );
 }
@@ -262,7 +262,7 @@ fn a_preserved_side_that_every_rank_has_is_dealt_without_moving() {
             "      Own 0 by c0: rows that every rank has count once",
             "        Scan t [c0]",
             "      Shuffle 1 by c0: equal join keys meet",
-            "        Dealt scan u [c0]",
+            "        Partitioned scan u [c0]",
         ],
     );
 }
@@ -277,7 +277,7 @@ fn the_first_rows_of_all_are_among_the_first_of_each() {
             "  Merge 0 by c1: the first rows of all ranks",
             "    Limit 15",
             "      Sort by c1",
-            "        Dealt scan t [c0, c1, c2]",
+            "        Partitioned scan t [c0, c1, c2]",
         ],
     );
     // A number that only the query's run tells may be passed on, but nothing can be added to it.
@@ -301,7 +301,7 @@ fn an_order_passes_projections_that_keep_it() {
             "Merge 0 by c1: the order of all ranks' rows",
             "  Project",
             "    Sort by c1",
-            "      Dealt scan t [c1]",
+            "      Partitioned scan t [c1]",
         ],
     );
     assert_plan(
@@ -311,7 +311,7 @@ fn an_order_passes_projections_that_keep_it() {
             "Project",
             "  Merge 0 by c1: the order of all ranks' rows",
             "    Sort by c1",
-            "      Dealt scan t [c0, c1]",
+            "      Partitioned scan t [c0, c1]",
         ],
     );
 }
@@ -326,7 +326,7 @@ fn different_values_meet_by_group_or_by_value() {
             "Gather 1: the result",
             "  Aggregate count(DISTINCT c1), sum(c2) by c0",
             "    Shuffle 0 by c0: different values of a group meet",
-            "      Dealt scan t [c0, c1, c2]",
+            "      Partitioned scan t [c0, c1, c2]",
         ],
     );
     assert_plan(
@@ -338,7 +338,7 @@ fn different_values_meet_by_group_or_by_value() {
             "    Partial aggregate count(c1)",
             "      Distinct c1",
             "        Shuffle 0 by c1: about as many groups as rows",
-            "          Dealt scan t [c1]",
+            "          Partitioned scan t [c1]",
         ],
     );
     assert_plan(
@@ -347,7 +347,7 @@ fn different_values_meet_by_group_or_by_value() {
         &[
             "Aggregate count(DISTINCT c1), count(*)",
             "  Broadcast 0: different values of a group meet",
-            "    Dealt scan t [c1]",
+            "    Partitioned scan t [c1]",
         ],
     );
 }
@@ -363,12 +363,12 @@ fn rows_that_every_rank_has_are_in_a_union_once() {
         &[
             "Gather 2: the result",
             "  Union all of 2",
-            "    Dealt scan t [c0]",
+            "    Partitioned scan t [c0]",
             "    Own 1 of rank 0: rows that every rank has count once",
             "      Final aggregate count(*)",
             "        Broadcast 0: few partial results",
             "          Partial aggregate count(*)",
-            "            Dealt scan u",
+            "            Partitioned scan u",
         ],
     );
 }
@@ -378,7 +378,7 @@ fn pairs_of_all_rows_have_one_side_on_every_rank() {
     let (left, right) = (scan("t", 1, 6e8), scan("u", 11, 100.0));
     for kind in [JoinKind::Inner, JoinKind::Left] {
         let lines = text(&on_four(&join_on(kind, [&left, &right], &[], 6e9), &[LARGE, LARGE]));
-        assert!(lines.contains("    Broadcast 0: pairs of all rows\n      Dealt scan u"), "{lines}");
+        assert!(lines.contains("    Broadcast 0: pairs of all rows\n      Partitioned scan u"), "{lines}");
     }
     let lines = text(&on_four(&join_on(JoinKind::Full, [&left, &right], &[], 6e9), &[LARGE, LARGE]));
     assert_eq!(lines.matches("Gather").count(), 2, "{lines}");
@@ -511,7 +511,7 @@ fn one_rank_runs_what_it_runs_faster() {
     let many = by(LARGE, &four());
     assert_eq!(many.one_rank, None);
     assert!(many.all_ranks_s < many.one_rank_s, "{many:?}");
-    assert_eq!(by(SMALL, &four()).one_rank, Some(OneRankReason::NothingDealt));
+    assert_eq!(by(SMALL, &four()).one_rank, Some(OneRankReason::SmallTables));
     assert_eq!(by(LARGE, &ExchangeCosts::default()).one_rank, Some(OneRankReason::Alone));
     // A slow link makes of a join what one rank does faster.
     let join = join_on(JoinKind::Inner, [&scan("t", 1, 3e8), &scan("u", 11, 3e8)], &[(1, 11)], 3e8);
@@ -598,8 +598,8 @@ fn tables_in_the_order_of_a_join_key_need_no_shuffle() {
             "      Sort by sum(c1)",
             "        Aggregate sum(c1) by c0",
             "          Inner join on c0 = c0, build right",
-            "            Scan items dealt by ranges of c0 [c0, c1]",
-            "            Scan orders dealt by ranges of c0 [c0]",
+            "            Scan items partitioned by ranges of c0 [c0, c1]",
+            "            Scan orders partitioned by ranges of c0 [c0]",
         ],
     );
     // The largest says where.
@@ -615,7 +615,7 @@ fn a_table_is_not_dealt_by_ranges_that_leave_it_on_few_ranks() {
     let grouped = |figures: ScanFigures| {
         let grouped = aggregate(&scan("t", 1, 6e8), vec![named(1, column(1))], vec![sum(30, 2)], 1.5e8);
         let distributed = on_four(&grouped, &[figures]);
-        text(&distributed).contains("dealt by ranges")
+        text(&distributed).contains("partitioned by ranges")
     };
     assert!(grouped(ranged(&[1], &in_order(100))));
     // Of three values one is on no rank; all row groups have all values; there is one.
@@ -637,6 +637,6 @@ fn numbers_of_two_types_are_cut_at_the_same_values() {
         &Relation::new(joined, 6e8),
         &[ranged(&[1], &in_order(100)), ranged(&[11], &in_order(100))],
     ));
-    assert_eq!(shown.matches("dealt by ranges").count(), 2, "{shown}");
+    assert_eq!(shown.matches("partitioned by ranges").count(), 2, "{shown}");
     assert!(!shown.contains("Shuffle"), "{shown}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{Error, ErrorKind, Result, system_reason};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 
 use crate::options::TlsFiles;
@@ -47,7 +47,7 @@ impl HostIdentity {
 fn read_pem(option: &str, path: &Path, what: &str) -> Result<Vec<u8>> {
     let named = format!("server option {option}: path={}", path.display());
     let text = std::fs::read(path).map_err(|error| {
-        Error::new(ErrorKind::FileAccess, format!("{named}: can't be read: {error}"))
+        Error::new(ErrorKind::FileAccess, format!("{named}: can't be read: {}", system_reason(&error)))
             .with_hint("Name a file on this host that the database server's user may read.")
     })?;
     if !String::from_utf8_lossy(&text)
