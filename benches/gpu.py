@@ -183,7 +183,7 @@ class Bench:
                 os.kill(old, 9)
             deadline = time.monotonic() + RESTART_S_MAX
             while True:
-                # A query starts an engine that nobody has asked for yet.
+                # The first query starts the engine.
                 with contextlib.suppress(QueryError):
                     session.run(f"SELECT count(*) FROM {self.schema(server)}.region")
                 pid = self.engine_pid(session, server)

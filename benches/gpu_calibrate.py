@@ -4,8 +4,8 @@
   `src/files/writing/layout/choice.rs` has weights, of which PLAIN is 100: a byte's way over the bus and its decoding.
 - Operators: queries over TPC-H that are mostly one operator; the time of its kernels by row. `src/worker/choice.rs` has nanoseconds.
 
-Kernel times come from pystachio.timeline, the best of some runs over column chunks that are cached on the GPU. Nothing is written
-into the code: whoever runs this does.
+Kernel times come from pystachio.timeline, the best of some runs over column chunks that are cached on the GPU. The program does
+not change the code: copy its results there.
 """
 
 import contextlib

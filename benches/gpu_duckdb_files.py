@@ -1,5 +1,5 @@
-"""The step `duckdb_files` of gpu.py: the queries over files that DuckDB wrote from the same rows, in the form that it writes when
-nobody asks for another, hot in both engines.
+"""The step `duckdb_files` of gpu.py: the queries over files that DuckDB wrote from the same rows, in its default
+form, hot in both engines.
 
 A figure on files of our own form is half of one: most people's files are small row groups by other writers.
 """

@@ -1,4 +1,4 @@
-"""The step `load` of gpu.py: the 22 queries by 1, 4, 16 and 64 clients at once, who take them in turn in different order.
+"""The step `load` of gpu.py: the 22 queries by 1, 4, 16 and 64 clients at once, each in an order of its own.
 
 First on the server `gpu`, hot: answers a second, and how many times those of one client. Then on a server `crowded` with a
 quarter of the data's bytes as GPU memory, among cancels, and while other files are replaced: every query waits, and many spill. No

@@ -134,8 +134,8 @@ class RankBench(gpu.Bench):
             time.sleep(0.02)
 
     def wait_connected(self, session, count, without=None):
-        """Waits until so many ranks are connected, none of which is the process `without`; their processes. A query starts an engine that
-        nobody has asked for yet."""
+        """Waits until so many ranks are connected, none of which is the process `without`; their processes. The first query starts
+        the engine."""
         deadline = time.monotonic() + CONNECTED_S_MAX
         while True:
             with contextlib.suppress(QueryError):

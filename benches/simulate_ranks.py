@@ -1,4 +1,4 @@
-"""How exchanges scale from 2 to 1,024 ranks, reckoned from what was measured between two: what nobody here has GPUs for.
+"""How exchanges scale from 2 to 1,024 ranks, computed from measurements between two.
 
 usage: python3 benches/simulate_ranks.py [--per-host 8] [--nvlink 360] [--nic 50] [--output FILE]
 
@@ -156,7 +156,7 @@ def report(options):
     for megabytes, measured in MEASURED.items():
         bytes_ = megabytes * MEGABYTE
         pair = Cluster(2, 8, options.nvlink * 1e9, options.nic * 1e9)
-        # Of two ranks half of what is dealt leaves; the measured bytes are those that left.
+        # With two ranks half of the shuffled rows leave a rank; the measured bytes are those that left.
         reckoned = bytes_ / transfer_s(pair, 2 * bytes_, DIRECT) / 1e9
         errors.append(abs(reckoned / measured - 1))
         rows.append([str(megabytes), f"{measured:.1f}", f"{reckoned:.1f}", f"{100 * (reckoned / measured - 1):+.0f} %"])

@@ -6,7 +6,7 @@ usage: demo.py CONNINFO FOLDER SCALE_FACTOR SQL_SCRIPT
 Prints one line a query: rows, seconds, the engine that ran it, and whether the whole query was one scan. The data
 of a scale factor is generated once. The database `tpch` keeps what is in it, also what depends on the extension or the tables: tables get
 another path when another scale factor is asked for, and the extension is made anew only where a build has another SQL_SCRIPT (the
-extension's) than the one that it was made by, and nobody has made anything that depends on it.
+extension's) than the one that it was made by, and no object of a user depends on it.
 """
 
 import hashlib

@@ -139,7 +139,7 @@ seed_folder() {
         find "$from" -mindepth 1 -maxdepth 1 "$@" -exec cp -a -t "$to" {} +
 }
 
-# Removes the build folders of clones that are gone, and those that nobody has used for a while.
+# Removes the build folders of clones that are gone, and those unused for a while.
 drop_old_targets() {
     local folder clone
     for folder in "$cache_root"/target-*; do
@@ -152,7 +152,7 @@ drop_old_targets() {
     done
 }
 
-# Prints the file whose lock build.sh holds while it replaces a build. One that lies elsewhere, as in an archive, nobody replaces.
+# Prints the file whose lock build.sh holds while it replaces a build. Builds elsewhere, as in an archive, are never replaced.
 stage_lock() { if [[ -f $1.lock ]]; then printf '%s.lock\n' "$1"; else printf '/dev/null\n'; fi; }
 
 # Prints the version of pystachio.

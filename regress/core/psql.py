@@ -1,4 +1,4 @@
-"""Runs the suite's files in a session as psql does, and shows each statement to whoever compares before it runs.
+"""Runs the suite's files in a session as psql does, and passes each statement to the comparison before it runs.
 
 Deliberately absent: what psql prints. Commands that only show something (`\\d`, `\\echo`, …) are counted and left out.
 """

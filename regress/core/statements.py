@@ -3,7 +3,7 @@
 - A semicolon ends a statement only outside quotes, dollar quotes, comments, parentheses and `BEGIN ATOMIC … END`.
 - A backslash outside quotes begins a meta command, which takes the rest of its line. `\\;` joins two statements.
 - Variables (`:name`, `:'name'`, `:"name"`, `:{?name}`) are put in where they are set, and only outside quotes.
-- Rows after `COPY … FROM stdin` are read by whoever runs the statement (`Script.copy_rows`): psql, too, learns from the
+- Rows after `COPY … FROM stdin` are read by the code that runs the statement (`Script.copy_rows`): psql, too, learns from the
   server alone that rows are wanted.
 
 Deliberately absent: conditions (`\\if`) and what else commands mean, which is `run.py`'s.

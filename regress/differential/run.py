@@ -57,7 +57,7 @@ EXCHANGE_SETTINGS = (
     "pystachio.gpu_exchange_filters = off", "pystachio.gpu_exchange_broadcast_choice = off", "pystachio.gpu_exchange_compression = on",
     "pystachio.gpu_exchange_heavy_keys = off",
 )
-# How many of the 22 queries must change ranks at several ranks: all whose tables are dealt.
+# How many of the 22 queries must change ranks at several ranks: all whose tables ranks share.
 RANKED_QUERIES_MIN = 22
 # What must spill there: build sides, groups, different values and orders that are larger than that.
 SPILL_QUERIES = {

@@ -1,4 +1,4 @@
-"""Rights: who may name files, who may query, and that absorbed subqueries are checked like others."""
+"""Rights to name files and to query; absorbed subqueries are checked like others."""
 
 from faults.support import expect_error, require
 from harness.libpq import QueryError
@@ -19,7 +19,7 @@ def _roles(session):
 
 
 def naming_files(place):
-    """Only who may read the server's files may name one."""
+    """Only roles that may read the server's files may name one."""
     with place.session() as boss:
         _roles(boss)
         path = f"{place.tpch}/nation.parquet"
@@ -31,7 +31,7 @@ def naming_files(place):
             expect_error(plain, f"SELECT pystachio.optimize_parquet('{path}', '/tmp/pystachio-denied')", _DENIED, ["pg_read_server_files"])
         with place.session(role="reader") as reader:
             reader.run(create)
-            require(len(reader.run("SELECT * FROM public.mine").rows) == 25, "who may name it may read it")
+            require(len(reader.run("SELECT * FROM public.mine").rows) == 25, "the role that names it reads it")
             reader.run("GRANT SELECT ON public.mine TO plain")
             expect_error(reader, f"SELECT pystachio.optimize_parquet('{path}', '/tmp/pystachio-denied')", _DENIED, ["pg_write_server_files"])
         boss.run("ALTER FOREIGN TABLE public.mine OWNER TO plain")

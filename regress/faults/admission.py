@@ -1,4 +1,4 @@
-"""Many queries on a CPU engine with little memory: they wait for one another instead of failing, and never for who does not read."""
+"""Many queries on a CPU engine with little memory: they wait for one another instead of failing, and never for a client that does not read."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""Cursors that stay open: more of them than have memory at once, and none waits for another that nobody reads."""
+"""Cursors that stay open: more of them than have memory at once, and none waits for another that is not read."""
 
 from faults.support import require
 from harness import tables

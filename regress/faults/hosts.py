@@ -234,7 +234,7 @@ def hosts_have_several_ranks_each(place):
                 plan = "\n".join(row[0] for row in session.run(f"EXPLAIN (ANALYZE) {query}").rows)
                 for level in ("between hosts", "within hosts"):
                     require((level in plan) == levels, f"two levels are {setting}: {plan}")
-                require(("to 3 ranks" in plan) != levels, f"who sends to how many, two levels {setting}: {plan}")
+                require(("to 3 ranks" in plan) != levels, f"the ranks that each sends to, two levels {setting}: {plan}")
                 require(session.run(query).rows == heap.run(query).rows, f"query {number} has other rows with two levels {setting}")
             session.run("RESET pystachio.gpu_two_level_exchange")
         _all_levels(place, session, heap)

@@ -194,7 +194,7 @@ def barriers_hold(place):
 
 
 def counts_tell_nothing(place):
-    """EXPLAIN ANALYZE shows no count of hidden rows, neither the engine's nor PostgreSQL's, but to who may read statistics."""
+    """EXPLAIN ANALYZE shows no count of hidden rows, neither the engine's nor PostgreSQL's, except to roles that may read statistics."""
     queries = ["SELECT count(*) FROM {t} WHERE n_regionkey = 4", "SELECT n_name FROM {t} WHERE n_nationkey < 5",
                "SELECT n_comment FROM {t} WHERE n_name LIKE 'E%'",
                "SELECT count(*) FROM {t} JOIN tpch.region ON r_regionkey = n_regionkey AND r_name = 'AFRICA'"]
@@ -214,7 +214,7 @@ def counts_tell_nothing(place):
         boss.run(f'GRANT pg_read_all_stats TO "{ROLE}"')
         with place.session(role=ROLE) as reader:
             lines = [row[0] for row in reader.run(f"EXPLAIN (ANALYZE) SELECT count(*) FROM {TABLES['foreign']}").rows]
-            require(any("Row Groups" in line for line in lines), f"who may read statistics is shown counts: {lines}")
+            require(any("Row Groups" in line for line in lines), f"a role that may read statistics sees counts: {lines}")
         _teardown(boss)
 
 

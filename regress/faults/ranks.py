@@ -62,7 +62,7 @@ def _session(place):
 
 
 def _setup(place):
-    """The server, its tables in row groups that are dealt to ranks, and one query on all of them."""
+    """The server, its tables in row groups that ranks share, and one query on all of them."""
     pieces = f"{place.folder}/faults-ranks"
     with _session(place) as session:
         if not place.engine(_SERVER):
@@ -302,7 +302,7 @@ def a_rank_0_that_dies_ends_all_ranks(place):
 
 
 def a_rank_0_that_is_stopped_and_goes_on_keeps_its_ranks(place):
-    """Whoever was stopped does not say of the others that they were silent."""
+    """A rank that was stopped does not report the others as silent."""
     _setup(place)
     for phase in (None, _PHASES[2]):
         with _session(place) as victim, _session(place) as other:

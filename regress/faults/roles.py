@@ -1,4 +1,4 @@
-"""What every SQL object of the extension gives to whom: a role without rights, one with SELECT alone, one that may read the
+"""The result of every SQL object of the extension for each role: a role without rights, one with SELECT alone, one that may read the
 server's files, and a superuser.
 
 The objects are listed from the catalogs: one that is added and that nothing here tries makes the test fail.
@@ -187,7 +187,7 @@ def every_object_is_tried(place):
 
 
 def every_setting_is_tried(place):
-    """A setting of the user's own may be set by anybody, one of the superuser's or the server's by nobody else."""
+    """A setting of the user's own may be set by every role, one of the superuser's or the server's by no other role."""
     with place.session() as boss:
         settings = _settings(boss)
         require(len(settings) > 10, f"settings: {sorted(settings)}")
@@ -229,7 +229,7 @@ def errors_and_timelines_are_ones_own(place):
             boss.run(f"GRANT {SELECTOR} TO {NOBODY}")
             require(nobody.run(queries).scalar() == "1", "a member's")
             boss.run(f"REVOKE {SELECTOR} FROM {NOBODY}; GRANT pg_read_all_stats TO {NOBODY}")
-            require(int(nobody.run(queries).scalar()) >= 2, "who may read all statistics")
+            require(int(nobody.run(queries).scalar()) >= 2, "the role that may read all statistics")
             require("square root" in (nobody.run(errors).scalar() or ""), "and all errors")
         _teardown(boss)
 

@@ -71,7 +71,7 @@ def _forms():
 
 
 def views_are_checked(place):
-    """Who has no right on a view reads it in no form of query; who has it needs none on the tables below."""
+    """A role without rights on a view can't read it by any form of query; a role with them needs none on the tables below."""
     with place.session() as boss:
         _setup(boss)
         with place.session(role=ROLE) as stranger:

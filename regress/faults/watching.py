@@ -121,7 +121,7 @@ def supervisors_are_processes_of_the_server(place):
 
 
 def memory_that_is_not_there_is_warned_of(place):
-    """A server may have an option `memory` for another machine, and whoever sets it hears of it."""
+    """A server may have an option `memory` for another machine, and setting it gives a notice."""
     with place.session("SET client_min_messages = error", "SET log_min_messages = warning") as boss:
         begin = len(_log_lines(place))
         boss.run(f"CREATE SERVER {_SERVER} FOREIGN DATA WRAPPER pystachio OPTIONS (memory '9999GB')")

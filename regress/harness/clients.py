@@ -5,7 +5,7 @@ Invariants:
 - Every client ends: it begins no query after the deadline, and each has the session's statement_timeout.
 - The seed of a run decides which queries are cancelled, and when.
 
-Deliberately absent: what clients do beside queries; whoever runs them changes tables and caches meanwhile.
+Deliberately absent: what clients do beside queries; the caller changes tables and caches meanwhile.
 """
 
 import json

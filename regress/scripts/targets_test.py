@@ -1,4 +1,4 @@
-"""Build folders of clones: seeded with dependencies, apart, and removed when nobody uses them."""
+"""Build folders of clones: seeded with dependencies, apart, and removed when unused."""
 
 import os
 import pathlib

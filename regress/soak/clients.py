@@ -2,7 +2,7 @@
 
 Invariants:
 - What a client does follows from the run's seed and its number; what the server makes of it depends on time too.
-- A keeper's session lasts for the whole run, so that what a backend gathers can be measured; nobody ends it.
+- A keeper's session lasts for the whole run, so that the memory that a backend gathers can be measured; it is never ended.
 - Every wait has an end: no answer in time (`Client._finish`) is a finding.
 
 Deliberately absent: faults of processes (breaker.py); what explains errors (journal.py).
@@ -252,7 +252,7 @@ class Client:
                 self.soak.journal.count("answers that the machine was too busy for")
 
     def _hang(self, sql):
-        """A query that does not end. The session is left as it is: whoever looks can find it, until the run ends."""
+        """A query that does not end. The session is left as it is for inspection, until the run ends."""
         pid = self.session.backend_pid
         state = self.soak.look()
         self.soak.journal.finding("no answer", f"client {self.number}, backend {pid}, on {self.server.name}: no answer in time\n"

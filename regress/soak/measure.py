@@ -1,7 +1,7 @@
 """What processes and folders hold in a quiet moment of a soak, and what of it has grown.
 
 Invariants:
-- Only the same process is compared with itself; an engine that is another one than nobody killed is a finding.
+- Only the same process is compared with itself; an engine that was replaced without being killed by a test is a finding.
 - Both moments come after the same work over every server, so that caches hold the same.
 
 Deliberately absent: what the engines say of their queries (run.py waits until they run none).
@@ -23,7 +23,7 @@ BACKEND_BYTES_MAX = 24 << 20
 # Growth of one part of a long run that is more than what allocators still find to keep: with eight sessions an engine on the emulated device
 # took 230 MB more than with one, most of it within a hundred queries, and then stayed as it was.
 STEADY_BYTES_MIN = 32 << 20
-# Descriptors and threads: a connection or two of who measures, and threads that wait for work and end after some seconds.
+# Descriptors and threads: a connection or two of the measurement itself, and threads that wait for work and end after some seconds.
 DESCRIPTORS_MAX, THREADS_MAX = 8, 8
 _EXPECTED_LOG = [re.compile(text) for text in (
     r" (ERROR|STATEMENT|DETAIL|HINT|CONTEXT|QUERY|LOCATION):  ",

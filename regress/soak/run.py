@@ -86,7 +86,7 @@ class Soak:
         return int(row["pid"]) if row and row["pid"] else None
 
     def look(self):
-        """What runs now, for whoever looks into a query that does not end."""
+        """The running queries, to inspect one that does not end."""
         with contextlib.suppress(QueryError), Session(self.conninfo, ["SET statement_timeout = '5s'"]) as session:
             activity = session.run("SELECT pid, state, wait_event_type, wait_event, now() - query_start, left(query, 60) FROM pg_stat_activity "
                                    "WHERE state <> 'idle'").rows
@@ -105,7 +105,7 @@ class Soak:
     # -- phases --------------------------------------------------------------------------------------------
 
     def work(self, seconds, kills):
-        """Everybody at once for a time."""
+        """All clients at once for a time."""
         until = time.monotonic() + seconds
         breaker = Breaker(self)
         actions = [*[(one.run, until) for one in [*self.clients, *self.holders]], (breaker.run, until, kills)]
@@ -239,7 +239,7 @@ class Soak:
             name, was, now = f"engine {engine}", engines_before[engine], engines_after[engine]
             same = (middle[name].pid, middle[name].start, was["restarts"]) == (last[name].pid, last[name].start, now["restarts"])
             if not same and not self.journal.device_fails:
-                self.journal.finding("an engine ended", f"{engine}, which nobody killed: {was}\n    is now {now}")
+                self.journal.finding("an engine ended", f"{engine}, which no test killed: {was}\n    is now {now}")
             elif same:
                 self.compare(middle, last, [name], measure.ENGINE_BYTES_MAX + server.kept_bytes)
         for name in last if parts > 1 else []:

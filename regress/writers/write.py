@@ -4,7 +4,7 @@
 usage: write.py FOLDER SEED PREFIX
 
 FOLDER gets PREFIX_FORM.parquet for each form of each library, rows.csv and rows.json: the columns of the rows, with
-PostgreSQL's type for each, and PREFIX.json: the files, which columns each has, and by whom it was written. The CSV is
+PostgreSQL's type for each, and PREFIX.json: the files, which columns each has, and its writer. The CSV is
 written from the values, not by a library, and is thereby an independent witness.
 
 The rows come in bands of BAND_ROWS, as long as a row group: of each column one band has its least values, one its

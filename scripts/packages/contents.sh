@@ -105,7 +105,7 @@ lay_engine() {
     gzip -9n "$root$documents/THIRD-PARTY"
 }
 
-# One mode for all files and one time, whatever the umask of who packs.
+# One mode for all files and one time, whatever the packer's umask.
 settle() {
     chmod -R u=rwX,go=rX "$1"
     find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +

@@ -17,7 +17,7 @@ python3 -m venv "$work/venv" || die "python3 -m venv failed; on Debian it is in 
 for wheel in "$work"/wheels/*.whl; do
     rm -rf "$work/wheel"
     python3 -m zipfile -e "$wheel" "$work/wheel"
-    # What talks to network cards and what compresses on processors nobody asks for.
+    # The parts for network cards and for compression on processors are not needed.
     find "$work/wheel/nvidia" -name 'lib*.so*' ! -name '*rdma*' ! -name '*_cpu.so*' -exec install -m 0644 -t "$folder" {} +
     name=$(basename "${wheel%%-*}")
     find "$work/wheel" -path '*dist-info/licenses/*' -iname '*license*' -type f -exec cp {} "$folder/licenses/$name.txt" \;

@@ -39,7 +39,7 @@ make_system() {
     install -m 0755 "$project_root/docker/entrypoint.sh" "$debs/usr/local/bin/entrypoint.sh"
     install -m 0644 "$project_root/docker/initialize.sql" "$debs/usr/share/pystachio/"
     # shellcheck disable=SC2016   # mmdebstrap's shell knows the root as $1
-    # A key that an installation makes would be everybody's. Documents but for licences are left out.
+    # A key made at installation would be in every copy of the image. Documents but for licences are left out.
     mmdebstrap --quiet --variant=minbase --format=tar --include="postgresql-$major,ca-certificates" --dpkgopt=force-confold \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         --dpkgopt='path-include=/usr/share/doc/pystachio-engine/*' \

@@ -110,7 +110,7 @@ mod tests {
             panic_within(&mutex);
             let taken = mutex.clone();
             assert!(catch_unwind(move || *lock(&taken)).is_err());
-            // Whoever takes it while it unwinds does not end the process at once.
+            // A thread that takes it while it unwinds does not end the process at once.
             struct AtEnd(Arc<Mutex<i32>>);
             impl Drop for AtEnd {
                 fn drop(&mut self) {

@@ -58,7 +58,7 @@ const UNKNOWN: i64 = 11;
 /// Row groups that the crate numbers.
 const ROW_GROUPS_MAX: usize = i16::MAX as usize;
 
-/// Decodes a footer; without its statistics, if those are what can't be decoded: nobody needs them.
+/// Decodes a footer. If only the statistics can't be decoded, the footer has none.
 ///
 /// # Errors
 ///
@@ -145,7 +145,7 @@ fn without_dictionaries_at_zero(metadata: ParquetMetaData) -> Result<ParquetMeta
 /// A footer that the crate refuses, mended where that is known how; several of them, if it has too many row groups for one.
 fn mend(footer: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut fields = CompactWalk { rest: footer }.raw_fields(0)?;
-    // Nobody reads these.
+    // Unused fields.
     fields.retain(|field| field.number != KEY_VALUES);
     let mut row_groups = Vec::new();
     for field in &mut fields {

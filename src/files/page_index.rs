@@ -61,7 +61,7 @@ type KnownIndexes = HashMap<(usize, usize), Option<Arc<PageBounds>>>;
 /// By row group and leaf.
 type KnownLocations = HashMap<(usize, usize), Option<Arc<[PageLocation]>>>;
 
-/// Bounds of pages of one file, as far as someone wanted them. An index that can't be used is kept as such.
+/// Bounds of pages of one file, as far as they were requested. An unusable index is kept as such.
 #[derive(Debug, Default)]
 pub(super) struct PageIndexes {
     known: Mutex<KnownIndexes>,

@@ -474,7 +474,7 @@ async fn rows_on_their_way_to_readers_count_and_are_few() {
         assert!(stream.next_batch().await.unwrap().is_some());
         paused.push(stream);
     }
-    // Nobody but these holds memory when this has ended.
+    // No other user holds memory when this has ended.
     assert_eq!(fixture.run(table(), &[1]).await.unwrap().rows.len(), 20_000);
     let waiting = Instant::now();
     let mut used = fixture.engine.status().memory_used_bytes;

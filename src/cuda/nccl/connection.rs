@@ -30,27 +30,29 @@ const CONFIG_MAGIC: u32 = 0xcafe_beef;
 const CONFIG_VERSION: u32 = 22_200;
 /// `NCCL_CONFIG_UNDEF_INT`.
 const UNDEFINED: i32 = i32::MIN;
-/// How often a connection that begins is looked at.
+/// How often the start of a connection is polled.
 const CONNECT_LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// How long the end of a connection is waited for: it waits for the device, and for threads of the library that look at a flag.
+/// How long the end of a connection is waited for: it waits for the device, and for threads of the
+/// library that poll a flag.
 const ABORT_MAX: Duration = Duration::from_secs(3);
 
 /// A rank's communicator of NCCL.
 ///
 /// # Errors
 ///
-/// Every method: `Peer` where the library found another rank gone; `Device` for a fault of the device; `Internal` otherwise.
+/// Every method: `Peer` if the library found another rank gone; `Device` for a fault of the device;
+/// `Internal` otherwise.
 pub(super) struct Connection {
     library: &'static NcclLibrary,
     handle: ncclComm_t,
-    /// Where the library was told to write the handle. Nothing says that it does so no more.
+    /// The address at which the library writes the handle. It may still write there.
     _place: Box<ncclComm_t>,
 }
 
-// SAFETY: a communicator belongs to no thread; whoever has the connection alone uses it.
+// SAFETY: a communicator belongs to no thread; only the owner of the connection uses it.
 unsafe impl Send for Connection {}
 
-/// Who connects: this rank, of how many.
+/// This rank, and the number of ranks.
 #[derive(Clone, Copy)]
 pub(super) struct Membership {
     pub(super) rank: Rank,
@@ -58,11 +60,12 @@ pub(super) struct Membership {
 }
 
 impl Connection {
-    /// Connects with all ranks that do so by the same name. Waits for them. The device's context is current.
+    /// Connects with all ranks that use the same name. Waits for them. The device's context must be
+    /// current.
     ///
     /// # Errors
     ///
-    /// `Peer` if they are not there in time.
+    /// `Peer` if a rank is late.
     pub(super) fn open(
         library: &'static NcclLibrary,
         id: &NcclId,
@@ -110,7 +113,7 @@ impl Connection {
         config.splitShare = UNDEFINED;
         let mut place: Box<ncclComm_t> = Box::new(ptr::null_mut());
         let (count, number) = (i32::try_from(rank_count).unwrap_or(i32::MAX), i32::from(rank.0));
-        // SAFETY: the pointers are to live values; what the library keeps of them it copies.
+        // SAFETY: the pointers are to live values, which the library copies.
         let status =
             unsafe { (library.comm_init_rank_config)(&raw mut *place, count, id, number, &raw mut config) };
         let handle = *place;
@@ -126,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Whether what was begun last has been enqueued; does not wait.
+    /// Whether the last begun operation has been enqueued; does not wait.
     pub(super) fn is_ready(&self) -> Result<bool> {
         let mut state: Status = IN_PROGRESS;
         // SAFETY: the communicator lives; the pointer is to a live value.
@@ -138,8 +141,8 @@ impl Connection {
         }
     }
 
-    /// Registers memory, from and to which GPUs may then copy without a buffer of the library's in between. Says whether it did: a library may
-    /// have no registration.
+    /// Registers memory, so that GPUs may copy from and to it without a buffer of the library in
+    /// between. Returns whether it was registered: a library may not support it.
     pub(super) fn register(&self, (address, bytes): (u64, u64)) -> Result<bool> {
         let Some(register) = self.library.comm_register else { return Ok(false) };
         let mut registration = ptr::null_mut();
@@ -149,8 +152,8 @@ impl Connection {
         self.check("register memory", status).map(|()| true)
     }
 
-    /// Begins to move parts, none of which is for this rank itself, as one group. It is enqueued on the stream when
-    /// [`Connection::is_ready`] says so.
+    /// Begins to move parts, none of which is for this rank itself, as one group. It is enqueued on
+    /// the stream when [`Connection::is_ready`] returns true.
     pub(super) fn begin_group(
         &self,
         sends: &[SendPart],
@@ -158,10 +161,11 @@ impl Connection {
         stream: Stream,
     ) -> Result<()> {
         let stream = stream.0 as CUstream;
-        // SAFETY: it only counts.
+        // SAFETY: the call only counts.
         self.check("begin a group", unsafe { (self.library.group_start)() })?;
         let parts = self.add_parts(sends, receives, stream);
-        // SAFETY: the group was begun on this thread. It is ended though a part may be wrong, or it would go on with the next one.
+        // SAFETY: the group was begun on this thread. It must end even if a part is wrong, or it
+        // would continue with the next one.
         let ended = unsafe { (self.library.group_end)() };
         parts?;
         self.check("move blocks", ended)
@@ -172,13 +176,15 @@ impl Connection {
         let data_type = ncclDataType_t::ncclUint8;
         for SendPart { to, address, bytes } in sends {
             let (source, count, peer) = (*address as *const c_void, *bytes as usize, i32::from(to.0));
-            // SAFETY: memory that the device reads, which stays as it is until the stream has come to the end of the group.
+            // SAFETY: memory that the device reads, which stays unchanged until the stream has
+            // reached the end of the group.
             let status = unsafe { (library.send)(source, count, data_type, peer, *handle, stream) };
             self.check("send a block", status)?;
         }
         for ReceivePart { from, address, bytes } in receives {
             let (target, count, peer) = (*address as *mut c_void, *bytes as usize, i32::from(from.0));
-            // SAFETY: memory that the device writes, which nobody else uses until the stream has come to the end of the group.
+            // SAFETY: memory that the device writes, which no other work uses until the stream has
+            // reached the end of the group.
             let status = unsafe { (library.recv)(target, count, data_type, peer, *handle, stream) };
             self.check("receive a block", status)?;
         }
@@ -197,18 +203,19 @@ impl Connection {
     }
 }
 
-/// Ends a connection whatever it does. Says whether it ended in time; if not, it is left to a thread of its own, and to the end of the process.
+/// Ends a connection, whatever its state. Returns whether it ended in time; if not, a thread of its
+/// own waits, until the process ends.
 pub(super) fn abort(connection: Connection) -> bool {
     let (sender, receiver) = bounded(1);
     let end = move || {
         let connection = connection;
         let Connection { library, handle, .. } = &connection;
-        // SAFETY: nobody else has the communicator any more.
+        // SAFETY: no other code has the communicator any more.
         let status = unsafe { (library.comm_abort)(*handle) };
         if status != SUCCESS {
             tracing::error!("{}", error_of(library, "end a connection", status));
         }
-        // Nobody hears it who has waited for too long.
+        // The receiver is gone if its wait timed out.
         let _ = sender.send(());
     };
     if let Err(error) = thread::Builder::new().name("nccl-abort".to_owned()).spawn(end) {
@@ -227,7 +234,7 @@ fn error_of(library: &NcclLibrary, action: &str, status: Status) -> Error {
     const REMOTE: Status = ncclResult_t::ncclRemoteError as Status;
     let message = format!("NCCL could not {action}: {}", library.text(status));
     match status {
-        // What a rank's process leaves behind when it ends are connections that end.
+        // The end of a rank's process ends its connections.
         SYSTEM | REMOTE => Error::new(ErrorKind::Peer, message),
         UNHANDLED_CUDA => Error::new(ErrorKind::Device, message).with_hint(
             "Run the query again: the engine restarts by itself. Look into the server log for the reason.",

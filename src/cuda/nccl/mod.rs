@@ -1,4 +1,4 @@
-//! NCCL: what carries the blocks of exchanges between GPUs, one rank a GPU.
+//! NCCL, which carries the blocks of exchanges between GPUs, one rank a GPU.
 //!
 //! ```text
 //! network thread ─► NcclTransfers ─┬─► groups: parts for other ranks, region to region ─► connection
@@ -6,19 +6,21 @@
 //! ```
 //!
 //! - `transfers.rs`: [`NcclTransfers`], one rank's end
-//! - `connection.rs`: one communicator of NCCL: how it begins, what it does, how it ends
+//! - `connection.rs`: one communicator of NCCL: its start, its operations, its end
 //! - `library.rs`: the library's functions, opened at run time
 //!
-//! Every communicator of NCCL is one that does not block (`ncclConfig_t::blocking = 0`): a call that would wait for other ranks returns
-//! `ncclInProgress`, a thread of the library's goes on with it, and whoever asks `ncclCommGetAsyncError` finds out when that is over. So the
-//! network thread is never within the library for as long as another rank takes, and can end it (`ncclCommAbort`) at any time.
+//! Every communicator of NCCL is non-blocking (`ncclConfig_t::blocking = 0`): a call that would
+//! wait for other ranks returns `ncclInProgress`, a thread of the library continues it, and
+//! `ncclCommGetAsyncError` reports its end. So the network thread never waits inside the library
+//! for another rank, and can end the communicator (`ncclCommAbort`) at any time.
 //!
-//! Invariants: one thread uses a connection. Nothing else is asked of a connection that is in progress. Whatever waits for a rank has a time
-//! limit, the end of a connection too: what does not end by then is left to the process.
+//! Invariants: one thread uses a connection. A connection in progress gets no other calls. Every
+//! wait for a rank has a time limit, the end of a connection included: if it does not end in time,
+//! it lasts until the process ends.
 //!
-//! Deliberately absent: how ranks find each other (they are given an [`NcclId`]); what ranks tell each other (control
-//! sockets of `pystachio_gpu::exchange`); multicast and reductions in the switch, which sends and
-//! receives have no use for: see [`ENVIRONMENT`].
+//! Deliberately absent: how ranks find each other (they are given an [`NcclId`]); control messages
+//! between ranks (control sockets of `pystachio_gpu::exchange`); multicast and reductions in the
+//! switch, which sends and receives do not use: see [`ENVIRONMENT`].
 //!
 //! Source: NCCL user guide, "Fault tolerance", "Group calls" and "User buffer registration"; nccl.h of 2.28.3.
 
@@ -33,29 +35,33 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use self::library::NcclLibrary;
 pub use self::transfers::NcclTransfers;
 
-/// What a process that is a rank has in its environment from its start on, since the library reads it there and threads read it at any time:
+/// The environment of a rank's process from its start on, since the library reads it there, and
+/// threads may read it at any time:
 ///
-/// - `NCCL_NVLS_ENABLE=0`: no multicast objects. Sends and receives do not use them, and a host may not have what they need.
-/// - `NCCL_P2P_DIRECT_DISABLE=1`: where several ranks are one process, none reads or writes memory of another's GPU by its address: a
-///   GPU's memory is mapped for that GPU alone.
+/// - `NCCL_NVLS_ENABLE=0`: no multicast objects. Sends and receives do not use them, and a host may
+///   lack their requirements.
+/// - `NCCL_P2P_DIRECT_DISABLE=1`: if several ranks are one process, none accesses memory of
+///   another's GPU by its address: a GPU's memory is mapped for that GPU alone.
 pub const ENVIRONMENT: [(&str, &str); 2] = [("NCCL_NVLS_ENABLE", "0"), ("NCCL_P2P_DIRECT_DISABLE", "1")];
 
 /// `NCCL_UNIQUE_ID_BYTES`.
 const UNIQUE_ID_BYTES: usize = 128;
 
-/// Names a connection of all ranks. Rank 0 makes it, and gives it to all others as bytes; each connection has one of its own.
+/// The name of a connection of all ranks. Rank 0 makes it, and sends it to all others as bytes;
+/// each connection has one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NcclId([u8; UNIQUE_ID_BYTES]);
 
 impl NcclId {
-    /// How many bytes it has.
+    /// Its size.
     pub const BYTES: usize = UNIQUE_ID_BYTES;
 
-    /// A new one. The process that makes it is where ranks find each other: it has to live until all are connected.
+    /// A new one. Ranks find each other at the process that makes it, which must live until all are
+    /// connected.
     ///
     /// # Errors
     ///
-    /// `Unavailable` if the library is not there, is too old, or finds no network interface.
+    /// `Unavailable` if the library is missing, too old, or finds no network interface.
     pub fn new() -> Result<Self> {
         check_environment(|name| std::env::var(name).ok())?;
         let library = NcclLibrary::get()?;
@@ -67,7 +73,7 @@ impl NcclId {
         self.0.to_vec()
     }
 
-    /// One that [`NcclId::to_bytes`] gave, perhaps in another process.
+    /// An id from [`NcclId::to_bytes`], perhaps of another process.
     ///
     /// # Errors
     ///
@@ -80,13 +86,13 @@ impl NcclId {
     }
 }
 
-/// How a rank connects. The same on all ranks.
+/// Options of a rank's connection. The same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NcclOptions {
-    /// All ranks are there within that, or none is connected.
+    /// The time limit for all ranks to connect.
     pub connect_max: Duration,
-    /// Whether the exchange region is registered, so that GPUs that can write each other's memory do so without a copy in between. A
-    /// library that has no registration does without.
+    /// Whether the exchange region is registered, so that GPUs that can access each other's memory
+    /// write it without a copy in between. A library without registration works without.
     pub registers_region: bool,
 }
 
@@ -95,7 +101,7 @@ impl Default for NcclOptions {
         Self {
             // Two processes that began at once needed half a second for a connection; those that begin again load the kernels first.
             connect_max: Duration::from_secs(15),
-            // Not before it is known to be faster, and to end as well.
+            // Off until it is known to be faster, and to end as well.
             registers_region: false,
         }
     }
@@ -105,14 +111,14 @@ impl Default for NcclOptions {
 ///
 /// # Errors
 ///
-/// `Unavailable` if it is not, or is too old.
+/// `Unavailable` if it is missing or too old.
 pub fn check_library() -> Result<()> {
     NcclLibrary::get().map(|_| ())
 }
 
 /// # Errors
 ///
-/// `Unavailable` if something of [`ENVIRONMENT`] is not as it must be.
+/// `Unavailable` if a variable of [`ENVIRONMENT`] has another value.
 fn check_environment(value: impl Fn(&str) -> Option<String>) -> Result<()> {
     let wrong = ENVIRONMENT.iter().find(|(name, expected)| value(name).as_deref() != Some(*expected));
     let Some((name, expected)) = wrong else { return Ok(()) };

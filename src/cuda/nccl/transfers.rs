@@ -1,4 +1,4 @@
-//! Parts between GPUs, over NCCL.
+//! Transfers of parts between GPUs over NCCL.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -19,19 +19,19 @@ use crate::platform::CudaPlatform;
 pub struct NcclTransfers {
     membership: Membership,
     platform: Arc<CudaPlatform>,
-    /// Absent once it was given up.
+    /// Absent after it was given up.
     connection: Option<Connection>,
     is_registered: bool,
-    /// Of groups.
+    /// The stream of groups.
     lease: Option<StreamLease>,
-    /// Of copies within this device, which need no other rank.
+    /// The stream of copies within this device, which need no other rank.
     local_lease: Option<StreamLease>,
     stream: Stream,
     groups: VecDeque<Group>,
     groups_over: u64,
 }
 
-/// A group that is not over.
+/// A group that has not ended.
 struct Group {
     sends: Vec<SendPart>,
     receives: Vec<ReceivePart>,
@@ -40,25 +40,26 @@ struct Group {
 
 #[derive(Clone, Copy)]
 enum Phase {
-    /// NCCL is busy with an earlier one.
+    /// NCCL is busy with an earlier group.
     Waiting,
-    /// NCCL enqueues it. What stays on this device has been copied when the event is reached.
+    /// NCCL is enqueuing it. The parts of this device have been copied when the event is reached.
     Enqueuing(Option<Event>),
-    /// It is over when the event is reached.
+    /// It has ended when the event is reached.
     Running(Event),
 }
 
 impl NcclTransfers {
-    /// Connects with all ranks that do so by the same id, to move what is in a region of the platform's memory. Waits for them.
+    /// Connects with all ranks that use the same id, to move parts of a region of the platform's
+    /// memory. Waits for them.
     ///
     /// # Errors
     ///
-    /// `Unavailable` if the library is not there or too old, or the process has not the [`super::ENVIRONMENT`] of a rank; `Peer` if not all
-    /// ranks are there in time; faults of the device.
+    /// `Unavailable` if the library is missing or too old, or the process lacks the
+    /// [`super::ENVIRONMENT`] of a rank; `Peer` if a rank is late; faults of the device.
     ///
     /// # Panics
     ///
-    /// If the rank is none of as many.
+    /// If the rank is not one of that number of ranks.
     pub fn connect(
         platform: &Arc<CudaPlatform>,
         region: &ExchangeRegion,
@@ -104,7 +105,7 @@ impl NcclTransfers {
         self.is_registered
     }
 
-    /// Goes on with groups that have not been enqueued, in their order.
+    /// Enqueues groups that have not been enqueued, in their order.
     fn enqueue_groups(&mut self) -> Result<()> {
         let Some(connection) = &self.connection else { return Err(aborted()) };
         let rank = self.membership.rank;
@@ -134,10 +135,10 @@ impl NcclTransfers {
         Ok(())
     }
 
-    /// How many groups are over.
+    /// The number of ended groups.
     fn look_at_groups(&mut self) -> Result<u64> {
         if self.groups.is_empty() {
-            // What the library found out since then is known to nobody else.
+            // Asks for faults that the library has found since then.
             self.connection.as_ref().ok_or_else(aborted)?.is_ready()?;
             return Ok(self.groups_over);
         }
@@ -155,7 +156,7 @@ impl NcclTransfers {
         Ok(self.groups_over)
     }
 
-    /// An error that names the rank that is gone, as far as that is known: the library tells only that one is.
+    /// An error that names the lost rank, if known: the library only reports that one is lost.
     fn named(&self, error: Error) -> Error {
         if error.kind != ErrorKind::Peer {
             return error;
@@ -166,7 +167,7 @@ impl NcclTransfers {
         }
     }
 
-    /// Ranks that a group moves parts from or to, but for this one.
+    /// The other ranks of a group's parts.
     fn others_of(&self, group: &Group) -> Vec<Rank> {
         let sends = group.sends.iter().map(|part| part.to);
         let mut ranks: Vec<Rank> = sends.chain(group.receives.iter().map(|part| part.from)).collect();
@@ -177,7 +178,7 @@ impl NcclTransfers {
     }
 }
 
-/// Copies what a group moves from this rank to itself; when that has happened.
+/// Copies a group's parts from this rank to itself. Returns the event of their end.
 fn copy_local(
     platform: &CudaPlatform,
     rank: Rank,
@@ -228,7 +229,7 @@ impl Transfers for NcclTransfers {
         self.look_at_groups().map_err(|error| self.named(error))
     }
 
-    /// A group is one launch: which of several others it waits for nobody is told.
+    /// A group is one launch, and NCCL does not report which of several ranks it waits for.
     fn missing_in_group(&self) -> Vec<Rank> {
         let others = self.groups.front().map_or_else(Vec::new, |group| self.others_of(group));
         if others.len() == 1 { others } else { Vec::new() }
@@ -244,13 +245,13 @@ impl Transfers for NcclTransfers {
             }
         }
         if !has_ended {
-            // Whatever is enqueued there may never be over.
+            // Work enqueued there may never end.
             std::mem::forget((self.lease.take(), self.local_lease.take()));
         }
     }
 }
 
-/// What a communicator says that was given up.
+/// The error of a communicator that was given up.
 fn aborted() -> Error {
     Error::internal("a communicator that was given up")
 }

@@ -57,7 +57,7 @@ fn a_call_that_does_not_return_is_seen() {
     let stream = platform.create_stream(StreamPriority::Low).expect("a stream");
     let word = platform.allocate_host(4).expect("page-locked memory");
     let word_pointer = ptr::with_exposed_provenance_mut::<u32>(word as usize);
-    // SAFETY: four bytes that nobody else has yet.
+    // SAFETY: four bytes that no other code has yet.
     unsafe { word_pointer.write_volatile(0) };
     // The context is this thread's from here on.
     platform.wait(stream).expect("an idle stream");

@@ -272,7 +272,7 @@ fn traffic_line(traffic: &ExchangeTraffic, with_times: bool) -> String {
         wide_bytes if wide_bytes > *sent_bytes => format!(" narrowed from {wide_bytes}"),
         _ => String::new(),
     };
-    // Where there are two, everybody knows the other one.
+    // With two ranks, each knows the other one.
     let partners = match traffic.partners {
         0 | 1 => String::new(),
         partners => format!(" to {partners} ranks"),

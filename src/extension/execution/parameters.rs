@@ -123,8 +123,8 @@ impl Parameters {
     }
 }
 
-/// The values of parameters, by index. Those of arrays are lists, and their literals are read by nobody once the plan has
-/// the elements.
+/// The values of parameters, by index. Those of arrays are lists; their literals are not read once
+/// the plan has the elements.
 struct Values {
     literals: Vec<Literal>,
     lists: Vec<Option<List>>,

@@ -133,7 +133,7 @@ pub unsafe fn any_entry(
     }
     #[inline(never)]
     unsafe fn satisfies(search: *mut Search<'_>, entry: *mut pg_sys::RangeTblEntry) -> bool {
-        // SAFETY: the search is the caller's, who waits.
+        // SAFETY: the search belongs to the caller, which waits.
         let search = unsafe { &mut *search };
         catch_unwind(AssertUnwindSafe(|| (search.test)(entry))).unwrap_or_else(|panic| {
             search.panic = Some(panic);

@@ -121,7 +121,7 @@ impl Drop for WrittenFiles {
         }
         self.files.iter().for_each(|file| remove_file(&file.provisional_path));
         for folder in &self.made_folders {
-            // Someone may have put a file there, which stays.
+            // Another program may have put a file there, which stays.
             let _ = fs::remove_dir(folder);
         }
     }

@@ -57,8 +57,8 @@ pub trait Decompressor: Send + Sync {
     /// Device memory to decompress a batch; `None` if the library refuses such a batch.
     fn scratch_bytes(&self, format: FrameFormat, size: BatchSize, stream: Stream) -> Option<u64>;
 
-    /// Enqueues the decompression of a batch. `scratch` has the requested bytes, at a multiple of
-    /// 256. If the library refuses, statuses and outputs stay as they are.
+    /// Enqueues the decompression of a batch. `scratch` has the requested bytes, aligned to 256 bytes.
+    /// If the library refuses, statuses and outputs stay as they are.
     ///
     /// # Errors
     ///

@@ -1,12 +1,13 @@
-//! A number that each rank says of an exchange once, before it sends: all ranks then know those of all.
+//! A number that each rank announces once for an exchange before it sends, so that every rank knows
+//! the numbers of all.
 //!
 //! ```text
 //! rank 0: announce(12) ─┐                        ┌─► [12, 40] ─► the same decision
 //! rank 1: announce(40) ─┴─ the rounds' gather ───┴─► [12, 40] ─► the same decision
 //! ```
 //!
-//! Invariants: all ranks get the same numbers. A rank that ends without having said one has said [`NOT_ANNOUNCED`], so that nobody
-//! waits for it.
+//! Invariants: all ranks get the same numbers. A rank that ends without an announcement counts as
+//! [`NOT_ANNOUNCED`], so no rank waits for it.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
@@ -15,7 +16,7 @@ use pystachio_plan::Result;
 
 use super::query::{Exchange, STOP_INTERVAL};
 
-/// What a rank is taken to have said that ended without a word.
+/// The number of a rank that ended without an announcement.
 pub const NOT_ANNOUNCED: u64 = u64::MAX;
 
 /// The numbers of one exchange.
@@ -27,7 +28,7 @@ pub(super) struct Announcement {
 }
 
 impl Announcement {
-    /// Says this rank's number. What was said first counts.
+    /// Sets this rank's number. The first one counts.
     pub(super) fn say(&self, number: u64) {
         self.own.get_or_init(|| number);
     }
@@ -49,24 +50,24 @@ impl Announcement {
     }
 }
 
-/// What ranks say of one exchange. Cheap to clone.
+/// The announcements of one exchange. Cheap to clone.
 #[derive(Clone)]
 pub struct Announcements {
     pub(super) exchange: Arc<Exchange>,
 }
 
 impl Announcements {
-    /// Says a number for this rank. What was said first counts.
+    /// Announces a number for this rank. The first one counts.
     pub fn say(&self, number: u64) {
         self.exchange.announcement.say(number);
         self.exchange.health.waker.wake();
     }
 
-    /// The numbers of all ranks, by rank. Waits for them as long as the query goes on.
+    /// The numbers of all ranks, by rank. Waits for them as long as the query runs.
     ///
     /// # Errors
     ///
-    /// What the query failed with, and `Cancelled`.
+    /// The failure of the query, and `Cancelled`.
     pub fn wait(&self) -> Result<Vec<u64>> {
         let Exchange { announcement, health, .. } = &*self.exchange;
         let mut all = lock_whole(&announcement.all);

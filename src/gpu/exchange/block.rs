@@ -1,4 +1,4 @@
-//! How the rows of a chunk lie in a block: one piece of memory without addresses.
+//! The layout of a chunk's rows in a block: one piece of memory without addresses.
 //!
 //! ```text
 //! head │ column 0: values │ validity │ text │ column 1: … │
@@ -9,12 +9,14 @@
 //! packing: form u8 │ bits of a number u8 │ 0 u16 │ runs u32 │ base i64
 //! ```
 //!
-//! Values are cells, or for text the length of each row as an `i32`: text itself lies one after another, and where each begins follows
-//! from the lengths. It may be compressed ([`crate::operation::CompressedText`]). Codes of dictionaries are cells by then. Values and validity may be packed, each in its own way
-//! ([`Packing`]); what is not has form 0.
+//! Values are cells, or for text the length of each row as an `i32`. Texts lie one after another,
+//! and their offsets follow from the lengths. They may be compressed
+//! ([`crate::operation::CompressedText`]). Codes of dictionaries were turned into cells before.
+//! Values and validity may be packed, each in its own way ([`Packing`]); others have form 0.
 //!
-//! Invariants: where parts lie follows from the head. What a head says is checked against the block and the types that are expected.
-//! However few bytes it is packed to, a block has no more rows than one with room for them as they are.
+//! Invariants: the head determines the offsets of all parts. Receivers check the head against the
+//! block and the expected types. However few bytes its rows are packed to, a block has no more rows
+//! than one with room for them unpacked.
 
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
@@ -28,30 +30,30 @@ const MAGIC: u32 = u32::from_le_bytes(*b"PXB\n");
 const VERSION: u16 = 3;
 const FIXED_HEAD_BYTES: u64 = 16;
 const COLUMN_HEAD_BYTES: u64 = 56;
-/// What a head says of how values lie: as they are, or packed in a form.
+/// A head's form of values: unpacked, or a packed form.
 const FORM_PLAIN: u64 = 0;
 const FORM_DISTANCES: u64 = 1;
 const FORM_DELTAS: u64 = 2;
 const FORM_RUNS: u64 = 3;
 
-/// What decides where the parts of a column lie.
+/// The properties of a column that determine the offsets of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockColumn {
-    /// How its cells are held.
+    /// The representation of its cells.
     pub cell_type: CellType,
     /// Whether there is a byte a row that says which are NULL.
     pub is_nullable: bool,
     /// All of its text together; 0 for other columns.
     pub text_bytes: u64,
-    /// What that is compressed to; `None` if it is as it is.
+    /// The bytes of its compressed text; `None` if it is not compressed.
     pub compressed_bytes: Option<u64>,
-    /// How its values are packed; `None` if they are as they are.
+    /// The packing of its values; `None` if they are not packed.
     pub values: Option<Packing>,
-    /// How its validity is, as values of bool.
+    /// The packing of its validity, as values of bool.
     pub validity: Option<Packing>,
 }
 
-/// Where the rows of a block lie in it.
+/// The layout of a block's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
     /// Rows.
@@ -60,11 +62,11 @@ pub struct BlockLayout {
     pub columns: Vec<(BlockColumn, BlockParts)>,
     /// All of it, a multiple of [`BLOCK_ALIGNMENT`].
     pub bytes: u64,
-    /// As many as it would have if nothing were packed.
+    /// Its bytes if nothing were packed.
     pub wide_bytes: u64,
 }
 
-/// Where the parts of a column lie, from the beginning of the block.
+/// The offsets of a column's parts, from the beginning of the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockParts {
     /// Cells or lengths of text, packed or not.
@@ -80,7 +82,7 @@ pub struct BlockParts {
 }
 
 impl BlockColumn {
-    /// What a value is: a cell, or the length of a text.
+    /// The type of a value: a cell, or the length of a text.
     pub fn value_type(&self) -> CellType {
         match self.cell_type {
             CellType::String => CellType::Int32,
@@ -112,7 +114,8 @@ impl BlockColumn {
 }
 
 impl BlockLayout {
-    /// Where rows of some columns lie. `None` for more bytes than can be counted, packed or not, and for more rows than a chunk has.
+    /// The layout of rows of some columns. `None` for more bytes than can be counted, packed or
+    /// not, and for more rows than a chunk has.
     pub fn new(row_count: usize, columns: &[BlockColumn]) -> Option<Self> {
         if row_count as u64 >= u64::from(u32::MAX) {
             return None;
@@ -148,12 +151,12 @@ impl BlockLayout {
         head
     }
 
-    /// The layout of a block of so many bytes with columns of some types, by its head.
+    /// The layout of a block of so many bytes with columns of some types, from its head.
     ///
     /// # Errors
     ///
-    /// `Protocol` for a head of another version, of other columns, of values that are packed in a way that there is none of, or of
-    /// more than the block has; `NotSupported` for types that no device has.
+    /// `Protocol` for a head of another version, of other columns, with an unknown packing, or of
+    /// more bytes than the block has; `NotSupported` for types without a kernel.
     pub fn decode_head(head: &[u8], block_bytes: u64, types: &[DataType]) -> Result<Self> {
         let word = |place: u64| {
             let bytes = head.get(place as usize..place as usize + 8).and_then(|bytes| bytes.try_into().ok());
@@ -180,8 +183,8 @@ impl BlockLayout {
         layout.filter(|layout| layout.bytes == block_bytes).ok_or_else(|| wrong("its rows do not fill it"))
     }
 
-    /// Looks whether its rows, unpacked, have no more bytes than a block may have: those of values without bits are as many as a head
-    /// says.
+    /// Checks that its rows, unpacked, have no more bytes than a block may have: values of zero
+    /// bits may be any number.
     ///
     /// # Errors
     ///
@@ -197,7 +200,7 @@ impl BlockLayout {
     }
 }
 
-/// How values lie, as a head says it.
+/// A packing, from the words of a head.
 fn encode_packing(packing: Option<Packing>) -> [u64; 2] {
     match packing {
         Some(packing) => {
@@ -212,7 +215,7 @@ fn encode_packing(packing: Option<Packing>) -> [u64; 2] {
     }
 }
 
-/// How the values of so many rows of a type lie by what a head says; `None` if they cannot.
+/// The packing of so many rows of a type, from a head; `None` if it is impossible.
 fn decode_packing(words: [u64; 2], (row_count, cell_type): (u64, CellType)) -> Option<Option<Packing>> {
     let [kind, base] = words;
     if (kind, base) == (FORM_PLAIN, 0) {
@@ -230,7 +233,7 @@ fn decode_packing(words: [u64; 2], (row_count, cell_type): (u64, CellType)) -> O
     Packing::new(form, base as i64, width_bits, cell_type).map(Some)
 }
 
-/// What a head says of a column of so many rows of some type.
+/// The words of a head for a column of so many rows of some type.
 fn decode_column(
     number: u64,
     (row_count, data_type): (u64, &DataType),
@@ -281,7 +284,7 @@ fn wrong(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, format!("a block of an exchange is wrong: {what}"))
 }
 
-/// Where the parts of columns lie, one after another, and where the last one ends.
+/// Lays out the parts of columns one after another. Returns the end of the last one.
 fn place(
     row_count: usize,
     columns: impl ExactSizeIterator<Item = BlockColumn>,

@@ -1,4 +1,4 @@
-//! A rank that fails where a test wants it, whatever connects it.
+//! A rank that fails on purpose in tests, with any communicator.
 
 use std::{collections::BTreeMap, os::fd::BorrowedFd};
 
@@ -7,12 +7,12 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use super::{Communicator, Rank, ReceivePart, SendPart, Transfers};
 use crate::device::Stream;
 
-/// Where a rank fails.
+/// The point at which a rank fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FaultPoint {
-    /// Before it tells what it has.
+    /// Before it sends its control block.
     BeforeGather,
-    /// When it has told that.
+    /// After it has sent it.
     AfterGather,
     /// Before a group of transfers.
     BeforeTransfers,
@@ -20,16 +20,16 @@ pub(crate) enum FaultPoint {
     AmidTransfers,
 }
 
-/// How a rank fails.
+/// The way in which a rank fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Its process ends, and the others see that.
     Death,
-    /// It does nothing more, as a process that was stopped.
+    /// It does nothing more, like a stopped process.
     Silence,
-    /// It does nothing for so many looks, and then goes on.
+    /// It does nothing for so many polls, and then goes on.
     Delay(u32),
-    /// Its device is lost: the next call says so.
+    /// Its device is lost: the next call reports it.
     DeviceLoss,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct FaultyCommunicator {
     /// How often each point was passed.
     points: BTreeMap<FaultPoint, u64>,
     state: State,
-    /// A group has begun of which no look was taken.
+    /// A group has begun and was not polled yet.
     is_amid: bool,
     groups_over: u64,
 }
@@ -57,7 +57,7 @@ enum State {
 }
 
 impl FaultyCommunicator {
-    /// One that has a fault when it has passed a point so many times.
+    /// A communicator that fails when it has passed a point so many times.
     pub(crate) fn new(inner: Box<dyn Communicator>, faults: Vec<(FaultPoint, u64, Fault)>) -> Self {
         Self {
             rank: inner.rank(),
@@ -72,7 +72,7 @@ impl FaultyCommunicator {
         }
     }
 
-    /// Passes a point, where it may fail; what goes on, if that does.
+    /// Passes a point, and may fail there; returns the communicator if it goes on.
     fn pass(&mut self, point: FaultPoint) -> Result<Option<&mut (dyn Communicator + 'static)>> {
         let passed = self.points.entry(point).or_default();
         let number = *passed;
@@ -97,7 +97,7 @@ impl FaultyCommunicator {
         }
     }
 
-    /// What this look is taken with, if it does something.
+    /// The communicator for this poll, unless the poll does nothing.
     fn active(&mut self) -> Result<Option<&mut (dyn Communicator + 'static)>> {
         match &mut self.state {
             State::Well => {}
@@ -153,7 +153,7 @@ impl Transfers for FaultyCommunicator {
     }
 
     fn abort(&mut self, reason: &Error) {
-        // Nobody hears of it from a process that was stopped.
+        // A stopped process sends no closing message.
         if let (Some(inner), false) = (&mut self.inner, matches!(self.state, State::Silent)) {
             inner.abort(reason);
         }

@@ -1,10 +1,10 @@
-//! Blocks that came to a rank, in one exchange.
+//! Received blocks of one exchange on a rank.
 //!
-//! Invariants: blocks that came, those on their way and those that consumers have not let go of have no more memory than the inbox's
-//! extent. Blocks of one sender come in the order in which it sent them.
+//! Invariants: received blocks, expected ones and those that consumers hold have no more memory
+//! than the inbox's extent. Blocks of one sender arrive in the order in which it sent them.
 //!
-//! Deliberately absent: spilling. A consumer that can't take blocks as they come while it waits for another exchange takes them all the same,
-//! on a thread of its own, and moves their rows off the device as operators do (`crate::spill`).
+//! Deliberately absent: spilling. A consumer that waits for another exchange still takes blocks, on
+//! a thread of its own, and spills their rows as operators do (`crate::spill`).
 
 use std::{
     collections::VecDeque,
@@ -23,10 +23,10 @@ use super::{
 };
 use crate::device::Stream;
 
-/// Blocks that somebody takes at once, however many are there: what follows for them is as many again.
+/// Limit of the blocks taken at once: unpacking needs as much memory again.
 const BLOCKS_AT_ONCE_MAX: usize = 32;
 
-/// Blocks that came.
+/// Received blocks.
 pub(super) struct Inbox {
     extent: Arc<RegionExtent>,
     state: Mutex<InboxState>,
@@ -35,9 +35,9 @@ pub(super) struct Inbox {
 
 struct InboxState {
     blocks: VecDeque<(Rank, RegionBlock)>,
-    /// Blocks on their way.
+    /// Expected blocks.
     incoming_count: usize,
-    /// Whether all senders have ended; what is on its way comes still.
+    /// Whether all senders have ended; expected blocks still arrive.
     have_senders_ended: bool,
     consumer_count: usize,
 }
@@ -58,7 +58,7 @@ impl Inbox {
         lock(&self.state)
     }
 
-    /// Looks which memory is free again. Says whether there is more to look at.
+    /// Polls which memory is free again. Returns whether there is more to poll.
     ///
     /// # Errors
     ///
@@ -68,29 +68,29 @@ impl Inbox {
         Ok(self.extent.is_settling())
     }
 
-    /// All that it may have of memory.
+    /// The size of its memory.
     pub(super) fn bytes(&self) -> u64 {
         self.extent.bytes()
     }
 
-    /// What there is room for in one piece.
+    /// The longest free range.
     pub(super) fn room(&self) -> u64 {
         self.extent.room()
     }
 
-    /// Whether nobody wants what comes.
+    /// Whether its blocks are no longer wanted.
     pub(super) fn is_closed(&self) -> bool {
         self.lock().consumer_count == 0
     }
 
-    /// Memory for a block that comes, within the room that was told.
+    /// Memory for an expected block, within the announced room.
     pub(super) fn expect(&self, bytes: u64) -> Option<RegionBlock> {
         let block = self.extent.allocate_in_longest(bytes)?;
         self.lock().incoming_count += 1;
         Some(block)
     }
 
-    /// A block that was expected has come.
+    /// Adds a block that has arrived.
     pub(super) fn deliver(&self, from: Rank, block: RegionBlock) {
         let mut state = self.lock();
         state.incoming_count -= 1;
@@ -100,15 +100,15 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// Says that all senders have ended.
+    /// Marks that all senders have ended.
     pub(super) fn end(&self) {
         self.lock().have_senders_ended = true;
         self.changed.notify_all();
     }
 }
 
-/// What receives rows of one exchange. Clones share what comes. When the last one is dropped nothing more is wanted, and senders
-/// are told so.
+/// Receives the rows of one exchange. Clones share its blocks. Dropping the last one tells senders
+/// that no more are wanted.
 pub struct InboxConsumer {
     exchange: Arc<Exchange>,
 }
@@ -119,21 +119,22 @@ impl InboxConsumer {
         Self { exchange }
     }
 
-    /// The next block, which a stream will use; `None` when all senders have ended and all blocks were taken. Waits as long as the query
-    /// goes on.
+    /// The next block, for use on a stream; `None` when all senders have ended and all blocks were
+    /// taken. Waits as long as the query runs.
     ///
     /// # Errors
     ///
-    /// What the query failed with, `Cancelled`, and faults of the device.
+    /// The failure of the query, `Cancelled`, and faults of the device.
     pub fn take(&self, stream: Stream) -> Result<Option<ReceivedBlock>> {
         Ok(self.take_some(stream, 1)?.pop())
     }
 
-    /// All blocks that are there, of which there is one at least until all senders have ended; otherwise as [`InboxConsumer::take`].
+    /// All blocks that have arrived, at least one until all senders have ended; otherwise like
+    /// [`InboxConsumer::take`].
     ///
     /// # Errors
     ///
-    /// As of [`InboxConsumer::take`].
+    /// Errors of [`InboxConsumer::take`].
     pub fn take_all(&self, stream: Stream) -> Result<Vec<ReceivedBlock>> {
         self.take_some(stream, BLOCKS_AT_ONCE_MAX)
     }
@@ -152,7 +153,7 @@ impl InboxConsumer {
         };
         drop(state);
         counters.note_consumer_waited(begun);
-        // Before the stream could fail to be told, nothing of it uses the blocks.
+        // If marking the use fails, nothing on the stream uses the blocks.
         inbox.extent.region().use_on(stream)?;
         let received = |(from, block)| ReceivedBlock {
             from,
@@ -184,23 +185,23 @@ impl Drop for InboxConsumer {
     }
 }
 
-/// A block that came. Its room is given again when this is dropped and what its stream was given until then has happened: whoever
-/// waits for another block holds none.
+/// A received block. Dropping it frees its room once the work enqueued on its stream has happened:
+/// a consumer that waits for another block must hold none.
 pub struct ReceivedBlock {
     from: Rank,
-    /// Present until it is dropped.
+    /// Present until the drop.
     block: Option<RegionBlock>,
     exchange: Arc<Exchange>,
     stream: Stream,
 }
 
 impl ReceivedBlock {
-    /// Who sent it.
+    /// The sender.
     pub fn from(&self) -> Rank {
         self.from
     }
 
-    /// Where it begins.
+    /// Its address.
     pub fn address(&self) -> u64 {
         self.block.as_ref().map_or(0, RegionBlock::address)
     }
@@ -210,17 +211,17 @@ impl ReceivedBlock {
         self.stream
     }
 
-    /// All that blocks of its exchange may have of this rank's memory before somebody takes them.
+    /// Limit of the memory of this rank for received blocks of its exchange.
     pub(super) fn inbox_bytes(&self) -> u64 {
         self.exchange.inbox.bytes()
     }
 
-    /// No block is larger.
+    /// The limit of a block's bytes.
     pub(super) fn block_bytes_max(&self) -> u64 {
         self.exchange.outbox.block_bytes_max()
     }
 
-    /// How long it is, what lies behind its content included.
+    /// Its bytes, padding included.
     pub fn bytes(&self) -> u64 {
         self.block.as_ref().map_or(0, RegionBlock::bytes)
     }

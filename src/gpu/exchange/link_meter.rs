@@ -1,4 +1,4 @@
-//! How fast the link to other ranks is, from what ranks move when they are connected and queries after that.
+//! The speed of the link to other ranks, measured when ranks are connected and while queries run.
 //!
 //! ```text
 //! transfers of 16 MB and more: bytes, time ─┬─► window: 64 MB and 5 ms at least ─┐
@@ -6,44 +6,51 @@
 //!                                                                                ┘
 //! ```
 //!
-//! Of small transfers the time is that of their beginning and of a look, which says nothing of the link.
-//! A rank that waits for others makes a window slow, and so does what a GPU does for the first time; nothing makes one faster than the link is by
-//! more than a look's interval. So the fastest window counts, and none is believed before there are some.
+//! The time of a small transfer is mostly its start and a poll's pause, which say nothing about the
+//! link. A window is slower if a rank waits for others, or if a GPU does something for the first
+//! time; it is never faster than the link by more than a pause between polls. So the fastest window
+//! counts, after a minimum number of windows.
 //!
-//! Where ranks are on several hosts, what moves between hosts counts alone: that link is the slower one.
+//! If ranks are on several hosts, only transfers between hosts count: that link is the slower one.
 //!
-//! Deliberately absent: what moves when ranks are connected (`warm_up.rs`). A link of which nothing is known is not slow.
+//! Deliberately absent: the transfers when ranks are connected (`warm_up.rs`). A link that was not
+//! measured does not count as slow.
 
 use std::{sync::Mutex, time::Duration};
 
 use pystachio_engine::locking::lock_whole;
 
-/// Transfers that count have so many bytes: 64 µs of the fastest links, and as much as it takes to begin them and to find them over.
+/// Smaller transfers do not count: this is 64 µs of the fastest links, as long as starting a
+/// transfer and detecting its end.
 const TRANSFER_BYTES_MIN: u64 = 16 << 20;
-/// What a window has at least: some groups of transfers.
+/// The least bytes of a window: some groups of transfers.
 const WINDOW_BYTES_MIN: u64 = 64 << 20;
-/// And takes at least: five times the longest pause between looks, so that it is measured to a fifth.
+/// The least time of a window: five times the longest pause between polls, so that it is measured
+/// to a fifth.
 const WINDOW_TIME_MIN: Duration = Duration::from_millis(5);
-/// So many windows are measured before the fastest is believed: half a gigabyte.
+/// The number of windows before the fastest counts: half a gigabyte.
 const WINDOWS_MIN: u32 = 8;
-/// A link that moves fewer bytes a second each way is slow.
+/// A link is slow below this number of bytes a second each way.
 ///
-/// To pack a cell of 8 bytes to 4 it is read three times and written once here, and 4 bytes are read and 8 written there: with what is packed some
-/// 48 bytes of a GPU's memory, where 32 are moved as they are. At 2 TB/s those 16 more are 8 ps, and the passes of their own at worst 24 ps. A link saves
-/// 4 bytes: 16 ps at 250 GB/s, where nothing is gained, and 80 at 50 GB/s, three times what it costs. Links between GPUs of one host measured
-/// 160 to 360 GB/s, those through memory of the host and networks of 200 Gbit/s 23: none lies near.
+/// Packing a cell of 8 bytes to 4 reads it three times and writes it once on this side; the other
+/// side reads 4 bytes and writes 8. That is 48 bytes of GPU memory traffic, where moving it
+/// unpacked takes 32. At 2 TB/s those 16 more are 8 ps, and the additional passes at worst 24 ps.
+/// The link saves 4 bytes: 16 ps at 250 GB/s, which gains nothing, and 80 ps at 50 GB/s, three
+/// times the cost. Links between GPUs of one host measured 160 to 360 GB/s, those through memory of
+/// the host and networks of 200 Gbit/s 23: none is near the limit.
 const SLOW_BYTES_PER_S: f64 = 50e9;
-/// A link that moves fewer bytes a second each way is so slow that texts are compressed for it.
+/// A link is slow enough to compress texts below this number of bytes a second each way.
 ///
-/// A warp compresses a piece of 64 KB by itself, some ten bytes in a few hundred cycles: of all multiprocessors together 20 to 50 GB/s, and as
-/// much to decompress. Text becomes half of what it was, so that a link of 10 GB/s saves 50 ps a byte, what compressing it takes at 20 GB/s. It was
-/// not measured on a GPU yet.
+/// A warp compresses a piece of 64 KB by itself, some ten bytes in a few hundred cycles: all
+/// multiprocessors together 20 to 50 GB/s, and as much to decompress. Text shrinks to half, so a
+/// link of 10 GB/s saves 50 ps a byte, which is the cost of compression at 20 GB/s. It was not
+/// measured on a GPU yet.
 const VERY_SLOW_BYTES_PER_S: f64 = 10e9;
 
 /// A rank's measurements since it was connected.
 #[derive(Debug, Default)]
 pub struct LinkMeter {
-    /// Whole wherever a panic leaves it: numbers.
+    /// Numbers, which a panic leaves usable.
     state: Mutex<LinkState>,
 }
 
@@ -56,7 +63,8 @@ struct LinkState {
 }
 
 impl LinkMeter {
-    /// Notes that so many bytes went to other ranks, or came from them, whichever is more, in a time in which transfers were on their way.
+    /// Adds bytes sent to other ranks, or received from them, whichever is more, and the time in
+    /// which transfers were running.
     pub fn note(&self, bytes: u64, time: Duration) {
         if bytes < TRANSFER_BYTES_MIN {
             return;
@@ -75,14 +83,14 @@ impl LinkMeter {
         };
     }
 
-    /// Takes it that the link moves at least so many bytes a second each way.
+    /// Sets a lower bound for the link's bytes a second each way.
     pub fn know(&self, bytes_per_s: f64) {
         let mut state = lock_whole(&self.state);
         state.fastest_bytes_per_s = state.fastest_bytes_per_s.max(bytes_per_s);
         state.window_count = state.window_count.max(WINDOWS_MIN);
     }
 
-    /// Bytes a second that the link moves each way, once that is known.
+    /// The link's bytes a second each way, once known.
     pub fn bytes_per_s(&self) -> Option<f64> {
         let state = lock_whole(&self.state);
         (state.window_count >= WINDOWS_MIN).then_some(state.fastest_bytes_per_s)
@@ -93,7 +101,7 @@ impl LinkMeter {
         self.is_below(SLOW_BYTES_PER_S)
     }
 
-    /// Whether it is known to be so slow that texts are worth compressing.
+    /// Whether it is known to be slow enough for compressing texts.
     pub fn is_very_slow(&self) -> bool {
         self.is_below(VERY_SLOW_BYTES_PER_S)
     }
@@ -130,7 +138,7 @@ mod tests {
         meter.note(25_000_000, MS);
         let measured = meter.bytes_per_s().unwrap();
         assert!((measured / 25e9 - 1.0).abs() < 1e-6 && meter.is_slow(), "{measured}");
-        // A rank that waits for others is no slow link.
+        // A rank that waits for others does not make the link slow.
         (0..5).for_each(|_| meter.note(200_000_000, MS));
         (0..100).for_each(|_| meter.note(64 << 20, 1000 * MS));
         assert!((meter.bytes_per_s().unwrap() / 200e9 - 1.0).abs() < 1e-6 && !meter.is_slow());
@@ -139,10 +147,10 @@ mod tests {
     #[test]
     fn little_that_moves_tells_nothing() {
         let meter = LinkMeter::default();
-        // However many there are of them, and however long they take.
+        // Regardless of their number and time.
         (0..10_000).for_each(|_| meter.note(1 << 20, MS));
         assert_eq!((meter.bytes_per_s(), meter.is_slow()), (None, false));
-        // Large ones, of which some were found over at once.
+        // Large ones, of which some were found to have ended at once.
         (0..100).for_each(|_| meter.note(1 << 30, MS / 1000));
         assert_eq!((meter.bytes_per_s(), meter.is_slow()), (None, false));
     }

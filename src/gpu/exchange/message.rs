@@ -1,4 +1,5 @@
-//! What the ranks tell each other at the beginning of a round: one control block a rank, as long as it has something to tell.
+//! The control blocks of ranks at the beginning of a round: one a rank, as long as it has something
+//! to report.
 //!
 //! ```text
 //! head     magic u32 │ version u16 │ rank u16 │ ranks u16 │ flags u16 │ exchanges u16 │ aborts u16
@@ -8,8 +9,8 @@
 //! abort    query u64 │ kind u16 │ reason's bytes u16 │ reason
 //! ```
 //!
-//! Numbers are little end first. What a rank tells is looked at as any bytes from outside are: whatever does not fit is an error
-//! that names the rank, and nothing is reserved for what it only claims.
+//! Numbers are little-endian. A rank checks received bytes like any bytes from outside: invalid
+//! ones are an error that names the sender, and claimed sizes reserve no memory.
 //!
 //! Invariants: exchanges are in the order of their keys, each once. What decodes was encoded by the same version, for the same
 //! round of the same generation.
@@ -23,12 +24,13 @@ pub const EXCHANGES_OF_QUERY_MAX: usize = 256;
 /// Exchanges that are open at once, in all queries: as many as four queries may have. A device has memory for four at once; others that
 /// are open are about to end.
 pub const EXCHANGES_MAX: usize = 4 * EXCHANGES_OF_QUERY_MAX;
-/// Blocks that one rank sends to another in one round and exchange. Producers make blocks as large as rounds should be, so more than a
-/// few are only there where they are small.
+/// Blocks that one rank sends to another in one round and exchange. Producers make blocks about as
+/// large as rounds, so there are more than a few only if they are small.
 pub(super) const BLOCKS_A_DESTINATION_MAX: usize = 8;
-/// Blocks that one rank offers in one round, of all exchanges and to all ranks: 8 KiB of a control block. What is not offered waits.
+/// Blocks that one rank offers in one round, of all exchanges and to all ranks: 8 KiB of a control
+/// block. Further blocks wait.
 pub(super) const BLOCKS_A_ROUND_MAX: usize = 1024;
-/// Queries that one rank gives up in one round; the others follow in the next one.
+/// Queries that one rank reports as given up in one round; others follow in the next one.
 pub(super) const ABORTS_A_ROUND_MAX: usize = 8;
 /// Bytes of a reason; longer ones are cut.
 const REASON_BYTES_MAX: usize = 512;
@@ -46,17 +48,17 @@ const IS_ENDED: u16 = 1;
 const IS_CLOSED: u16 = 2;
 const IS_ANNOUNCED: u16 = 4;
 
-/// What all ranks of one communicator have in common.
+/// The common properties of all ranks of one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ControlShape {
-    /// Which communicator: each that is built after a failure has a higher one.
+    /// The generation of the communicator: one built after a failure has a higher number.
     pub(super) generation: u64,
     pub(super) rank_count: usize,
-    /// No block of any rank is larger, and no inbox smaller.
+    /// The largest block of any rank, and the smallest inbox.
     pub(super) block_bytes_max: u64,
 }
 
-/// What one rank tells.
+/// The report of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ControlBlock {
     /// It takes part in no further round.
@@ -66,31 +68,31 @@ pub(super) struct ControlBlock {
     pub(super) aborts: Vec<AbortEntry>,
 }
 
-/// One exchange on one rank.
+/// An exchange on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExchangeEntry {
     pub(super) key: ExchangeKey,
-    /// All that it ever sends has been sent.
+    /// All of its blocks have been sent.
     pub(super) is_ended: bool,
-    /// It wants nothing more.
+    /// It wants no more blocks.
     pub(super) is_closed: bool,
-    /// Whose blocks are taken first.
+    /// The sender whose blocks are taken first.
     pub(super) first_sender: Rank,
-    /// What it has room for, in one piece.
+    /// The longest free range of its inbox.
     pub(super) room_bytes: u64,
-    /// The number that it says of its rows.
+    /// Its announced number.
     pub(super) announced: Option<u64>,
     /// For each rank the bytes of the next blocks for it.
     pub(super) blocks: Vec<Vec<u64>>,
 }
 
-/// Why a rank gives up a query.
+/// The reason why a rank gives up a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum AbortKind {
     /// It failed there.
     Failed = 0,
-    /// Nobody wants it.
+    /// It is no longer wanted.
     Cancelled = 1,
 }
 
@@ -103,7 +105,7 @@ pub(super) struct AbortEntry {
 }
 
 impl ControlBlock {
-    /// What it says of an exchange, if that is open there.
+    /// The report of an exchange, if it is open there.
     pub(super) fn exchange(&self, key: ExchangeKey) -> Option<&ExchangeEntry> {
         let place = self.exchanges.binary_search_by_key(&key, |entry| entry.key).ok()?;
         self.exchanges.get(place)
@@ -111,7 +113,7 @@ impl ControlBlock {
 }
 
 impl ControlShape {
-    /// The bytes that a control block has at most.
+    /// The largest control block in bytes.
     pub(super) const fn bytes_max(&self) -> usize {
         HEAD_BYTES
             + EXCHANGES_MAX * (EXCHANGE_BYTES + self.rank_count)
@@ -123,7 +125,7 @@ impl ControlShape {
     ///
     /// # Panics
     ///
-    /// If there is more in it than a round has room for.
+    /// If it has more than a round has room for.
     pub(super) fn encode(&self, from: Rank, round: u64, block: &ControlBlock) -> Vec<u8> {
         let ControlBlock { is_leaving, exchanges, aborts } = block;
         assert!(
@@ -169,11 +171,11 @@ impl ControlShape {
         bytes
     }
 
-    /// What a rank told in a round.
+    /// Decodes the report of a rank.
     ///
     /// # Errors
     ///
-    /// `Protocol`, naming the rank, for anything that this version does not encode.
+    /// `Protocol`, naming the rank, for bytes that this version does not encode.
     pub(super) fn decode(&self, from: Rank, round: u64, bytes: &[u8]) -> Result<ControlBlock> {
         self.read(from, round, bytes).map_err(|what| {
             Error::new(ErrorKind::Protocol, format!("rank {from} sent a control block that is wrong: {what}"))
@@ -256,7 +258,7 @@ fn read_abort(reader: &mut Reader) -> Read<AbortEntry> {
     Ok(AbortEntry { query, kind, reason })
 }
 
-/// What was read, or what is wrong with it.
+/// The decoded value, or its fault.
 type Read<T> = std::result::Result<T, String>;
 
 fn expect(name: &str, value: u64, expected: u64) -> Read<()> {
@@ -280,7 +282,7 @@ fn flags(value: u16, known: u16) -> Read<u16> {
     }
 }
 
-/// The longest beginning of a text of at most so many bytes.
+/// The longest prefix of a text of at most so many bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
@@ -398,7 +400,7 @@ mod tests {
                     refused += 1;
                 }
                 Ok(read) => {
-                    // A reason that is no UTF-8 changes; everything else is what it says.
+                    // A reason that is not UTF-8 changes; everything else is as encoded.
                     let again = SHAPE.encode(Rank(1), 17, &read);
                     assert!(
                         again == bytes || read.aborts != block().aborts,

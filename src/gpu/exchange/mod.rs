@@ -1,4 +1,4 @@
-//! Rows moving between ranks: the runtime of exchanges, on one rank.
+//! The runtime of exchanges on one rank, which moves rows between ranks.
 //!
 //! ```text
 //! driver ─► OutboxProducer ─► outbox ─┐                                   ┌─► inbox ─► InboxConsumer ─► driver
@@ -7,36 +7,42 @@
 //!   keeps its rank's own rows
 //! ```
 //!
-//! - `communicator.rs`: what carries bytes, a trait; `socket/`: those of links between ranks, which move parts over sockets or between devices that
-//!   read each other's memory
-//! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one; `message.rs`: what ranks tell each
-//!   other at its beginning; `patience.rs`: how long somebody is waited for; `waker.rs`: how the thread sleeps
-//! - `warm_up.rs`: what ranks that have just been connected send each other, so that no query waits for what the first transfers take
-//! - `announcement.rs`: what ranks say of an exchange before they send, so that all decide alike
-//! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
-//! - `reach.rs`: which ranks a rank sends to, where an exchange is between hosts or within them
+//! - `communicator.rs`: traits that carry bytes; `socket/`: links between ranks, which move parts
+//!   over sockets or between devices that read each other's memory
+//! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one;
+//!   `message.rs`: the ranks' reports at its beginning; `patience.rs`: deadlines for other ranks;
+//!   `waker.rs`: how the thread sleeps
+//! - `warm_up.rs`: first transfers between connected ranks, so that no query waits for their setup
+//! - `announcement.rs`: numbers that ranks announce before they send, so that all decide alike
+//! - `outbox.rs`, `inbox.rs`: outgoing and incoming blocks, bounded by bytes; `query.rs`: the
+//!   exchanges of one query
+//! - `reach.rs`: the ranks that a rank sends to, if an exchange is between hosts or within them
 //! - `region.rs`: the memory that blocks are in
-//! - `block.rs`, `pack.rs`, `unpack.rs`: how rows lie in a block, and how they come there and back; `link_meter.rs`: whether the link is slow, so
-//!   that it pays to pack them
+//! - `block.rs`, `pack.rs`, `unpack.rs`: the layout of rows in a block, and how they get there and
+//!   back; `link_meter.rs`: whether the link is slow enough to pack them
 //!
-//! A round: every rank tells what each open exchange has ready for whom, how much room it has, which have ended and which queries
-//! it gives up. From that table every rank knows which blocks move, without another word, and begins those transfers. While they are on
-//! their way the next round may begin.
+//! A round: every rank reports the ready blocks of each open exchange and their targets, its room,
+//! its ended exchanges, and the queries that it gives up. From this table every rank computes which
+//! blocks move, and begins those transfers. The next round may begin while they run.
 //!
-//! Who opens queries (a coordinator) opens each on all ranks, or refuses it there: [`ExchangeNetwork::open_query`] or
-//! [`ExchangeNetwork::refuse_query`], with the same exchanges on every rank, in any order and at any time within
-//! [`NetworkOptions::join_max`] of one another. A rank with nothing to say takes part in rounds all the same, slowly while it knows of no query.
+//! A coordinator opens each query on all ranks, or refuses it there:
+//! [`ExchangeNetwork::open_query`] or [`ExchangeNetwork::refuse_query`]. The exchanges are the same
+//! on every rank, in any order and at any time within [`NetworkOptions::join_max`] of one another.
+//! A rank without news takes part in rounds too, at longer intervals while it knows of no query.
 //!
 //! Invariants:
-//! - All collectives of a rank are begun by its network thread, in the order of rounds. What is in them follows from what all ranks told,
-//!   never from what one of them finds.
-//! - The network thread waits for other ranks' network threads only, which wait for nothing else: not for drivers, files or memory.
-//! - What an exchange has of memory is its own from the beginning to the end: however full one is, others move.
+//! - A rank's network thread begins all collectives, in the order of rounds. They depend only on
+//!   the reports of all ranks, never on the state of one.
+//! - The network thread waits only for other ranks' network threads, which wait for nothing else:
+//!   not for drivers, files or memory.
+//! - An exchange owns its memory from beginning to end: if one is full, others still move.
 //! - A query ends on a rank when all ranks have ended its exchanges, or one has given it up; that reaches all of them in a round.
-//! - A rank that does not answer within [`NetworkOptions::silence_max`] ends every query of the others, with an error that names it,
-//!   and the communicator, in whose place comes another of a higher generation.
+//! - If a rank does not answer within [`NetworkOptions::silence_max`], every query of the others
+//!   ends with an error that names it. So does the communicator; another one of a higher generation
+//!   replaces it.
 //!
-//! Deliberately absent: plans and operators; how ranks find each other and queries come to them (`src/worker`); NCCL (`src/cuda`).
+//! Deliberately absent: plans and operators; how ranks find each other and get queries
+//! (`src/worker`); NCCL (`src/cuda`).
 //!
 //! Source: queue-based scheduling, adaptive regulation and dynamic buffering as in PystachIO (arXiv 2512.02862), sections 5.3 and 5.4.
 //! We differ: receivers give credit, so that a queue that is full on one rank stops its own senders only.
@@ -96,7 +102,7 @@ pub struct Rank(
 );
 
 impl Rank {
-    /// Its place in what there is one of for every rank.
+    /// Its index in lists with an element for every rank.
     pub fn place(self) -> usize {
         usize::from(self.0)
     }
@@ -108,7 +114,8 @@ impl fmt::Display for Rank {
     }
 }
 
-/// A run of a query, by the same number on all ranks. No other run has it, as long as a communicator lives.
+/// A run of a query, by the same number on all ranks. No other run has that number during a
+/// communicator's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueryId(
     /// The number.

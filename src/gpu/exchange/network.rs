@@ -1,9 +1,10 @@
-//! A rank's part in the network of all ranks: how it goes about its rounds, and how queries come to it.
+//! A rank's part in the network of all ranks: its rounds, and the opening of queries.
 //!
 //! - `network/thread.rs`: the thread that takes part in rounds
 //!
-//! Invariants: a query is open on a rank from [`ExchangeNetwork::open_query`] on until all ranks have ended its exchanges, or one has given it up;
-//! whoever opens it after that is told so at once.
+//! Invariants: a query is open on a rank from [`ExchangeNetwork::open_query`] on until all ranks
+//! have ended its exchanges, or one has given it up; a rank that opens it later gets its end at
+//! once.
 
 mod thread;
 
@@ -35,40 +36,41 @@ use super::{
     waker::Waker,
 };
 
-/// Queries that were given up, and are remembered for ranks that open them later. Not more than that are on their way to a rank: a
-/// coordinator lets far fewer run at once.
+/// Limit of the given-up queries that are remembered for ranks that open them later. Fewer are on
+/// their way to a rank: a coordinator lets far fewer run at once.
 const REMEMBERED_MAX: usize = 256;
 
-/// How often a query that waits for others to end their exchanges looks whether it is still wanted.
+/// How often a query that waits for others to end their exchanges polls whether it is still wanted.
 const ADMIT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How a network goes about its rounds. The same on all ranks, or queries fail.
+/// Options of a network's rounds. All ranks must have the same, or queries fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {
-    /// Which communicator this is: each that is built after a failure has a higher one.
+    /// The generation of the communicator: one built after a failure has a higher number.
     pub generation: u64,
-    /// Hosts that the ranks are on, as many on each, numbered host by host.
+    /// The hosts of the ranks, with as many ranks on each, numbered host by host.
     pub host_count: usize,
-    /// No block is larger.
+    /// The limit of a block's bytes.
     pub block_bytes_max: u64,
-    /// Blocks for one destination are held back until they have so many bytes together, unless nothing more comes. 0 sends
-    /// each at once.
+    /// Blocks for one destination are held back until they have this many bytes together, or the
+    /// exchange has ended. 0 sends each at once.
     pub gather_bytes_min: u64,
-    /// They are held back for no longer than that.
+    /// The longest time that they are held back.
     pub gather_age_max: Duration,
-    /// So many bytes go from one rank to another in one round and exchange, unless one block has more.
+    /// Limit of the bytes from one rank to another in one round and exchange, unless one block has
+    /// more.
     pub round_bytes_max: u64,
-    /// So many groups of transfers are on their way at once, at least 1, unless an exchange says otherwise
-    /// ([`ExchangeSpec::groups_max`]): one moves while the next round is agreed on. 1 does not begin a
-    /// group before the last one is over; many let the table that decides be older.
+    /// Limit of the groups of transfers that run at once, at least 1, unless an exchange sets its
+    /// own ([`ExchangeSpec::groups_max`]): one moves while the ranks agree on the next. With 1, a
+    /// group begins after the last one has ended; with many, the table that decides is older.
     pub groups_max: usize,
-    /// So often a rank with queries looks for news of them.
+    /// How often a rank with queries polls for their news.
     pub look_interval: Duration,
-    /// After that ranks without news begin a round, which finds one that has died.
+    /// After this time without news, ranks begin a round, which finds one that has died.
     pub idle_interval: Duration,
-    /// A rank that does not take part in a round within that has failed.
+    /// A rank that takes part in no round within this time has failed.
     pub silence_max: Duration,
-    /// A rank that has not opened a query within that after another one did has failed it.
+    /// A rank that does not open a query within this time after another one has failed the query.
     pub join_max: Duration,
 }
 
@@ -80,15 +82,16 @@ impl Default for NetworkOptions {
             // Two links of 450 GB/s gave 242 GB/s with 64 MB a round and 283 with 256 MB.
             block_bytes_max: 64 << 20,
             gather_bytes_min: 64 << 20,
-            // What 64 MB take at the 23 GB/s of a link that is worth waiting for.
+            // 64 MB at the 23 GB/s of a link that is worth waiting for.
             gather_age_max: Duration::from_millis(3),
             round_bytes_max: 256 << 20,
             // Two gave 216 GB/s with 16 MB a group and 356 with 256 MB, one 111 and 304.
             groups_max: 2,
-            // A few times what a round takes that moves nothing.
+            // A few times the duration of a round that moves nothing.
             look_interval: Duration::from_micros(500),
             idle_interval: Duration::from_millis(500),
-            // A hundred times what the largest round takes over the slowest link, and ten idle intervals.
+            // A hundred times the duration of the largest round over the slowest link, and ten idle
+            // intervals.
             silence_max: Duration::from_secs(5),
             // A rank plans its fragment and opens files before that.
             join_max: Duration::from_secs(60),
@@ -110,7 +113,7 @@ pub struct ExchangeNetwork {
 #[derive(Default)]
 struct NetworkShared {
     state: Mutex<NetworkState>,
-    /// Fewer exchanges are open, or there are no more rounds.
+    /// Signals that fewer exchanges are open, or that there are no more rounds.
     freed: Condvar,
     link: Arc<LinkMeter>,
 }
@@ -119,12 +122,12 @@ struct NetworkShared {
 struct NetworkState {
     /// Why there are no more rounds.
     over: Option<Error>,
-    /// Why there are to be none, where somebody has said so.
+    /// The reason to end rounds, if another thread has set one.
     given_up: Option<Error>,
     is_leaving: bool,
     /// Queries that the thread has not seen yet.
     opened: Vec<OpenQuery>,
-    /// Those that are open, and their exchanges.
+    /// Open queries, and their exchanges.
     exchange_counts: BTreeMap<QueryId, usize>,
     /// Queries that were given up.
     remembered: VecDeque<(QueryId, Error)>,
@@ -134,7 +137,7 @@ struct NetworkState {
 struct OpenQuery {
     health: Arc<QueryHealth>,
     exchanges: Vec<Arc<Exchange>>,
-    /// Whether each rank has told of it.
+    /// Whether each rank has reported it.
     have_joined: Vec<bool>,
     patience: Patience,
     /// Whether its drivers were woken after it failed.
@@ -146,7 +149,7 @@ impl NetworkShared {
         lock_whole(&self.state)
     }
 
-    /// Counts a query no longer.
+    /// Decrements the count of queries.
     fn forget(&self, query: QueryId) {
         self.lock().exchange_counts.remove(&query);
         self.freed.notify_all();
@@ -154,7 +157,7 @@ impl NetworkShared {
 }
 
 impl NetworkState {
-    /// Why a query can't begin: there are no more rounds, or it was given up by another rank.
+    /// Why a query can't begin: there are no more rounds, or another rank has given it up.
     fn reason_against(&self, query: QueryId) -> Option<Error> {
         let given_up = self.remembered.iter().find(|(known, _)| *known == query);
         self.over.clone().or_else(|| given_up.map(|(_, error)| error.clone()))
@@ -169,16 +172,17 @@ impl NetworkState {
 }
 
 impl ExchangeNetwork {
-    /// Begins to take part in rounds, by a thread of its own.
+    /// Joins the network by a thread of its own.
     ///
     /// # Errors
     ///
-    /// `Internal` if there can be no thread, and faults of the device.
+    /// `Internal` if no thread can start, and faults of the device.
     ///
     /// # Panics
     ///
-    /// If there are no ranks or more than [`RANKS_MAX`], they are not as many on each host, a block's bytes are no multiple of [`BLOCK_ALIGNMENT`], no group may be on its way, or
-    /// a rank that rests would be silent for too long.
+    /// If there are no ranks or more than [`RANKS_MAX`], if hosts differ in their number of ranks,
+    /// if a block's bytes are no multiple of [`BLOCK_ALIGNMENT`], if no group may run, or if an
+    /// idle rank would exceed the limit of silence.
     pub fn start(
         communicator: Box<dyn Communicator>,
         region: ExchangeRegion,
@@ -210,12 +214,12 @@ impl ExchangeNetwork {
         self.layout.rank_count()
     }
 
-    /// On which hosts they are.
+    /// The hosts of the ranks.
     pub fn layout(&self) -> RankLayout {
         self.layout
     }
 
-    /// No block is larger.
+    /// The limit of a block's bytes.
     pub fn block_bytes_max(&self) -> u64 {
         self.options.block_bytes_max
     }
@@ -225,29 +229,32 @@ impl ExchangeNetwork {
         &self.region
     }
 
-    /// How fast the link to other ranks is, where there are several hosts to those on others, from what queries have moved.
+    /// The measured speed of the link to other ranks; to those on other hosts, if there are
+    /// several.
     pub fn link(&self) -> &LinkMeter {
         &self.shared.link
     }
 
-    /// Why it takes part in no more rounds, if it does not.
+    /// Why there are no more rounds, if they have ended.
     pub fn failure(&self) -> Option<Error> {
         self.shared.lock().over.clone()
     }
 
-    /// Ends it on this rank, and with it every query, with an error that says which rank was lost. Whoever hears of that otherwise need not
-    /// wait until the network finds it.
+    /// Ends it on this rank, and with it every query, with an error that names the lost rank.
+    /// Callers that learn of the loss by other means need not wait until the network finds it.
     pub fn give_up(&self, error: Error) {
         self.shared.lock().given_up.get_or_insert(error);
         self.waker.wake();
     }
 
-    /// Opens the exchanges of a query, the same on every rank. `stop` says when the query is not wanted any more, which all ranks are told.
+    /// Opens the exchanges of a query, the same on every rank. When `stop` is set, the query is
+    /// cancelled on all ranks.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if there is no room for a block of each of its boxes, or it has too many exchanges; what the network failed with, or the query on
-    /// another rank. Whoever gets one of the first two tells the other ranks by [`ExchangeNetwork::refuse_query`].
+    /// `OutOfMemory` if there is no room for a block of each of its buffers, or it has too many
+    /// exchanges: the caller then tells the other ranks by [`ExchangeNetwork::refuse_query`].
+    /// Otherwise the failure of the network, or of the query on another rank.
     pub fn open_query(
         &self,
         query: QueryId,
@@ -273,7 +280,7 @@ impl ExchangeNetwork {
         });
         let ends = ends.collect();
         match exchanges.is_empty() {
-            // No rank has anything to wait for.
+            // There is nothing to wait for on any rank.
             true => {
                 health.end();
                 self.shared.forget(query);
@@ -287,7 +294,7 @@ impl ExchangeNetwork {
     ///
     /// # Errors
     ///
-    /// As of [`ExchangeNetwork::open_query`].
+    /// Errors of [`ExchangeNetwork::open_query`].
     pub fn refuse_query(&self, query: QueryId, error: &Error) -> Result<()> {
         self.admit(query, 0, &StopFlag::default())?;
         let health = Arc::new(QueryHealth::new(query, StopFlag::default(), self.waker.clone()));
@@ -295,8 +302,8 @@ impl ExchangeNetwork {
         self.hand_over(health, Vec::new())
     }
 
-    /// Counts a query, if it may begin. While too many exchanges are open beside its own it waits for other queries to end, which they
-    /// do without it.
+    /// Counts a query, if it may begin. While too many exchanges are open besides its own, it waits
+    /// for other queries to end, which they do without it.
     fn admit(&self, query: QueryId, exchange_count: usize, stop: &StopFlag) -> Result<()> {
         if exchange_count > EXCHANGES_OF_QUERY_MAX {
             let message = format!(
@@ -327,7 +334,7 @@ impl ExchangeNetwork {
         let NetworkOptions { block_bytes_max, gather_bytes_min, gather_age_max, round_bytes_max, .. } =
             self.options;
         let block_bytes_max = spec.block_bytes_max.map_or(block_bytes_max, |own| own.min(block_bytes_max));
-        // A block that no inbox has room for would never move.
+        // A block larger than every inbox would never move.
         let extent = |bytes: u64| {
             let wanted = bytes.max(block_bytes_max);
             self.region.allocate_extent(ExtentBytes { wanted, least: block_bytes_max })
@@ -335,7 +342,7 @@ impl ExchangeNetwork {
         let (outbox, inbox) = (extent(spec.outbox_bytes)?, extent(spec.inbox_bytes)?);
         let reached = self.layout.reached(self.rank, spec.reach);
         let bytes_min = match spec.is_gathered {
-            // Half of an outbox, or small ones would be full before a round is worth it.
+            // Half of an outbox; otherwise small ones would be full before a round pays.
             true => gather_bytes_min.min(outbox.bytes() / 2 / reached.count() as u64),
             false => 0,
         };
@@ -372,7 +379,8 @@ impl ExchangeNetwork {
 }
 
 impl Drop for ExchangeNetwork {
-    /// Takes part in one more round, which ends the network on all ranks: none of them goes on without this one.
+    /// Takes part in one more round, which ends the network on all ranks: none goes on without this
+    /// one.
     fn drop(&mut self) {
         self.shared.lock().is_leaving = true;
         self.waker.wake();

@@ -1,11 +1,12 @@
-//! Blocks on their way out of a rank, in one exchange.
+//! Outgoing blocks of one exchange on a rank.
 //!
 //! ```text
 //! producers ── reserve, pack, push ──► packing: until the device has written them ──► a queue a destination ──► rounds
 //! ```
 //!
-//! Invariants: blocks of all queues together have no more memory than the outbox's extent; a producer that finds no room waits. A
-//! block for all ranks is there once. What is written on one stream for one destination goes out in the order in which it was pushed.
+//! Invariants: blocks of all queues together have no more memory than the outbox's extent; a
+//! producer waits for room. A block for all ranks is stored once. Blocks written on one stream for
+//! one destination leave in the order of their push.
 
 use std::{
     collections::VecDeque,
@@ -25,47 +26,47 @@ use super::{
 };
 use crate::device::Stream;
 
-/// Who gets a block.
+/// The receivers of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// One rank, which may be this one.
     Rank(Rank),
-    /// Every rank that is reached, this one included.
+    /// Every reachable rank, this one included.
     All,
-    /// Every rank that is reached but this one.
+    /// Every reachable rank but this one.
     Others,
 }
 
-/// When blocks are worth a round.
+/// When a round for blocks pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GatherLimits {
-    /// So many bytes for one destination are.
+    /// When there are this many bytes for one destination.
     pub(super) bytes_min: u64,
-    /// Fewer are when they have waited for so long.
+    /// Fewer bytes after this time.
     pub(super) age_max: Duration,
-    /// So many go in one round, unless one block has more.
+    /// Limit of bytes in one round, unless one block has more.
     pub(super) bytes_max: u64,
-    /// No block is larger.
+    /// The limit of a block's bytes.
     pub(super) block_bytes_max: u64,
 }
 
-/// Blocks on their way out.
+/// Outgoing blocks.
 pub(super) struct Outbox {
     extent: Arc<RegionExtent>,
     limits: GatherLimits,
     /// This rank.
     rank: Rank,
-    /// Those that blocks may go to.
+    /// The ranks that blocks may go to.
     reached: ReachedRanks,
     state: Mutex<OutboxState>,
     pub(super) changed: Condvar,
 }
 
 struct OutboxState {
-    /// Blocks that the device may be writing still, in the order in which they were pushed.
+    /// Blocks that the device may still be writing, in the order of their push.
     packing: Vec<PushedBlock>,
     destinations: Vec<DestinationQueue>,
-    /// Those that have not finished.
+    /// Producers that have not finished.
     producer_count: usize,
     /// Of them, those that wait for room.
     waiting_count: usize,
@@ -74,19 +75,19 @@ struct OutboxState {
 struct PushedBlock {
     block: PackedBlock,
     destination: Destination,
-    /// Which stream writes it.
+    /// The stream that writes it.
     stream: Stream,
 }
 
-/// A block that is on its way out.
+/// An outgoing block.
 pub(super) struct PackedBlock {
     pub(super) memory: RegionBlock,
-    /// The bytes that it would have without packing.
+    /// Its bytes without packing.
     pub(super) wide_bytes: u64,
 }
 
 impl PackedBlock {
-    /// How long it is.
+    /// Its bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
@@ -96,7 +97,7 @@ impl PackedBlock {
 struct DestinationQueue {
     blocks: VecDeque<(Instant, Arc<PackedBlock>)>,
     bytes: u64,
-    /// It wants nothing more.
+    /// It wants no more blocks.
     is_closed: bool,
 }
 
@@ -116,7 +117,7 @@ impl Outbox {
         (rank, rank_count, reached): (Rank, usize, ReachedRanks),
         limits: GatherLimits,
     ) -> Self {
-        // Nothing is wanted where nothing may go.
+        // A rank that nothing may go to wants nothing.
         let destination = |rank| DestinationQueue {
             is_closed: !reached.contains(Rank(rank)),
             ..DestinationQueue::default()
@@ -134,7 +135,8 @@ impl Outbox {
         lock(&self.state)
     }
 
-    /// Looks what the device has written, and which memory is free again. Says whether there is more to look at.
+    /// Polls which blocks the device has written, and which memory is free again. Returns whether
+    /// there is more to poll.
     ///
     /// # Errors
     ///
@@ -144,7 +146,7 @@ impl Outbox {
         let mut state = self.lock();
         let mut packing: Vec<PushedBlock> = Vec::new();
         for pushed in std::mem::take(&mut state.packing) {
-            // One look after another: a later block may be found written though the one before it was not yet.
+            // In order: a later block may be found written although the one before it was not yet.
             let is_behind = packing.iter().any(|earlier| earlier.stream == pushed.stream);
             if is_behind || !pushed.block.memory.is_settled()? {
                 packing.push(pushed);
@@ -168,10 +170,11 @@ impl Outbox {
         Ok(!state.packing.is_empty() || self.extent.is_settling())
     }
 
-    /// The bytes of the next blocks for each destination that are worth a round, of at most so many blocks.
+    /// The bytes of the next blocks for each destination for which a round pays, of at most so many
+    /// blocks.
     pub(super) fn offer(&self, blocks_max: &mut usize, now: Instant) -> Vec<Vec<u64>> {
         let state = self.lock();
-        // Nothing more comes, or nothing more can come before something goes.
+        // No more blocks come, or none can come before some leave.
         let is_pressed = state.producer_count == 0 || state.waiting_count > 0;
         let offer = |queue: &DestinationQueue| {
             let is_old = queue
@@ -196,7 +199,7 @@ impl Outbox {
         state.destinations.iter().map(offer).collect()
     }
 
-    /// Takes the next blocks for a destination, which were offered.
+    /// Takes the offered blocks for a destination.
     pub(super) fn take(&self, destination: Rank, count: usize) -> Vec<Arc<PackedBlock>> {
         let mut state = self.lock();
         let Some(queue) = state.destinations.get_mut(destination.place()) else { return Vec::new() };
@@ -205,14 +208,14 @@ impl Outbox {
         taken
     }
 
-    /// Says that blocks that were taken have been sent and let go of.
+    /// Records that taken blocks were sent and dropped.
     pub(super) fn note_sent(&self) {
         if self.lock().waiting_count > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// Says that a destination wants nothing more.
+    /// Records that a destination wants no more blocks.
     pub(super) fn close(&self, destination: Rank) {
         let mut state = self.lock();
         let Some(queue) = state.destinations.get_mut(destination.place()) else { return };
@@ -227,12 +230,12 @@ impl Outbox {
         self.rank
     }
 
-    /// No block is larger.
+    /// The limit of a block's bytes.
     pub(super) fn block_bytes_max(&self) -> u64 {
         self.limits.block_bytes_max
     }
 
-    /// Whether all that was ever pushed has been taken, and nothing more comes.
+    /// Whether all pushed blocks have been taken, and no more come.
     pub(super) fn has_ended(&self) -> bool {
         let state = self.lock();
         state.producer_count == 0
@@ -241,7 +244,8 @@ impl Outbox {
     }
 }
 
-/// What sends rows of one exchange. A clone is one more producer; the exchange ends when all of them have finished.
+/// Sends the rows of one exchange. A clone is one more producer; the exchange ends when all of them
+/// have finished.
 pub struct OutboxProducer {
     exchange: Arc<Exchange>,
     is_finished: bool,
@@ -268,7 +272,7 @@ impl OutboxProducer {
         self.exchange.outbox.block_bytes_max()
     }
 
-    /// When what leaves is packed.
+    /// When to pack outgoing blocks.
     pub(super) fn narrowing(&self) -> Narrowing {
         self.exchange.narrowing
     }
@@ -278,21 +282,22 @@ impl OutboxProducer {
         self.exchange.link.is_slow()
     }
 
-    /// Whether it is known to be so slow that texts are worth compressing.
+    /// Whether it is known to be slow enough for compressing texts.
     pub(super) fn link_is_very_slow(&self) -> bool {
         self.exchange.link.is_very_slow()
     }
 
-    /// Whether any rank that is reached wants more. Whoever does not ask sends what nobody gets.
+    /// Whether any reachable rank wants more. Rows pushed otherwise are dropped.
     pub fn is_wanted(&self) -> bool {
         self.exchange.outbox.lock().destinations.iter().any(|queue| !queue.is_closed)
     }
 
-    /// Memory for a block, into which a stream writes. Waits for room as long as the query goes on; it ends with it.
+    /// Memory for a block, into which a stream writes. Waits for room as long as the query runs.
     ///
     /// # Errors
     ///
-    /// `NotSupported` for more bytes than a block has; what the query failed with, `Cancelled`, and faults of the device.
+    /// `NotSupported` for more bytes than a block has; the failure of the query, `Cancelled`, and
+    /// faults of the device.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<OutgoingBlock> {
         let Exchange { outbox, health, counters, .. } = &*self.exchange;
         self.check_block(bytes)?;
@@ -321,12 +326,13 @@ impl OutboxProducer {
         Ok(OutgoingBlock::new(block?, self.exchange.clone(), stream))
     }
 
-    /// [`OutboxProducer::reserve`] that does not wait: `None` if there is no room, or others wait for it. Whoever holds a block that it
-    /// has not pushed asks so for more, or producers would wait for each other.
+    /// Like [`OutboxProducer::reserve`] without a wait: `None` if there is no room, or other
+    /// producers wait for it. A producer that holds an unpushed block must use this for more, or
+    /// producers would wait for each other.
     ///
     /// # Errors
     ///
-    /// As of [`OutboxProducer::reserve`].
+    /// Errors of [`OutboxProducer::reserve`].
     pub fn try_reserve(&self, bytes: u64, stream: Stream) -> Result<Option<OutgoingBlock>> {
         let Exchange { outbox, health, .. } = &*self.exchange;
         self.check_block(bytes)?;
@@ -353,13 +359,14 @@ impl OutboxProducer {
         Err(Error::new(ErrorKind::NotSupported, message))
     }
 
-    /// Says that this producer has pushed all that it ever will.
+    /// Finishes this producer: it pushes no more blocks.
     pub fn finish(mut self) {
         self.is_finished = true;
     }
 
-    /// Says that this producer failed: the query ends so on this rank, and by this rank's name on the others. One that is only dropped
-    /// has no better reason than that.
+    /// Reports a failure of this producer: the query ends with it on this rank, and with this
+    /// rank's name on the others. A producer that is dropped without it reports no better reason
+    /// than that.
     pub fn fail(self, error: &Error) {
         self.exchange.health.fail(error.clone(), true);
     }
@@ -377,12 +384,12 @@ impl Drop for OutboxProducer {
         let Exchange { outbox, health, key, announcement, .. } = &*self.exchange;
         if !self.is_finished {
             let early = || Error::internal(format!("a producer of {key} ended before it had sent all"));
-            // Where the query failed or was cancelled that is why.
+            // If the query failed or was cancelled, that is the reason.
             health.fail(health.check().err().unwrap_or_else(early), true);
         }
         let mut state = outbox.lock();
         if state.producer_count == 1 {
-            // Before anybody could see that it has ended.
+            // Before another thread can see that it has ended.
             announcement.say(NOT_ANNOUNCED);
         }
         state.producer_count -= 1;
@@ -391,9 +398,9 @@ impl Drop for OutboxProducer {
     }
 }
 
-/// A block that is being written. One that is dropped goes to nobody.
+/// A block that is being written. If dropped, it is not sent.
 pub struct OutgoingBlock {
-    /// Absent once it was pushed.
+    /// Absent after the push.
     block: Option<PackedBlock>,
     exchange: Arc<Exchange>,
     stream: Stream,
@@ -405,7 +412,8 @@ impl OutgoingBlock {
         Self { block: Some(PackedBlock { memory, wide_bytes }), exchange, stream }
     }
 
-    /// The same, whose content would have so many bytes if nothing in it were packed. Otherwise that is as many as it has.
+    /// The same. `bytes`: the size of its content if nothing in it were packed; otherwise its own
+    /// size.
     pub fn of_wide_bytes(mut self, wide_bytes: u64) -> Self {
         if let Some(block) = &mut self.block {
             block.wide_bytes = wide_bytes;
@@ -413,21 +421,21 @@ impl OutgoingBlock {
         self
     }
 
-    /// Where it begins.
+    /// Its address.
     pub fn address(&self) -> u64 {
         self.block.as_ref().map_or(0, |block| block.memory.address())
     }
 
-    /// How long it is: what was asked for, rounded up to a multiple of [`super::BLOCK_ALIGNMENT`].
+    /// Its bytes: the requested size, rounded up to a multiple of [`super::BLOCK_ALIGNMENT`].
     pub fn bytes(&self) -> u64 {
         self.block.as_ref().map_or(0, PackedBlock::bytes)
     }
 
-    /// Sends it, when what its stream was given until now has happened.
+    /// Sends it once the work enqueued on its stream has happened.
     ///
     /// # Errors
     ///
-    /// `Internal` for a rank that is not reached, and faults of the device.
+    /// `Internal` for a rank that is not reachable, and faults of the device.
     pub fn push(mut self, destination: Destination) -> Result<()> {
         let Exchange { outbox, health, key, .. } = &*self.exchange;
         if let Destination::Rank(rank) = destination
@@ -454,10 +462,10 @@ impl Drop for OutgoingBlock {
     }
 }
 
-/// Lets go of a block that a stream may use still.
+/// Drops a block that a stream may still use.
 pub(super) fn keep_until_used(block: RegionBlock, stream: Stream) {
     if let Err(error) = block.use_until_now(stream) {
-        // The device is lost, and the process with it: nobody is to have the memory.
+        // The device is lost, and the process with it: the memory must not be reused.
         tracing::error!("{error}");
         std::mem::forget(block);
     }

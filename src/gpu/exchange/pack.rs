@@ -1,24 +1,27 @@
-//! Rows into blocks.
+//! Packing of rows into blocks.
 //!
 //! ```text
 //! chunk ─ keys ─► whose each row is ─┬─► for each other rank blocks, all columns in one pass: cells, validity, lengths, text
 //!                                    └─► this rank's own: a chunk
 //! ```
 //!
-//! A cell of a fixed width is read once and written once, in its block; a text's bytes too. Only the cells of texts are put in
-//! the order of destinations before, since how much text a block has is known by that order. A rank's own rows are in no block, and their
-//! texts stay where they are. If integers are to be packed ([`Narrowing`]), the cells of all columns are put into that order, and each
-//! block's are packed by themselves: they are read and written once more. Over links that are slower still texts are compressed, too.
+//! Cells of a fixed width are read once and written once, into their block; so are a text's bytes.
+//! Only the cells of texts are put into the order of destinations before, since that order
+//! determines the text bytes of a block. A rank's own rows go into no block, and their texts stay
+//! in place. If integers are packed ([`Narrowing`]), the cells of all columns are put into that
+//! order, and each block's are packed by themselves: they are read and written once more. Over
+//! still slower links texts are compressed, too.
 //!
-//! - `leaving.rs`: the columns of a chunk as they leave, and how they get into blocks; `texts.rs`: texts
+//! - `leaving.rs`: the outgoing columns of a chunk, and how they get into blocks; `texts.rs`: texts
 //!
-//! Rows are collected before they get here: a chunk becomes a block or more for every destination, and small ones cost as
-//! many launches as large ones.
+//! Callers collect rows before: a chunk becomes at least a block for every destination, and small
+//! ones cost as many launches as large ones.
 //!
-//! Invariants: a row goes to the same rank whatever chunk it is in, and equal keys go together if their columns have equal cell types on
-//! both sides (cells of 64 and 128 bits hash differently). A producer that has blocks which it has not pushed does not wait for more.
+//! Invariants: a row goes to the same rank whatever chunk it is in, and equal keys go together if
+//! their columns have equal cell types on both sides (cells of 64 and 128 bits hash differently). A
+//! producer with unpushed blocks does not wait for more.
 //!
-//! Deliberately absent: dictionaries, whose codes are cells by now.
+//! Deliberately absent: dictionaries, whose codes were turned into cells before.
 
 mod leaving;
 mod texts;
@@ -37,29 +40,30 @@ use crate::{
     },
 };
 
-/// Chunks whose cells have fewer bytes are packed only if that is always wanted: it takes a wait and two launches more, some 40 µs, in
-/// which a link of 25 GB/s moves as many.
+/// Smaller chunks are packed only if the option says always: packing takes a wait and two launches
+/// more, some 40 µs, in which a link of 25 GB/s moves this many bytes.
 const NARROWED_BYTES_MIN: u64 = 1 << 20;
 
-/// How rows are spread over ranks.
+/// The partitioning of rows over ranks.
 #[derive(Clone, Debug)]
 pub enum Routing<'a> {
-    /// By the hash of keys to those ranks that are reached, columns of as many rows as the chunk.
+    /// By the hash of keys, over the reachable ranks; key columns with as many rows as the chunk.
     Hash {
         /// The keys.
         keys: &'a [Column],
-        /// As of [`HashPartitioning::nulls_match`].
+        /// See [`HashPartitioning::nulls_match`].
         nulls_match: bool,
-        /// A byte a row, not 0 for rows that stay on this rank whatever their keys are; none where keys say it of all rows.
+        /// A byte a row, not 0 for rows that stay on this rank whatever their keys; absent if keys
+        /// decide for all rows.
         staying: Option<&'a Buffer>,
     },
-    /// All of them to every rank that is reached.
+    /// All of them to every reachable rank.
     Broadcast,
     /// All of them to one.
     Gather(Rank),
 }
 
-/// Rows of a chunk, and who gets them.
+/// Rows of a chunk, and their receiver.
 type Share = (Destination, Range<usize>);
 
 /// Some rows of a chunk that make a block.
@@ -67,18 +71,18 @@ type Share = (Destination, Range<usize>);
 struct Piece {
     destination: Destination,
     rows: Range<usize>,
-    /// Where the text of each text column begins and ends, in the chunk's.
+    /// The bounds of each text column's text, within the chunk's.
     text: Vec<Range<u64>>,
-    /// How each column is packed; none if nothing is.
+    /// The packing of each column; empty if none is packed.
     packings: Vec<PiecePackings>,
-    /// The text of each text column, compressed where that is worth it; none if nothing is.
+    /// The text of each text column, compressed if that pays; empty if none is.
     compressed: Vec<Option<CompressedText>>,
 }
 
-/// What is done to what leaves of a chunk, as far as it is worth it.
+/// How outgoing rows of a chunk are reduced, as far as that pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compression {
-    /// Nothing.
+    /// Not at all.
     Nothing,
     /// Integers are packed.
     Integers,
@@ -86,7 +90,7 @@ enum Compression {
     IntegersAndTexts,
 }
 
-/// How what a block has of a column is packed; `None` where it is not.
+/// The packing of a block's part of a column; `None` if it is not packed.
 #[derive(Clone, Copy, Debug, Default)]
 struct PiecePackings {
     values: Option<Packing>,
@@ -101,28 +105,30 @@ struct FilledBlock<'a> {
 }
 
 impl OutboxProducer {
-    /// Sends the rows of a chunk, this rank's own included. Waits for the device where rows are spread, are packed or have text, and for
-    /// room as [`OutboxProducer::reserve`]. All chunks of one producer go through one queue.
+    /// Sends the rows of a chunk, this rank's own included. Waits for the device if rows are
+    /// partitioned, are packed or have text, and for room like [`OutboxProducer::reserve`]. All
+    /// chunks of one producer go through one queue.
     ///
     /// # Errors
     ///
-    /// As of [`OutboxProducer::reserve`] and [`Queue`]; `NotSupported` for a row that is larger than a block, and for more ranks than
-    /// rows are spread over.
+    /// Errors of [`OutboxProducer::reserve`] and [`Queue`]; `NotSupported` for a row that is larger
+    /// than a block, and for more ranks than rows can be partitioned over.
     pub fn send(&self, queue: &Queue, chunk: &Chunk, routing: &Routing) -> Result<()> {
         self.send_shares(queue, chunk, routing, None).map(drop)
     }
 
-    /// Sends the rows of a chunk that other ranks get, as [`OutboxProducer::send`] does. This rank's own are returned, in memory of the queue's query
-    /// after what the queue was given; `None` if there are none.
+    /// Sends a chunk's rows for other ranks, like [`OutboxProducer::send`]. Returns this rank's
+    /// own, in memory of the queue's query, after the work enqueued so far; `None` if there are
+    /// none.
     ///
     /// # Errors
     ///
-    /// As of [`OutboxProducer::send`].
+    /// Errors of [`OutboxProducer::send`].
     pub fn send_to_others(&self, queue: &Queue, chunk: &Chunk, routing: &Routing) -> Result<Option<Chunk>> {
         self.send_shares(queue, chunk, routing, Some(self.rank()))
     }
 
-    /// Sends the rows of a chunk, but for those of a rank that keeps its own.
+    /// Sends the rows of a chunk, except those of a rank that keeps its own.
     fn send_shares(
         &self,
         queue: &Queue,
@@ -134,7 +140,7 @@ impl OutboxProducer {
             return Ok(None);
         }
         let whole = |destination| vec![(destination, 0..chunk.row_count)];
-        // Of rows that are not spread, the whole chunk is kept.
+        // If rows are not partitioned, the whole chunk is kept.
         let (owners, shares, kept) = match routing {
             Routing::Broadcast if keeping.is_none() => (None, whole(Destination::All), None),
             Routing::Broadcast if self.reached().count() == 1 => (None, Vec::new(), Some(chunk)),
@@ -157,7 +163,7 @@ impl OutboxProducer {
         let owned = owned.into_iter().next().map(|(_, rows)| rows);
         let compression = self.compression(chunk, &shares);
         let leaving = match LeavingChunk::new(queue, chunk, owners.clone(), compression) {
-            // To put cells into an order takes memory for all of them.
+            // Ordering cells takes memory for all of them.
             Err(error) if error.kind == ErrorKind::OutOfMemory && compression != Compression::Nothing => {
                 LeavingChunk::new(queue, chunk, owners, Compression::Nothing)?
             }
@@ -167,7 +173,8 @@ impl OutboxProducer {
         Ok(owned.or_else(|| kept.cloned()))
     }
 
-    /// What is to be done to what leaves of a chunk. What this rank sends to itself, for want of memory, goes over no link.
+    /// How to reduce outgoing rows of a chunk. Rows that this rank sends to itself, for lack of
+    /// memory, use no link.
     fn compression(&self, chunk: &Chunk, shares: &[Share]) -> Compression {
         let own = Destination::Rank(self.rank());
         let leaves = || shares.iter().any(|(destination, _)| *destination != own);
@@ -206,7 +213,7 @@ impl OutboxProducer {
     }
 }
 
-/// Which rows in the order of owners are whose.
+/// The rank of each range of rows in the order of owners.
 fn shares_of(owners: &RowOwners, reached: ReachedRanks) -> Result<Vec<Share>> {
     let share = |(partition, bounds): (usize, &[usize])| match bounds {
         [first, end] if first < end => {
@@ -224,11 +231,11 @@ fn cell_bytes(column: &Column) -> u64 {
 }
 
 impl LeavingChunk {
-    /// Ranges of rows cut into pieces that blocks have room for as they are, in their order, so that whoever unpacks them knows how much
-    /// that is at most. Waits if there is text, and if they are packed.
+    /// Cuts ranges of rows into pieces that fit into blocks unpacked, in their order, which bounds
+    /// the memory of unpacking. Waits if there is text, and if they are packed.
     fn pieces(&self, queue: &Queue, ranges: Vec<Share>, block_bytes_max: u64) -> Result<Vec<Piece>> {
         let mut ranges = ranges;
-        // Each time a piece that is too large has half of its rows at most, until it has one.
+        // Each time a piece is too large, it keeps at most half of its rows, down to one.
         loop {
             let mut pieces = self.measure(queue, &ranges)?;
             let mut cut = Vec::with_capacity(pieces.len());
@@ -252,7 +259,8 @@ impl LeavingChunk {
         }
     }
 
-    /// Sends shares: fills as many blocks at once as there is room for without a wait. What stays is dealt with the first of them.
+    /// Sends shares: fills as many blocks at once as there is room for without a wait. Rows that
+    /// stay are copied with the first of them.
     fn send(
         &self,
         queue: &Queue,

@@ -1,12 +1,12 @@
-//! How long somebody is waited for.
+//! Deadlines for other ranks, counted in polls.
 
 use std::time::{Duration, Instant};
 
-/// What one look takes at most. Whoever waits looks more often; a process that was stopped and goes on has not waited for all that
-/// time, and does not say of others that they were silent.
+/// The most time that one poll counts. The network thread polls more often; a stopped process that
+/// goes on has not waited for all that time, and does not report others as silent.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
-/// Time that is left to somebody, counted in looks.
+/// The time left until a deadline, counted in polls.
 #[derive(Debug)]
 pub struct Patience {
     whole: Duration,
@@ -15,17 +15,17 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// From now on.
+    /// A deadline from now on.
     pub fn new(whole: Duration, now: Instant) -> Self {
         Self { whole, left: whole, last_look: now }
     }
 
-    /// How much there was.
+    /// Its whole duration.
     pub fn whole(&self) -> Duration {
         self.whole
     }
 
-    /// Whether there is none left.
+    /// Whether it has passed.
     pub fn is_over(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.last_look).min(LOOK_MAX);
         self.last_look = now;
@@ -33,7 +33,7 @@ impl Patience {
         self.left.is_zero()
     }
 
-    /// All of it, again.
+    /// Starts it again.
     pub fn renew(&mut self, now: Instant) {
         *self = Self::new(self.whole, now);
     }

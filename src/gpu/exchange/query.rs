@@ -25,48 +25,52 @@ use super::{
 };
 use crate::device::ActivityLog;
 
-/// How often a driver that waits for an exchange looks whether its query is wanted still. What it waits for wakes it.
+/// How often a driver that waits for an exchange polls whether its query is still wanted. Otherwise
+/// an event wakes it.
 pub(super) const STOP_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What an exchange may have of a rank's memory.
+/// An exchange's limits of a rank's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeSpec {
-    /// Which one it is.
+    /// Its number.
     pub id: ExchangeId,
-    /// For blocks on their way out: twice the bytes of a block let producers pack while others are sent. Where others have left less than
-    /// that it has less, but for one block.
+    /// For outgoing blocks: twice the bytes of a block let producers pack while others are sent. If
+    /// other exchanges have left less, it gets less, but at least one block.
     pub outbox_bytes: u64,
-    /// For blocks on their way in, and those that consumers have not let go of: the same.
+    /// For incoming blocks, and those that consumers hold: the same.
     pub inbox_bytes: u64,
-    /// No block of it is larger, nor than [`super::NetworkOptions::block_bytes_max`], which it is where nothing is said. The same on all ranks.
+    /// The limit of its blocks, at most [`super::NetworkOptions::block_bytes_max`], which is the
+    /// default. The same on all ranks.
     pub block_bytes_max: Option<u64>,
-    /// Whether its blocks are held back until they are worth a round, as [`super::NetworkOptions::gather_bytes_min`] says; otherwise each goes
-    /// as soon as there is room.
+    /// Whether its blocks are held back until a round pays, see
+    /// [`super::NetworkOptions::gather_bytes_min`]; otherwise each goes as soon as there is room.
     pub is_gathered: bool,
-    /// Its blocks are in so many groups of transfers on their way at most, at least 1, where the network's options are not to say that
-    /// ([`super::NetworkOptions::groups_max`]). Ranks may differ.
+    /// Limit of the running groups of transfers with its blocks, at least 1, in place of the
+    /// network's option ([`super::NetworkOptions::groups_max`]). Ranks may differ.
     pub groups_max: Option<usize>,
-    /// Which ranks a rank's rows go to. The same on all ranks.
+    /// The ranks that a rank's rows go to. The same on all ranks.
     pub reach: ExchangeReach,
-    /// When what this rank sends is packed. Ranks may differ: each block says what it is.
+    /// When this rank packs its blocks. Ranks may differ: each block describes its packing.
     pub narrowing: Narrowing,
 }
 
-/// When what leaves is compressed: integers to as few bits as the values of a block, what is between neighbours, or runs need, texts by LZ4.
+/// When outgoing blocks are compressed: integers to as few bits as the values of a block, their
+/// differences, or their runs need; texts by LZ4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Narrowing {
-    /// Never: nothing is done for it.
+    /// Never.
     #[default]
     Never,
-    /// In chunks that are worth it, where the link to other ranks was measured and is slow ([`super::LinkMeter`]); texts where it is slower
-    /// still.
+    /// In chunks that are large enough, if the link to other ranks was measured and is slow
+    /// ([`super::LinkMeter`]); texts if it is slower still.
     OverSlowLinks,
     /// In every chunk.
     Always,
 }
 
 impl ExchangeSpec {
-    /// An exchange of all ranks with so much for either box, whose blocks go as the network's options say, not packed.
+    /// An exchange of all ranks with this size of either buffer, whose blocks follow the network's
+    /// options, not packed.
     pub fn new(id: ExchangeId, box_bytes: u64) -> Self {
         Self {
             id,
@@ -81,26 +85,26 @@ impl ExchangeSpec {
     }
 }
 
-/// What an exchange has done so far on one rank.
+/// Counts of an exchange on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeMetrics {
     /// Bytes of blocks that were sent, once for each destination.
     pub sent_bytes: u64,
-    /// As many as those would have been without packing.
+    /// The same bytes without packing.
     pub sent_wide_bytes: u64,
-    /// How many blocks that were.
+    /// The number of those blocks.
     pub sent_blocks: u64,
-    /// Ranks that they went to, but for this one.
+    /// Ranks that they went to, without this one.
     pub partners: u64,
-    /// Bytes of blocks that came.
+    /// Bytes of received blocks.
     pub received_bytes: u64,
-    /// How many blocks that were.
+    /// The number of those blocks.
     pub received_blocks: u64,
     /// Microseconds that producers waited for room, all together.
     pub producers_waited_us: u64,
     /// Microseconds that consumers waited for blocks, all together.
     pub consumers_waited_us: u64,
-    /// Microseconds from the first block that was sent or came to the last.
+    /// Microseconds from the first sent or received block to the last.
     pub moving_us: u64,
 }
 
@@ -110,15 +114,15 @@ pub(super) struct Counters {
     sent_bytes: AtomicU64,
     sent_wide_bytes: AtomicU64,
     sent_blocks: AtomicU64,
-    /// Whole wherever a panic leaves it: numbers.
+    /// Numbers, which a panic leaves usable.
     destinations: Mutex<BTreeSet<Rank>>,
     received_bytes: AtomicU64,
     received_blocks: AtomicU64,
     producers_waited_us: AtomicU64,
     consumers_waited_us: AtomicU64,
-    /// When the first block was sent or came, and the last.
+    /// The times of the first and the last sent or received block.
     moved: Mutex<Option<(Instant, Instant)>>,
-    /// Where it is noted what moves, and for which operator; nowhere where nobody watches.
+    /// The log of movements and their operator; absent if the query is not watched.
     watch: OnceLock<(Arc<ActivityLog>, u32)>,
 }
 
@@ -137,7 +141,7 @@ impl Counters {
         self.note_moved();
     }
 
-    /// Notes when bytes were on their way to another rank, or from one, whose transfers are over now.
+    /// Records bytes to or from another rank whose transfers have ended.
     pub(super) fn note_transfer(&self, kind: ActivityKind, bytes: u64, begun: Instant) {
         if let Some((log, operator)) = self.watch.get() {
             log.add_moved(*operator, kind, bytes, begun);
@@ -157,7 +161,7 @@ impl Counters {
         self.consumers_waited_us.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// What a rank has counted.
+    /// The counts of a rank.
     fn read(&self, rank: Rank) -> ExchangeMetrics {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ExchangeMetrics {
@@ -174,7 +178,7 @@ impl Counters {
     }
 }
 
-/// Whether a query goes on: what all of its threads on this rank share.
+/// Whether a query goes on: shared by all of its threads on this rank.
 pub(super) struct QueryHealth {
     pub(super) id: QueryId,
     pub(super) stop: StopFlag,
@@ -184,10 +188,10 @@ pub(super) struct QueryHealth {
     ended: Condvar,
 }
 
-/// Why a query does not go on.
+/// The reason why a query ends.
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// Whether other ranks are to be told.
+    /// Whether to tell other ranks.
     pub(super) is_ours: bool,
 }
 
@@ -199,7 +203,7 @@ impl QueryHealth {
 
     /// # Errors
     ///
-    /// What the query failed with; `Cancelled` if nobody wants it.
+    /// The query's failure; `Cancelled` if it is no longer wanted.
     pub(super) fn check(&self) -> Result<()> {
         match self.failure.get() {
             Some(failure) => Err(failure.error.clone()),
@@ -211,7 +215,7 @@ impl QueryHealth {
         self.failure.get()
     }
 
-    /// Says that the query does not go on. What was said first counts.
+    /// Ends the query. The first reason counts.
     pub(super) fn fail(&self, error: Error, is_ours: bool) {
         if self.failure.set(Failure { error, is_ours }).is_ok() {
             self.waker.wake();
@@ -219,7 +223,7 @@ impl QueryHealth {
         }
     }
 
-    /// Says that all ranks have ended all of its exchanges.
+    /// Records that all ranks have ended all of its exchanges.
     pub(super) fn end(&self) {
         *lock_whole(&self.has_ended) = true;
         self.ended.notify_all();
@@ -248,14 +252,14 @@ pub(super) struct Exchange {
     pub(super) inbox: Inbox,
     pub(super) counters: Counters,
     pub(super) announcement: Announcement,
-    /// Its blocks are in so many groups on their way at most.
+    /// Limit of its running groups.
     pub(super) groups_max: usize,
     pub(super) narrowing: Narrowing,
     pub(super) link: Arc<LinkMeter>,
 }
 
 impl Exchange {
-    /// Wakes all drivers that wait for it, so that they look at the query's health.
+    /// Wakes all drivers that wait for it, so that they check the query's health.
     pub(super) fn wake_drivers(&self) {
         self.outbox.changed.notify_all();
         self.inbox.changed.notify_all();
@@ -263,23 +267,26 @@ impl Exchange {
     }
 }
 
-/// A query's way to its exchanges on one rank.
+/// Access of a query to its exchanges on one rank.
 ///
-/// Each outbox and inbox is taken once and given to drivers, which clone it for as many threads as they like. When they have
-/// done, [`QueryExchanges::finish`] waits for the other ranks; whoever drops this before gives the query up, on all ranks.
+/// Each outbox and inbox is taken once and given to drivers, which may clone it for further
+/// threads. When they have ended, [`QueryExchanges::finish`] waits for the other ranks. Dropping
+/// this before gives the query up on all ranks.
 ///
 /// # Ordering
 ///
-/// An exchange that a rank does not consume stops its producers on all ranks, once boxes are full. So that some exchange always moves, all ranks
-/// consume those of one query in orders that do not contradict each other: if one takes all of A before B, and another one all of B before A, each
-/// may wait for the other's consumer, until somebody cancels the query. Where a driver finds out by its data what it wants first (the side that a join
-/// builds from), the ranks agree on that before, or a thread takes the blocks of the other exchange meanwhile and spills their rows.
+/// An exchange that a rank does not consume stops its producers on all ranks, once buffers are
+/// full. So that some exchange always moves, all ranks must consume those of one query in
+/// compatible orders: if one takes all of A before B, and another one all of B before A, each may
+/// wait for the other's consumer for ever. If the data decide what a driver needs first (the build
+/// side of a join), the ranks agree on that before, or a thread takes the blocks of the other
+/// exchange meanwhile and spills their rows.
 pub struct QueryExchanges {
     pub(super) health: Arc<QueryHealth>,
     pub(super) ends: BTreeMap<ExchangeId, Ends>,
 }
 
-/// The two ends of an exchange, until somebody takes them.
+/// The two ends of an exchange, until they are taken.
 pub(super) struct Ends {
     pub(super) exchange: Arc<Exchange>,
     pub(super) producer: Option<OutboxProducer>,
@@ -287,27 +294,27 @@ pub(super) struct Ends {
 }
 
 impl QueryExchanges {
-    /// What sends an exchange's rows.
+    /// The sender of an exchange's rows.
     ///
     /// # Errors
     ///
-    /// `Internal` if there is no such exchange, or somebody has taken it.
+    /// `Internal` if there is no such exchange, or it was taken already.
     pub fn take_outbox(&mut self, id: ExchangeId) -> Result<OutboxProducer> {
         let taken = self.ends.get_mut(&id).and_then(|ends| ends.producer.take());
         taken.ok_or_else(|| self.not_there("outbox", id))
     }
 
-    /// What receives an exchange's rows.
+    /// The receiver of an exchange's rows.
     ///
     /// # Errors
     ///
-    /// As of [`QueryExchanges::take_outbox`].
+    /// Errors of [`QueryExchanges::take_outbox`].
     pub fn take_inbox(&mut self, id: ExchangeId) -> Result<InboxConsumer> {
         let taken = self.ends.get_mut(&id).and_then(|ends| ends.consumer.take());
         taken.ok_or_else(|| self.not_there("inbox", id))
     }
 
-    /// What ranks say of an exchange, if there is such a one.
+    /// The announcements of an exchange, if it exists.
     pub fn announcements(&self, id: ExchangeId) -> Option<Announcements> {
         self.ends.get(&id).map(|ends| Announcements { exchange: ends.exchange.clone() })
     }
@@ -316,30 +323,32 @@ impl QueryExchanges {
         Error::internal(format!("query {} has no {end} of exchange {} left", self.health.id.0, id.0))
     }
 
-    /// Notes in a log what an exchange moves to and from other ranks from now on, for an operator.
+    /// Records an exchange's movements from now on in a log, for an operator.
     pub fn watch(&self, id: ExchangeId, log: Arc<ActivityLog>, operator: u32) {
         if let Some(ends) = self.ends.get(&id) {
-            // Who watches first goes on.
+            // The first log stays.
             let _ = ends.exchange.counters.watch.set((log, operator));
         }
     }
 
-    /// What an exchange has done so far.
+    /// The counts of an exchange so far.
     pub fn metrics(&self, id: ExchangeId) -> Option<ExchangeMetrics> {
         self.ends.get(&id).map(|ends| ends.exchange.counters.read(ends.exchange.outbox.rank()))
     }
 
-    /// Gives the query up on all ranks: each of them fails with an error that names this rank and has the reason. `Cancelled` stays that.
+    /// Gives the query up on all ranks: each fails with an error that names this rank and has the
+    /// reason. `Cancelled` stays `Cancelled`.
     pub fn abort(&self, error: &Error) {
         self.health.fail(error.clone(), true);
     }
 
-    /// Waits until all ranks have ended all exchanges. Outboxes that nobody took send nothing, and inboxes that nobody took
-    /// want nothing. What was moved is known for good then.
+    /// Waits until all ranks have ended all exchanges. Outboxes that were not taken send nothing,
+    /// and inboxes that were not taken want nothing. The counts are final then.
     ///
     /// # Errors
     ///
-    /// What the query failed with, here or as `Peer` on another rank; `Cancelled` if nobody wants it.
+    /// The query's failure, here or as `Peer` on another rank; `Cancelled` if it is no longer
+    /// wanted.
     pub fn finish(&mut self) -> Result<()> {
         for ends in self.ends.values_mut() {
             drop(ends.consumer.take());

@@ -1,4 +1,4 @@
-//! Which ranks one rank's rows go to by an exchange: all of them, or one level of two.
+//! The ranks that one rank's rows go to by an exchange: all of them, or one level of two.
 //!
 //! ```text
 //! 3 hosts of 2 ranks, as rank 3 sees them       0 1 │ 2 3 │ 4 5
@@ -7,12 +7,14 @@
 //! within its host                                     ● ●
 //! ```
 //!
-//! The owner of a key among all ranks is the part of hashes that it is in, of as many equal parts in ascending order as there are ranks
-//! (`kernels/exchange/partition.cuh`). Ranks are numbered host by host, so the owner's host is the part that it is in of as many as there are
-//! hosts: each of those is made of whole ones of these. So between hosts rows are dealt among as many parts as hosts, and within a host among as
-//! many as ranks, of which those of this host have rows.
+//! Hashes are divided into as many equal parts in ascending order as there are ranks; the owner of
+//! a key is the number of its hash's part (`kernels/exchange/partition.cuh`). Ranks are numbered
+//! host by host, so the owner's host is the part among as many parts as there are hosts: each of
+//! those consists of whole parts of ranks. So between hosts rows are partitioned into as many parts
+//! as hosts. Within a host they are partitioned into as many as ranks, of which only those of this
+//! host have rows.
 //!
-//! Invariants: the rank itself is reached. Nothing goes to a rank that is not.
+//! Invariants: the rank itself is reachable. No block goes to an unreachable one.
 //!
 //! Deliberately absent: why an exchange has levels (`pystachio_plan`'s `distribute/levels.rs`).
 
@@ -20,7 +22,7 @@ use pystachio_plan::{Error, ExchangeReach, Result};
 
 use super::Rank;
 
-/// Ranks on hosts, of which each has as many, numbered host by host.
+/// Ranks on hosts, with as many ranks on each, numbered host by host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankLayout {
     rank_count: usize,
@@ -32,7 +34,7 @@ impl RankLayout {
     ///
     /// # Panics
     ///
-    /// If there are none, or they are not as many on each.
+    /// If there are none, or hosts differ in their number of ranks.
     pub fn new(rank_count: usize, host_count: usize) -> Self {
         assert!(host_count > 0 && rank_count >= host_count, "ranks on hosts");
         assert!(rank_count.is_multiple_of(host_count), "as many ranks on each host");
@@ -44,12 +46,12 @@ impl RankLayout {
         self.rank_count
     }
 
-    /// How many hosts they are on.
+    /// The number of hosts.
     pub fn host_count(&self) -> usize {
         self.host_count
     }
 
-    /// How many are on each.
+    /// The number of ranks on each.
     pub fn ranks_of_host(&self) -> usize {
         self.rank_count / self.host_count
     }
@@ -59,7 +61,7 @@ impl RankLayout {
         one.place() / self.ranks_of_host() == other.place() / self.ranks_of_host()
     }
 
-    /// Those that a rank reaches.
+    /// The reachable ranks of a rank.
     pub fn reached(&self, rank: Rank, reach: ExchangeReach) -> ReachedRanks {
         let of_host = self.ranks_of_host();
         let (first, step, count, partition_count) = match reach {
@@ -79,12 +81,12 @@ pub struct ReachedRanks {
     first: usize,
     step: usize,
     count: usize,
-    /// Among how many parts of hashes rows are dealt to them.
+    /// The number of parts of hashes that rows are partitioned into.
     partition_count: usize,
 }
 
 impl ReachedRanks {
-    /// How many, this one among them.
+    /// Their number, this one included.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -101,7 +103,7 @@ impl ReachedRanks {
             .is_some_and(|distance| distance.is_multiple_of(self.step) && distance / self.step < self.count)
     }
 
-    /// Among how many parts of hashes rows are dealt.
+    /// The number of parts of hashes that rows are partitioned into.
     pub fn partition_count(&self) -> usize {
         self.partition_count
     }

@@ -1,14 +1,16 @@
-//! Which blocks move in a round: the same answer on every rank, from what all ranks told.
+//! Which blocks move in a round: the same answer on every rank, from the reports of all ranks.
 //!
-//! Every receiver says how much room it has in one piece, and whose blocks it takes first. The blocks of each sender are taken
-//! in order as long as they fit. Where the first sender's first block does not fit, nobody else's is taken either, so that room
-//! is left for it: otherwise small blocks of others could keep it out for ever.
+//! Every receiver reports its longest free range, and the sender whose blocks it takes first. It
+//! takes the blocks of each sender in order as long as they fit. If the first sender's first block
+//! does not fit, it takes no blocks of others either, so that room is left for it: otherwise small
+//! blocks of others could keep it out for ever.
 //!
-//! Invariants: pure. Nothing but what was told decides, so sender and receiver agree without another word.
+//! Invariants: pure. Only the reports decide, so sender and receiver agree without further
+//! messages.
 
 use super::{ExchangeKey, Rank, message::ControlBlock};
 
-/// How many of each sender's blocks a receiver takes in an exchange.
+/// The number of each sender's blocks that a receiver takes in an exchange.
 pub(super) fn taken_blocks(table: &[ControlBlock], key: ExchangeKey, receiver: Rank) -> Vec<usize> {
     let mut taken = vec![0; table.len()];
     let Some(entry) = table.get(receiver.place()).and_then(|block| block.exchange(key)) else { return taken };
@@ -31,7 +33,8 @@ pub(super) fn taken_blocks(table: &[ControlBlock], key: ExchangeKey, receiver: R
     taken
 }
 
-/// Whose blocks a receiver takes first in the next round: the same one's as long as those are there and do not fit.
+/// The sender that a receiver takes first in the next round: the same one as long as its blocks do
+/// not fit.
 pub(super) fn next_first_sender(
     table: &[ControlBlock],
     key: ExchangeKey,
@@ -59,7 +62,7 @@ mod tests {
 
     const KEY: ExchangeKey = ExchangeKey { query: QueryId(1), exchange: ExchangeId(2) };
 
-    /// What three ranks tell of blocks for rank 0, which has some room.
+    /// The reports of three ranks on blocks for rank 0, which has some room.
     fn table(room_bytes: u64, first_sender: u16, blocks: [&[u64]; 3]) -> Vec<ControlBlock> {
         let block = |blocks: &[u64]| {
             let entry = ExchangeEntry {

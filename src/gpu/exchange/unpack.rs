@@ -1,4 +1,4 @@
-//! Blocks into rows.
+//! Unpacking of blocks into rows.
 //!
 //! ```text
 //! blocks ─► their heads, downloaded at once ─► one layout for the rows of many ─► every part to its place in that, in one pass
@@ -6,10 +6,11 @@
 //!                                                                              └─► cells of text by lengths
 //! ```
 //!
-//! However many blocks there are, that is one wait for heads and one for each text column of a chunk.
+//! For any number of blocks there is one wait for heads, and one for each text column of a chunk.
 //!
-//! Invariants: nothing is read of a block that its head, checked against its bytes and types, does not say is there. The rows of a chunk have no more
-//! memory than the inbox: without packing all blocks that are taken at once are one chunk.
+//! Invariants: a block is read only where its head, checked against its bytes and types, allows.
+//! The rows of a chunk have no more memory than the inbox: without packing, all blocks taken at
+//! once are one chunk.
 
 use std::collections::VecDeque;
 
@@ -25,12 +26,13 @@ use crate::{
 };
 
 impl ReceivedBlock {
-    /// The rows of blocks, one block's after another's, in memory of the queue's query. Waits for the device. The blocks' room is given
-    /// again when the queue has copied them. An error is the last that comes.
+    /// The rows of blocks, block after block, in memory of the queue's query. Waits for the device.
+    /// The blocks' room is free again when the queue has copied them. An error is the last item.
     ///
     /// # Errors
     ///
-    /// `Protocol` for blocks that are none of these columns, or of which one has more rows than such a block; otherwise as of [`Queue`].
+    /// `Protocol` for blocks of other columns, or with more rows than fit into one; otherwise
+    /// errors of [`Queue`].
     ///
     /// # Panics
     ///
@@ -42,7 +44,7 @@ impl ReceivedBlock {
     }
 }
 
-/// Blocks whose heads were read, as chunks.
+/// Blocks with decoded heads, as chunks.
 pub struct UnpackedChunks<'a> {
     blocks: VecDeque<(ReceivedBlock, BlockLayout)>,
     queue: Queue,
@@ -63,8 +65,8 @@ impl Iterator for UnpackedChunks<'_> {
 }
 
 impl UnpackedChunks<'_> {
-    /// The next blocks whose rows have no more memory together than their inbox, nor are more than those of a chunk; one at least, if there is
-    /// one.
+    /// The next blocks whose rows together fit into their inbox's memory and into a chunk; at least
+    /// one, if there is one.
     fn next_blocks(&mut self) -> Vec<(ReceivedBlock, BlockLayout)> {
         let (mut bytes, mut row_count) = (0, 0);
         let fits = |(block, layout): &&(ReceivedBlock, BlockLayout)| {
@@ -113,7 +115,7 @@ fn unpack(blocks: Vec<(ReceivedBlock, BlockLayout)>, queue: &Queue, types: &[Dat
     Ok(Chunk { row_count: whole.row_count, columns })
 }
 
-/// What the heads of blocks say.
+/// The heads of blocks.
 fn decode_heads(blocks: &[ReceivedBlock], queue: &Queue, types: &[DataType]) -> Result<Vec<BlockLayout>> {
     assert!(blocks.iter().all(|block| block.stream() == queue.stream()), "the stream that uses a block");
     let head_bytes = head_bytes(types.len());
@@ -134,7 +136,7 @@ fn decode_heads(blocks: &[ReceivedBlock], queue: &Queue, types: &[DataType]) -> 
     heads.chunks(head_bytes as usize).zip(ranges.iter().zip(blocks)).map(layout).collect()
 }
 
-/// Where the rows of all blocks would lie in one, not packed.
+/// The layout of all blocks' rows in one, not packed.
 fn layout_of_all(blocks: &[(ReceivedBlock, BlockLayout)], types: &[DataType]) -> Result<BlockLayout> {
     let too_many = || Error::new(ErrorKind::Protocol, "blocks of an exchange have more rows than a chunk");
     let row_count = blocks.iter().map(|(_, layout)| layout.row_count).sum::<usize>();
@@ -153,7 +155,7 @@ fn layout_of_all(blocks: &[(ReceivedBlock, BlockLayout)], types: &[DataType]) ->
     BlockLayout::new(row_count, &columns).ok_or_else(too_many)
 }
 
-/// How the parts of blocks get to their places among the rows of all.
+/// The work that moves the parts of blocks to their places among all rows.
 #[derive(Default)]
 struct ReadParts {
     packed: Vec<UnpackRange>,
@@ -162,7 +164,8 @@ struct ReadParts {
 }
 
 impl ReadParts {
-    /// Those of some blocks. The rows lie as in a block that begins before the memory at an address.
+    /// The parts of some blocks. The rows are laid out as in a block that begins before the memory,
+    /// at an address.
     fn of(blocks: &[(ReceivedBlock, BlockLayout)], (whole, address): (&BlockLayout, u64)) -> Self {
         let mut read = Self::default();
         let mut first_row = 0;

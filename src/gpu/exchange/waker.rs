@@ -1,6 +1,7 @@
-//! How the network thread sleeps, and who wakes it: drivers of this rank, and what other ranks tell.
+//! How the network thread sleeps: drivers of this rank and messages of other ranks wake it.
 //!
-//! Invariants: a wake is never lost: the next sleep after one ends at once. A sleep that ends for nothing does no harm.
+//! Invariants: a wake-up is never lost: the next sleep after one ends at once. A sleep may end
+//! without a reason.
 //!
 //! Source: eventfd(2), ppoll(2).
 
@@ -20,37 +21,38 @@ use std::{
 
 use pystachio_plan::{Error, Result};
 
-/// What the system may add to a pause, in nanoseconds, where it would add fifty times as much.
+/// The slack that the system may add to a pause, in nanoseconds; its default is fifty times as
+/// much.
 const TIMER_SLACK_NS: libc::c_ulong = 1000;
 
 /// Wakes the network thread. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Waker(Arc<Bell>);
 
-/// Where the network thread sleeps.
+/// The sleeping side of a [`Waker`].
 pub(super) struct Sleeper(Arc<Bell>);
 
 struct Bell {
     event: File,
-    /// Whether it rings already: the call is spared then.
+    /// Whether a wake-up is pending already: the system call is spared then.
     is_rung: AtomicBool,
 }
 
 impl Waker {
-    /// One, and where it is heard.
+    /// A waker, and its sleeping side.
     ///
     /// # Errors
     ///
     /// `Internal` if the process has no descriptor left.
     pub(super) fn new() -> Result<(Self, Sleeper)> {
-        // SAFETY: it takes numbers alone.
+        // SAFETY: its arguments are numbers.
         let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if descriptor < 0 {
             let error = std::io::Error::last_os_error();
             let message = format!("no descriptor to wake the thread of exchanges by: {error}");
             return Err(Error::internal(message));
         }
-        // SAFETY: it is new, and nobody else's.
+        // SAFETY: the descriptor is new, and no other code has it.
         let event = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
         let bell = Arc::new(Bell { event, is_rung: AtomicBool::new(false) });
         Ok((Self(bell.clone()), Sleeper(bell)))
@@ -58,20 +60,20 @@ impl Waker {
 
     pub(super) fn wake(&self) {
         if !self.0.is_rung.swap(true, Ordering::AcqRel) {
-            // It can't be full: nobody else writes it.
+            // The counter can't overflow: only this code writes it.
             let _ = (&self.0.event).write(&1u64.to_ne_bytes());
         }
     }
 }
 
 impl Sleeper {
-    /// Lets the sleeps of the calling thread be as short as they are asked to be, as far as the system does.
+    /// Makes the sleeps of the calling thread as short as requested, as far as the system allows.
     pub(super) fn sleep_exactly() {
-        // SAFETY: it takes numbers alone, and concerns this thread.
+        // SAFETY: its arguments are numbers, and it concerns this thread only.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK_NS) };
     }
 
-    /// Sleeps for no longer than that, and until somebody wakes it or there is something to read of one of these.
+    /// Sleeps until the time has passed, a waker wakes it, or one of these is readable.
     pub(super) fn sleep(&self, time: Duration, others: &[BorrowedFd<'_>]) {
         let own = [self.0.event.as_raw_fd()].into_iter();
         let descriptors = own.chain(others.iter().map(AsRawFd::as_raw_fd));
@@ -81,14 +83,15 @@ impl Sleeper {
             tv_sec: time.as_secs() as libc::time_t,
             tv_nsec: time.subsec_nanos() as libc::c_long,
         };
-        // SAFETY: as many entries as are there, all alive. Interrupted or not: the next look finds what there is.
+        // SAFETY: the array has this many entries, and the descriptors are open. If interrupted,
+        // the next poll finds the events.
         unsafe {
             libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &raw const timeout, ptr::null())
         };
         if polled.first().is_some_and(|own| own.revents != 0) {
             let _ = (&self.0.event).read(&mut [0; 8]);
         }
-        // Who wakes it before this is heard by the look that follows; who does so after it writes again.
+        // Wake-ups before this are covered by the poll that follows; later ones write again.
         self.0.is_rung.swap(false, Ordering::AcqRel);
     }
 }

@@ -5,17 +5,22 @@
 //! rank 0 ┌─ sent to every other rank ─┐ ──► each other rank ┌─ where all of it is written ─┐     and the same from every rank, in one group
 //! ```
 //!
-//! A network makes some of what it needs when a rank first sends to another one. Between GPUs that is NCCL's channels to the other GPU, its
-//! memory, mapped here, and the kernels that move bytes, which a driver loads when they are launched. The first query of an engine took 180 ms
-//! longer on two H100s than on one, and those after it did not. So ranks send each other something before anybody is told that they are connected.
+//! A network sets up some of its state when a rank first sends to another one. Between GPUs these
+//! are NCCL's channels to the other GPU, its memory, mapped here, and the kernels that move bytes,
+//! which a driver loads at their first launch. The first query of an engine took 180 ms longer on
+//! two H100s than on one, and later ones did not. So ranks exchange some bytes before they are
+//! reported as connected.
 //!
-//! The same moves tell how fast the link is: some more of them, of which the fastest counts. A move of this size takes long against a look, over a
-//! link of 25 GB/s, and is over too soon to be more than a lower bound over NVLink.
+//! The same transfers measure the link: some more of them, of which the fastest counts. Over a link
+//! of 25 GB/s a transfer of this size takes long compared with a poll; over NVLink it ends too soon
+//! to give more than a lower bound.
 //!
-//! Invariants: it is what blocks use: the same calls, the stream of the communicator, memory of the region. All ranks send as much to each other one.
-//! Nobody reads what came, so that all of it may come to one place. Whatever waits for a rank has a time limit.
+//! Invariants: they use the same path as blocks: the same calls, the stream of the communicator,
+//! memory of the region. All ranks send as much to each other one. The received bytes are not read,
+//! so all of them may go to one place. Every wait for a rank has a time limit.
 //!
-//! Deliberately absent: gathers, with which rounds begin before there is a query; kernels of this engine, which the device loads when it is opened.
+//! Deliberately absent: gathers, which rounds begin before there is a query; kernels of this
+//! engine, which the device loads when it is opened.
 
 use std::{
     sync::Arc,
@@ -32,23 +37,26 @@ use super::{
     region::{ExtentBytes, RegionBlock, RegionExtent},
 };
 
-/// Bytes for each other rank at most: NCCL moves pieces of 512 KB over NVLink (`NCCL_P2P_NVL_CHUNKSIZE`) and has at most 32 channels between two
-/// GPUs, so that each of them has something of it.
+/// Limit of the bytes for each other rank: NCCL moves pieces of 512 KB over NVLink
+/// (`NCCL_P2P_NVL_CHUNKSIZE`) and has at most 32 channels between two GPUs, so each of them gets
+/// some.
 const WARM_UP_BYTES_MAX: u64 = 16 << 20;
-/// Pause between looks: what a query would wait for is a hundred times as long.
+/// Pause between polls: a hundredth of the time that a query would wait for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// And where a move is measured: a thirtieth of what it takes over a link of 25 GB/s.
+/// The pause while a transfer is measured: a thirtieth of its time over a link of 25 GB/s.
 const MEASURED_LOOK_INTERVAL: Duration = Duration::from_micros(20);
-/// Moves that are measured. Ranks begin the first of them at different times.
+/// Measured transfers. Ranks begin the first of them at different times.
 const MEASURED_MOVES: usize = 4;
 
-/// Moves as much as a block has between each two ranks, both ways at once, and waits for that, as all ranks do. `block_bytes_max` is the
-/// network's, the same on all ranks. Returns how many bytes a second went from this rank to others, at least; nothing if there are no others.
+/// Moves a block's bytes between each two ranks, both ways at once, and waits for the end, as all
+/// ranks do. `block_bytes_max` is the network's, the same on all ranks. Returns a lower bound of
+/// the bytes a second from this rank to others; `None` without others.
 ///
 /// # Errors
 ///
-/// `Peer` for another rank that has failed or is not there in time, with its number as far as that is known; `OutOfMemory` if earlier queries
-/// have the region for as long; faults of the device. The communicator was given up then.
+/// `Peer` for another rank that has failed or is late, with its number if known; `OutOfMemory` if
+/// earlier queries occupy the region for as long; faults of the device. The communicator was given
+/// up then.
 pub fn warm_up(
     communicator: &mut dyn Communicator,
     region: &ExchangeRegion,
@@ -66,13 +74,14 @@ pub fn warm_up(
         .and_then(|()| measure(communicator, &blocks, &mut patience));
     if let Err(error) = &moved {
         communicator.abort(error);
-        // The network may read and write until its stream has come to an end.
+        // The network may read and write until its stream has ended.
         blocks.into_iter().for_each(|block| keep_until_used(block, communicator.stream()));
     }
     moved.map(Some)
 }
 
-/// Moves the blocks some times more. Returns the bytes a second that left this rank in the fastest of these moves.
+/// Moves the blocks several times more. Returns this rank's sent bytes a second in the fastest
+/// transfer.
 fn measure(
     communicator: &mut dyn Communicator,
     blocks: &[RegionBlock; 2],
@@ -88,7 +97,8 @@ fn measure(
     Ok(bytes as f64 / fastest.as_secs_f64().max(f64::MIN_POSITIVE))
 }
 
-/// A block to send and one to receive into, as soon as there is room: queries of a network before this one may be about to end.
+/// A block to send and one to receive into, as soon as there is room: queries of an earlier network
+/// may be about to end.
 fn reserve(region: &ExchangeRegion, bytes: u64, patience: &mut Patience) -> Result<[RegionBlock; 2]> {
     let both = 2 * bytes.next_multiple_of(super::BLOCK_ALIGNMENT);
     loop {

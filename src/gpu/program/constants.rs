@@ -49,7 +49,7 @@ impl Cell {
         }
     }
 
-    /// What the second of two cells holds.
+    /// The second of two cells.
     fn upper_half(&self) -> [u64; 2] {
         match self {
             Self::Bits([.., third, highest]) => [*third, *highest],
@@ -68,7 +68,7 @@ pub(super) struct Constants {
     ranges: Vec<(u16, usize)>,
 }
 
-/// What the device needs of the constants.
+/// The constants in the form for the device.
 #[derive(Debug, Default)]
 pub(crate) struct ConstantImage {
     /// Cells, one or two a constant, and then those of tables; those of texts hold an offset into `bytes` as their
@@ -95,11 +95,11 @@ impl Constants {
         Ok(number)
     }
 
-    /// A constant that says where a table of sorted cells is.
+    /// A constant that locates a table of sorted cells.
     ///
     /// # Errors
     ///
-    /// As of [`Constants::number`].
+    /// Errors of [`Constants::number`].
     pub(super) fn table(&mut self, cells: Vec<Cell>) -> Result<u16> {
         let number = self.push(Cell::Bits([0, cells.len() as u64, 0, 0]))?;
         self.ranges.push((number, self.tables.len()));

@@ -2,7 +2,8 @@
 
 macro_rules! opcodes {
     ($($name:ident,)*) => {
-        /// What an instruction does. The order is that of `PROGRAM_OPCODES`, where every one is described.
+        /// The opcode of an instruction. The order is that of `PROGRAM_OPCODES`, which describes
+        /// each one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         pub(super) enum Opcode {
@@ -138,7 +139,7 @@ impl Opcode {
         (Self::FoldText..=Self::WriteText).contains(&self)
     }
 
-    /// Whether it is a function of text, which the kernel for small programs has not.
+    /// Whether it is a function of text, which the kernel for small programs lacks.
     pub(super) fn needs_text(self) -> bool {
         (Self::Like..=Self::WriteText).contains(&self)
     }
@@ -169,7 +170,8 @@ impl Opcode {
         self.is_uniform() && !is_wide
     }
 
-    /// Whether it may end in an error whatever its operands' types promise. `detail` is that of the instruction.
+    /// Whether it may end in an error for operands of the right types. `detail` is that of the
+    /// instruction.
     pub(super) fn may_fault(self, detail: u32) -> bool {
         use Opcode as O;
         match self {
@@ -189,7 +191,7 @@ impl Opcode {
     }
 }
 
-/// What `PUSH`, `NARROW` and `TEST` look at.
+/// The subject of `PUSH`, `NARROW` and `TEST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum Condition {
@@ -214,7 +216,7 @@ pub(super) enum Order {
     Interval = 5,
 }
 
-/// What `WRITE_TEXT` writes.
+/// The output of `WRITE_TEXT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum WrittenText {
@@ -242,7 +244,7 @@ mod tests {
     const PROGRAM_HEADER: &str = include_str!("../../../kernels/abi/program.h");
     const STATUS_HEADER: &str = include_str!("../../../kernels/abi/status.h");
 
-    /// What a header says a name is.
+    /// The value of a name in a header.
     fn number(header: &str, name: &str) -> u64 {
         let value = header
             .lines()

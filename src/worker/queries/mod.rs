@@ -9,7 +9,7 @@
 //!
 //! Invariants: every query that began ends here exactly once. The ring and the statistics are bounded.
 //!
-//! Deliberately absent: permissions. The extension decides who may see a query.
+//! Deliberately absent: permissions. The extension decides which roles may see a query.
 
 mod statistics;
 

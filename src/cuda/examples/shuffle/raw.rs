@@ -57,7 +57,7 @@ pub fn measure(
             }));
         }
     }
-    // Nobody leaves while others measure.
+    // No rank leaves while others measure.
     gather(&mut *communicator, &block);
     member.meet(folder, &format!("raw-end-{generation}"));
     results

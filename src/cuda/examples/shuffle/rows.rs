@@ -204,7 +204,7 @@ fn shuffle(
         producer.finish();
         are_ready.wait();
         let begun = Instant::now();
-        // Senders wait for room as long as nobody says that the query is over.
+        // Senders wait for room until the query is reported as ended.
         let received = receive(&consumer, memory, columns).inspect_err(|error| open.abort(error));
         sending.into_iter().try_for_each(|sender| sender.join().unwrap())?;
         received.map(|()| begun.elapsed())

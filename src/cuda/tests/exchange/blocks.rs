@@ -141,7 +141,7 @@ impl Part {
         while let Some(block) = consumer.take(stream.stream())? {
             let words: Vec<u64> =
                 self.memory.download_from(block.address(), block.bytes() as usize / 8, stream.stream())?;
-            let label = Label::read(&words).ok_or_else(|| Error::internal("a block that nobody sent"))?;
+            let label = Label::read(&words).ok_or_else(|| Error::internal("an unknown block"))?;
             assert_eq!(label.from, u64::from(block.from().0), "a block of another rank");
             let before = last.insert((label.from, label.producer), label.number);
             assert!(before.is_none_or(|before| before < label.number), "out of order: {label:?}");

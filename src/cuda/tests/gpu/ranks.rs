@@ -1,7 +1,7 @@
 //! Ranks of tests and benchmarks: a process for each GPU, or threads with emulated devices.
 //!
-//! Processes find each other in a folder: rank 0 leaves the id of each generation there, and whoever has come to a point leaves a file
-//! of that name.
+//! Processes find each other in a folder: rank 0 writes the id of each generation there, and a rank
+//! that has reached a point writes a file of that name.
 
 #![allow(dead_code, reason = "tests and benchmarks use parts of it")]
 
@@ -30,7 +30,7 @@ use pystachio_gpu::{
 };
 use pystachio_plan::{Error, Result};
 
-/// How often files and processes are looked at.
+/// How often files and processes are polled.
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 /// How long a rank waits for rank 0's id: the other process opens its GPU meanwhile.
 const ID_MAX: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ const MEET_MAX: Duration = Duration::from_secs(60);
 /// Bytes of the end of a log that are shown.
 const LOG_END_BYTES: u64 = 4000;
 
-/// What carries bytes between GPUs.
+/// The carriers of bytes between GPUs.
 #[derive(Clone, Copy, Debug)]
 pub enum Carrier {
     Nccl(NcclOptions),
@@ -54,7 +54,8 @@ impl Carrier {
     }
 }
 
-/// What a rank connects by: its region, the number of the generation, and what carries bytes, where there is a choice.
+/// How a rank connects: its region, the number of the generation, and the carrier, if there is a
+/// choice.
 type Connect = dyn Fn(&ExchangeRegion, u64, Carrier) -> Result<Box<dyn Communicator>> + Send + Sync;
 
 /// One rank. Cheap to clone.
@@ -133,7 +134,7 @@ impl Member {
         self.connect_by(generation, Carrier::nccl())
     }
 
-    /// The same by a carrier of choice.
+    /// The same by a given carrier.
     pub fn connect_by(&self, generation: u64, carrier: Carrier) -> Result<Box<dyn Communicator>> {
         let mut communicator = (self.connect)(&self.region, generation, carrier)?;
         let block_bytes_max = NetworkOptions::default().block_bytes_max;
@@ -147,7 +148,7 @@ impl Member {
         Ok(Arc::new(ExchangeNetwork::start(communicator, self.region.clone(), options)?))
     }
 
-    /// Waits until all ranks have come here: who leaves a network ends it for all.
+    /// Waits until all ranks have come here: a rank that leaves a network ends it for all.
     pub fn meet(&self, folder: &Path, name: &str) {
         leave_file(folder, &format!("{name}-{}", self.rank), b"");
         for place in 0..self.rank_count {
@@ -274,7 +275,7 @@ impl RankProcess {
         }
     }
 
-    /// Whether it has ended, in whatever way.
+    /// Whether it has ended, successfully or not.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -282,7 +283,7 @@ impl RankProcess {
     /// Sends it a signal.
     #[expect(unsafe_code, reason = "signals are the system's")]
     pub fn signal(&self, signal: i32) {
-        // SAFETY: the process is a child of this one that nobody has waited for.
+        // SAFETY: the process is an unreaped child of this one.
         let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
         assert_eq!(sent, 0, "a signal to rank process {}", self.child.id());
     }

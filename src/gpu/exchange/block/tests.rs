@@ -1,4 +1,4 @@
-//! Heads say where the parts of blocks lie, and what they say is checked.
+//! Heads give the layout of blocks, and are checked.
 
 use super::*;
 use crate::exchange::tests::Numbers;
@@ -121,7 +121,7 @@ fn a_head_whose_values_are_packed_otherwise_is_not_believed() {
         let start = (FIXED_HEAD_BYTES + column * COLUMN_HEAD_BYTES + 8 * word) as usize;
         head[start..start + 8].copy_from_slice(&packing[0].to_le_bytes());
         head[start + 8..start + 16].copy_from_slice(&packing[1].to_le_bytes());
-        // Whatever the block's bytes are, so that nothing else is wrong.
+        // Whatever the block's bytes are, so that there is no other fault.
         let of_bytes = |bytes: u64| BlockLayout::decode_head(&head, bytes, &types());
         (0..10_000).step_by(64).map(of_bytes).find_map(Result::ok)
     };
@@ -132,11 +132,11 @@ fn a_head_whose_values_are_packed_otherwise_is_not_believed() {
         assert_eq!(changed(2, VALUES, distances(width, -5)).is_some(), width <= 64, "decimal of {width}");
         assert_eq!(changed(0, VALIDITY, distances(width, 1)).is_some(), width <= 1, "validity of {width}");
     }
-    // As they are they have no base and no bits, and there are no other forms.
+    // Unpacked values have no base and no bits, and there are no other forms.
     assert!(changed(0, VALUES, [FORM_PLAIN, 0]).is_some() && changed(0, VALUES, [FORM_PLAIN, 1]).is_none());
     assert!(changed(0, VALUES, [FORM_PLAIN | 1 << 8, 0]).is_none());
     assert!((4..=255).all(|form| changed(0, VALUES, [form, 0]).is_none()));
-    // Runs are some, and no more than rows.
+    // There is at least one run, and no more than rows.
     for count in [0, 1, 99, 100, 101, u64::from(u32::MAX)] {
         let runs = |width: u64| [FORM_RUNS | width << 8 | count << 32, 5];
         let is_count = (1..=100).contains(&count);
@@ -144,7 +144,7 @@ fn a_head_whose_values_are_packed_otherwise_is_not_believed() {
         assert_eq!(changed(1, VALUES, runs(32)).is_some(), is_count, "{count} runs");
         assert!(changed(1, VALUES, runs(33)).is_none(), "{count} runs");
     }
-    // Deltas are of any integers, in any bits.
+    // Deltas may be any integers, in any bits.
     for width in 0..256 {
         let deltas = [FORM_DELTAS | width << 8, i64::MIN as u64];
         assert_eq!(changed(1, VALUES, deltas).is_some(), width <= 64, "deltas of {width}");
@@ -153,7 +153,7 @@ fn a_head_whose_values_are_packed_otherwise_is_not_believed() {
         assert!((16..64).all(|bit| changed(0, VALUES, [form | 1 << bit, 5]).is_none()));
     }
     assert!((16..32).all(|bit| changed(0, VALUES, [FORM_RUNS | 1 << 32 | 1 << bit, 5]).is_none()));
-    // A length is an integer, validity a bool, and what is not nullable has none.
+    // A length is an integer, validity a bool, and columns that are not nullable have none.
     assert!(changed(1, VALUES, distances(1, i64::from(i32::MAX))).is_some());
     assert!(changed(1, VALUES, distances(1, i64::from(i32::MAX) + 1)).is_none());
     assert!(changed(0, VALIDITY, distances(0, 2)).is_none());

@@ -1,17 +1,18 @@
-//! The one thread of a rank that takes part in rounds.
+//! The network thread of a rank, which takes part in rounds.
 //!
 //! ```text
-//! wait: until there is news, another rank waits, or the interval is over      ┐ and meanwhile, again and again: what the device has
-//! gather: tell what this rank has, hear what all have                         │ written, what transfers have brought, who has opened or
-//! apply: who gives up, who has ended, which blocks move; begin the transfers  ┘ given up a query
+//! wait: until there is news, another rank waits, or the interval is over         ┐ polled meanwhile: blocks that the device has
+//! gather: send this rank's report, receive the reports of all                    │ written, ended transfers, queries that were
+//! apply: queries given up or ended, blocks that move; begin the transfers        ┘ opened or given up
 //! ```
 //!
-//! All ranks agree on rounds by taking part in them: the n-th of one is the n-th of all. A rank with news begins one at once; one without
-//! joins as soon as it hears of it. Without news anywhere ranks begin one after [`NetworkOptions::idle_interval`], so that one that died is found
-//! although no query runs.
+//! The n-th round of a rank is the n-th of all. A rank with news begins one at once; one without
+//! joins as soon as it hears of it. Without news anywhere ranks begin one after
+//! [`NetworkOptions::idle_interval`], so that a dead rank is found although no query runs.
 //!
-//! Invariants: every wait of this thread is a look at everything, a short pause, and patience that ends. What a rank told it keeps: blocks that
-//! were offered stay until a table says whether they move, and room only grows until then.
+//! Invariants: every wait of this thread polls everything, pauses briefly, and has a deadline. A
+//! rank keeps to its reports: offered blocks stay until a table decides whether they move, and room
+//! only grows until then.
 
 use std::{
     any::Any,
@@ -39,22 +40,23 @@ use crate::exchange::{
     waker::Sleeper,
 };
 
-/// How many times as long as for a rank's part in a gather its part in a group is waited for: of a rank that is gone the gather tells, and names
-/// no other one that only waits for it too.
+/// How many times longer the deadline of a group is than that of a gather: if a rank is gone, the
+/// gather finds it, and names no other rank that only waits for it too.
 const TRANSFERS_PATIENCE: u32 = 2;
-/// Pause between looks at a device or network that is expected to have done something soon: a tenth of what a round of 16 MB takes
-/// over the fastest link.
+/// Pause between polls of a device or network that is expected to have news soon: a tenth of the
+/// time of a 16 MB round over the fastest link.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
-/// And after a while without that: what a rank may be late by, beside rounds that took milliseconds already.
+/// The pause after a while without news: how late a rank may be, after rounds that took
+/// milliseconds already.
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1);
-/// What is waited for is found late by the time that it took over this, at most.
+/// An event is found late by at most the time that it took, divided by this.
 const LATE_PART: u32 = 8;
 
-/// Blocks that are on their way together.
+/// A group of blocks whose transfers run together.
 struct Group {
-    /// Those of which a block is among them, in their order.
+    /// The exchanges with a block among them, in their order.
     exchanges: Vec<ExchangeKey>,
-    /// When its transfers began.
+    /// The time when its transfers began.
     begun: Instant,
     sent: Vec<(Rank, Arc<Exchange>, Vec<Arc<PackedBlock>>)>,
     received: Vec<(Arc<Exchange>, Rank, RegionBlock)>,
@@ -67,7 +69,7 @@ struct OpenExchange {
     first_sender: Rank,
 }
 
-/// What the thread has.
+/// The state of the thread.
 pub(super) struct NetworkThread {
     communicator: Box<dyn Communicator>,
     rank: Rank,
@@ -79,12 +81,12 @@ pub(super) struct NetworkThread {
     round: u64,
     queries: BTreeMap<QueryId, OpenQuery>,
     exchanges: BTreeMap<ExchangeKey, OpenExchange>,
-    /// On their way, oldest first.
+    /// Running groups, oldest first.
     groups: VecDeque<Group>,
     groups_over: u64,
-    /// When transfers were found to be over last.
+    /// When transfers were last found to have ended.
     last_over: Option<Instant>,
-    /// Queries that all ranks have ended, which end here when so many groups are over.
+    /// Queries that all ranks have ended, which end here when so many groups have.
     ending: Vec<(u64, Arc<QueryHealth>)>,
     last_told: ControlBlock,
 }
@@ -96,7 +98,7 @@ enum Farewell {
     Of(Rank),
 }
 
-/// What a look found.
+/// The result of a poll.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expectation {
     /// A device or network is at work.
@@ -153,7 +155,7 @@ impl NetworkThread {
         }
     }
 
-    /// Fails what is open, and tells other ranks where the network has a way to.
+    /// Fails the open queries, and tells other ranks if the network can.
     fn end(&mut self, error: &Error) {
         self.communicator.abort(error);
         let stream = self.communicator.stream();
@@ -183,7 +185,7 @@ impl NetworkThread {
     }
 
     fn take_part(&mut self) -> Result<Farewell> {
-        // Those before the first round are nobody's any more.
+        // Earlier groups belong to no round.
         self.groups_over = self.communicator.poll_transfers()?;
         loop {
             let block = self.wait_for_round()?;
@@ -196,7 +198,7 @@ impl NetworkThread {
         }
     }
 
-    /// What to tell, as soon as a round is due.
+    /// The report, as soon as a round is due.
     fn wait_for_round(&mut self) -> Result<ControlBlock> {
         let begun = Instant::now();
         let pauses = Pauses::default();
@@ -219,7 +221,7 @@ impl NetworkThread {
         }
     }
 
-    /// Tells a block, and hears those of all ranks.
+    /// Sends a report, and receives those of all ranks.
     fn gather(&mut self, block: ControlBlock) -> Result<Vec<ControlBlock>> {
         self.communicator.begin_gather(&self.shape.encode(self.rank, self.round, &block))?;
         self.last_told = block;
@@ -250,7 +252,7 @@ impl NetworkThread {
         self.sleeper.sleep(time, &self.communicator.descriptors());
     }
 
-    /// Looks at everything that goes on beside rounds.
+    /// Polls everything besides rounds.
     fn look(&mut self) -> Result<Expectation> {
         let now = Instant::now();
         if let Some(error) = self.shared.lock().given_up.clone() {
@@ -273,12 +275,13 @@ impl NetworkThread {
         Ok(found)
     }
 
-    /// Takes in queries that were opened, and fails those that are not wanted or that a rank has not joined.
+    /// Takes in opened queries, and fails those that are no longer wanted or that a rank has not
+    /// joined.
     fn look_at_queries(&mut self, now: Instant) {
         let opened = std::mem::take(&mut self.shared.lock().opened);
         for query in opened {
             for exchange in &query.exchanges {
-                // Not all ranks begin with the same sender.
+                // Ranks begin with different senders.
                 let open = OpenExchange { exchange: exchange.clone(), first_sender: self.rank };
                 self.exchanges.insert(exchange.key, open);
             }
@@ -305,7 +308,7 @@ impl NetworkThread {
         }
     }
 
-    /// Hands over what has come, and lets go of what was sent.
+    /// Hands received blocks over, and drops sent ones.
     fn look_at_groups(&mut self, now: Instant) -> Result<()> {
         let over = self.communicator.poll_transfers()?;
         let oldest = self.groups.front().map(|group| group.begun);
@@ -337,7 +340,8 @@ impl NetworkThread {
             }
         }
         if let Some(oldest) = oldest.filter(|_| has_more) {
-            // Groups follow one another: what was on its way at the last look is over since then.
+            // Groups run one after another: one that was running at the last poll may have ended at
+            // any time since.
             let begun = self.last_over.map_or(oldest, |last_over| last_over.max(oldest));
             self.shared.link.note(sent_bytes.max(received_bytes), now.saturating_duration_since(begun));
             self.last_over = Some(now);
@@ -348,25 +352,26 @@ impl NetworkThread {
         }
     }
 
-    /// Whether the link to a rank is the one that is measured: the slower of two.
+    /// Whether the link to a rank is the measured one: the slower of two.
     fn is_measured(&self, other: Rank) -> bool {
         self.layout.host_count() == 1 || !self.layout.are_near(self.rank, other)
     }
 
-    /// Groups on their way with a block of an exchange.
+    /// Running groups with a block of an exchange.
     fn groups_of(&self, key: &ExchangeKey) -> usize {
         self.groups.iter().filter(|group| group.exchanges.binary_search(key).is_ok()).count()
     }
 
-    /// What this rank would tell now.
+    /// The present report of this rank.
     fn compose(&self, now: Instant) -> ControlBlock {
         let (mut blocks_left, mut none_left) = (BLOCKS_A_ROUND_MAX, 0);
-        // One of which as much is on its way as may be goes on with rounds, and moves nothing in them. Groups are of all exchanges
-        // together, so that one of few groups has its turn beside one of many.
+        // An exchange at its limit of groups takes part in rounds, and moves no blocks in them.
+        // Groups contain blocks of all exchanges, so that one of few groups has its turn beside one
+        // of many.
         let groups_max = self.exchanges.values().map(|open| open.exchange.groups_max).max().unwrap_or(0);
         let is_room = self.groups.len() < groups_max;
         let mut exchanges: Vec<ExchangeEntry> = Vec::with_capacity(self.exchanges.len());
-        // Where not all can be told, others begin in the next round.
+        // If not all fit into the report, others begin in the next round.
         let count = self.exchanges.len().max(1);
         let turn = (self.round % count as u64) as usize;
         for (key, open) in self.exchanges.iter().cycle().skip(turn).take(self.exchanges.len()) {
@@ -407,7 +412,7 @@ impl NetworkThread {
         Some(Farewell::Of(Rank(place as u16)))
     }
 
-    /// Does what follows from a table.
+    /// Acts on a table.
     fn apply(&mut self, table: &[ControlBlock]) -> Result<()> {
         self.note_joined(table);
         let given_up: BTreeSet<QueryId> =
@@ -467,7 +472,7 @@ impl NetworkThread {
         let opened = {
             let mut state = self.shared.lock();
             state.exchange_counts.remove(&abort.query);
-            // Whoever opens it from now on has the same end, as those who do so just now.
+            // A query opened from now on ends in the same way, as one being opened just now does.
             state.remember(abort.query, error.clone());
             let opened = std::mem::take(&mut state.opened);
             let (opened, others) = opened.into_iter().partition(|query| query.health.id == abort.query);
@@ -497,12 +502,12 @@ impl NetworkThread {
         }
         self.shared.forget(key.query);
         if let Some(query) = self.queries.remove(&key.query) {
-            // In the round that ends it nothing of it begins to move.
+            // In the round that ends it no block of it begins to move.
             self.ending.push((self.groups_over + self.groups.len() as u64, query.health));
         }
     }
 
-    /// Ends queries of which nothing is on its way any more.
+    /// Ends queries without running groups.
     fn end_queries(&mut self) {
         let over = self.groups_over;
         self.ending.retain(|(begun, health)| {
@@ -515,7 +520,7 @@ impl NetworkThread {
     }
 }
 
-/// Notes what all ranks say of an exchange, once they all do.
+/// Records the announcements of an exchange, once all ranks have made them.
 fn hear_announced(table: &[ControlBlock], exchange: &Exchange) {
     let announced = |block: &ControlBlock| block.exchange(exchange.key)?.announced;
     if !exchange.announcement.is_known()
@@ -525,7 +530,7 @@ fn hear_announced(table: &[ControlBlock], exchange: &Exchange) {
     }
 }
 
-/// What moves of one exchange from and to this rank.
+/// Begins the transfers of one exchange from and to this rank.
 fn move_blocks(
     table: &[ControlBlock],
     rank: Rank,
@@ -567,7 +572,7 @@ fn move_blocks(
     Ok(())
 }
 
-/// Pauses between looks, longer the longer it takes.
+/// Pauses between polls that grow with the time.
 struct Pauses(Instant);
 
 impl Default for Pauses {

@@ -1,4 +1,4 @@
-//! The columns of a chunk as they leave a rank, and how they get into blocks.
+//! The outgoing columns of a chunk, and how they get into blocks.
 //!
 //! ```text
 //! cells ────────────┬─────────────────────────────────────────────► values of a block
@@ -7,8 +7,8 @@
 //!                                  └─► compressed in pieces ──────┘
 //! ```
 //!
-//! Cells that are not packed are dealt straight into their blocks. Those that are packed are put into the order in which they leave before: each
-//! block's are packed by themselves, as their values allow.
+//! Cells that are not packed are copied directly into their blocks. Cells to be packed are put into
+//! the order of destinations first: each block's are packed by themselves, as their values allow.
 //!
 //! Invariants: a NULL text has length 0. Rows that stay are never packed.
 
@@ -31,12 +31,12 @@ use crate::{
 /// Rows of a chunk that stay here.
 pub(super) struct OwnedRows {
     chunk: Chunk,
-    /// Where their cells go, but for text.
+    /// The targets of their cells; text stays in place.
     target: DealTarget,
 }
 
 impl OwnedRows {
-    /// The rows, when their cells have been dealt.
+    /// The rows, after their cells were copied.
     pub(super) fn finish(self, queue: &Queue) -> Chunk {
         self.chunk.columns.iter().for_each(|column| queue.spoil_nulls(column, self.chunk.row_count));
         self.chunk
@@ -75,23 +75,25 @@ fn part_of_memory(memory: &Buffer, like: &Column, (part, row_count): (DealTarget
     }
 }
 
-/// A chunk whose rows have been given an order in which they leave.
+/// A chunk with an order of destinations for its rows.
 pub(super) struct LeavingChunk {
     chunk: Chunk,
-    /// Whose rows are whose, where they are dealt straight into blocks; otherwise columns are in the order in which rows leave.
+    /// The owners of its rows, if they are copied directly into blocks; otherwise columns are in
+    /// the order of destinations.
     owners: Option<RowOwners>,
     columns: Vec<LeavingColumn>,
     pub(super) compression: Compression,
 }
 
-/// A column as it leaves.
+/// An outgoing column.
 struct LeavingColumn {
-    /// What blocks get of each row: cells with their validity, or lengths of text in the order in which rows leave.
+    /// A block's content of each row: cells with their validity, or lengths of text in the order of
+    /// destinations.
     values: Column,
     text: Option<LeavingText>,
 }
 
-/// A text column in the order in which its rows leave.
+/// A text column in the order of destinations.
 pub(super) struct LeavingText {
     pub(super) column: Column,
     pub(super) measured: MeasuredText,
@@ -116,7 +118,8 @@ impl LeavingColumn {
         self.text.as_ref().map_or(&self.values, |text| &text.column)
     }
 
-    /// What may be packed of rows that lie in the order in which they leave: values, and validity as values of bool.
+    /// Columns that may be packed, of rows in the order of destinations: values, and validity as
+    /// values of bool.
     fn ranges(&self, rows: &Range<usize>) -> (CellRange, Option<CellRange>) {
         let (first, row_count) = (rows.start as u64, rows.len() as u64);
         let start_of = |flags: &Buffer| flags.address() + first;
@@ -141,11 +144,11 @@ fn is_text(column: &Column) -> bool {
 }
 
 impl LeavingChunk {
-    /// The rows of a chunk, spread or not, packed or not. Waits if there is text.
+    /// The rows of a chunk, partitioned or not, packed or not. Waits if there is text.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub(super) fn new(
         queue: &Queue,
         chunk: &Chunk,
@@ -175,11 +178,11 @@ impl LeavingChunk {
         Ok(Self { chunk: chunk.clone(), owners, columns, compression })
     }
 
-    /// Finds out how each piece is packed best, if it is to be; waits then.
+    /// Finds the best packing of each piece, if there is to be one; waits then.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub(super) fn measure_packings(&self, queue: &Queue, pieces: &mut [Piece]) -> Result<()> {
         if self.compression == Compression::Nothing {
             return Ok(());
@@ -208,7 +211,7 @@ impl LeavingChunk {
         self.columns.iter().filter_map(|column| column.text.as_ref())
     }
 
-    /// Finds out how much text ranges have.
+    /// Measures the text of ranges.
     pub(super) fn measure(&self, queue: &Queue, ranges: &[Share]) -> Result<Vec<Piece>> {
         let mut pieces: Vec<Piece> = ranges
             .iter()
@@ -230,7 +233,7 @@ impl LeavingChunk {
         Ok(pieces)
     }
 
-    /// Where the rows of a piece lie in its block; `None` for more bytes than can be counted.
+    /// The layout of a piece in its block; `None` for more bytes than can be counted.
     pub(super) fn layout(&self, piece: &Piece) -> Option<BlockLayout> {
         let (mut text, mut packings) = (piece.text.iter(), piece.packings.iter());
         let mut compressed = piece.compressed.iter();
@@ -255,7 +258,7 @@ impl LeavingChunk {
         BlockLayout::new(piece.rows.len(), &columns)
     }
 
-    /// Memory for rows that stay. What they have of text is in it afterwards.
+    /// Memory for rows that stay. It keeps their text alive afterwards.
     pub(super) fn owned_rows(&self, queue: &Queue, rows: Range<usize>) -> Result<OwnedRows> {
         let row_count = rows.len() as u64;
         let mut places = Places::default();
@@ -276,7 +279,7 @@ impl LeavingChunk {
         Ok(OwnedRows { chunk: Chunk { row_count: rows.len(), columns }, target })
     }
 
-    /// Whether what blocks get of a column is dealt straight into them.
+    /// Whether a block's content of a column is copied directly into it.
     fn is_dealt(&self, column: &LeavingColumn) -> bool {
         self.owners.is_some() && column.text.is_none()
     }
@@ -285,7 +288,7 @@ impl LeavingChunk {
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub(super) fn fill(
         &self,
         queue: &Queue,
@@ -310,7 +313,7 @@ impl LeavingChunk {
         queue.copy_ranges(&written.copied)
     }
 
-    /// Deals what has no text in one pass over all columns.
+    /// Copies columns without text in one pass over all columns.
     fn deal(
         &self,
         queue: &Queue,
@@ -327,7 +330,7 @@ impl LeavingChunk {
         queue.deal(owners, &dealt, &targets)
     }
 
-    /// Where what is dealt of its columns goes in a block.
+    /// The offsets of the directly copied columns in a block.
     fn target(&self, FilledBlock { piece, layout, block }: &FilledBlock<'_>) -> DealTarget {
         let part = |(column, (_, parts)): (&LeavingColumn, &(BlockColumn, BlockParts))| {
             let BlockParts { values_offset_bytes, validity_offset_bytes, .. } = *parts;
@@ -341,7 +344,7 @@ impl LeavingChunk {
     }
 }
 
-/// How parts of blocks are written that lie in the order in which they leave.
+/// Writes the parts of blocks for rows in the order of destinations.
 #[derive(Default)]
 struct WrittenParts {
     packed: Vec<PackRange>,
@@ -375,7 +378,8 @@ impl WrittenParts {
     }
 }
 
-/// Adds what copies the cells of rows that stay, which begin at a place in the order of owners, and their validity.
+/// Adds the copies of the cells of rows that stay, which begin at a place in the order of owners,
+/// and of their validity.
 fn add_owned_cells(ranges: &mut Vec<ByteRange>, ordered: &Column, owned: &Column, first_row: usize) {
     let mut add = |source: &Buffer, target: &Buffer, cell_bytes: u64| {
         let source = source.address() + first_row as u64 * cell_bytes;
@@ -387,7 +391,7 @@ fn add_owned_cells(ranges: &mut Vec<ByteRange>, ordered: &Column, owned: &Column
     }
 }
 
-/// The cells of columns, and their validity, in the order of owners. What cells point to they keep.
+/// The cells of columns, and their validity, in the order of owners. They keep their text alive.
 fn order_cells(
     queue: &Queue,
     owners: &RowOwners,

@@ -1,4 +1,4 @@
-//! The texts of a chunk as they get into blocks: one after another, compressed or not.
+//! The texts of a chunk in blocks: one after another, compressed or not.
 
 use std::ops::Range;
 
@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl LeavingChunk {
-    /// Copies the texts of a piece, but for their lengths and validity; of those that are compressed what copies them is added.
+    /// Copies the texts of a piece, without their lengths and validity; for compressed ones adds
+    /// their copies to a list.
     pub(super) fn copy_texts(
         &self,
         queue: &Queue,
@@ -37,12 +38,12 @@ impl LeavingChunk {
         Ok(())
     }
 
-    /// Compresses the texts of pieces as far as that is worth it, if they are to be; waits then. Where there is no memory for that they leave as they
-    /// are.
+    /// Compresses the texts of pieces as far as that pays, if they are to be; waits then. Without
+    /// memory for it they stay uncompressed.
     ///
     /// # Errors
     ///
-    /// As of [`Queue`].
+    /// Errors of [`Queue`].
     pub(super) fn compress_texts(&self, queue: &Queue, pieces: &mut [Piece]) -> Result<()> {
         if self.compression != Compression::IntegersAndTexts || self.texts().next().is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What one rank and another tell each other, on one link.
+//! Control messages between two ranks, on one link.
 
 use std::{collections::VecDeque, os::fd::BorrowedFd};
 
@@ -10,7 +10,8 @@ use super::{
 };
 use crate::exchange::{Rank, communicator::peer_error};
 
-/// Gathers that another rank may have told of and this one has not come to: one that it has not heard yet, and the next one.
+/// Limit of gathers that another rank may be ahead of this one: one that is unread, and the next
+/// one.
 const GATHERS_AHEAD_MAX: usize = 2;
 const READ_BYTES: usize = 16 << 10;
 
@@ -20,9 +21,9 @@ pub(super) struct ControlEnd {
     socket: LinkSocket,
     unsent: VecDeque<u8>,
     received: Vec<u8>,
-    /// Blocks that were heard and not taken, by the numbers of their gathers.
+    /// Received and untaken blocks, by the numbers of their gathers.
     heard: VecDeque<(u64, Vec<u8>)>,
-    /// The number of the last one that was heard.
+    /// The number of the last received gather.
     heard_number: u64,
     gone: Option<Error>,
 }
@@ -40,14 +41,14 @@ impl ControlEnd {
         }
     }
 
-    /// Tells something, as far as there is room now.
+    /// Sends a block, as far as there is room now.
     pub(super) fn tell(&mut self, frame: &ControlFrame) {
         self.unsent.extend(frame.encode());
         self.flush();
     }
 
-    /// Tells the last of all. Where there is no room for it, this end of the link ends: whoever goes on reads what was told before, and then that
-    /// nothing more comes.
+    /// Sends the last message. Without room for it, this end of the link ends: the peer reads
+    /// earlier messages, and then the end of the stream.
     pub(super) fn tell_last(&mut self, frame: &ControlFrame) {
         self.tell(frame);
         if !self.unsent.is_empty() {
@@ -55,7 +56,7 @@ impl ControlEnd {
         }
     }
 
-    /// Sends on, and reads what there is.
+    /// Writes pending bytes, and reads available ones.
     pub(super) fn work(&mut self) {
         self.flush();
         if self.gone.is_none() {
@@ -63,27 +64,29 @@ impl ControlEnd {
         }
     }
 
-    /// What there is something to read of when the other rank has told something, as long as it may.
+    /// A descriptor that becomes readable when the other rank has sent a message, as long as it
+    /// may.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.gone.is_none().then(|| self.socket.descriptor())
     }
 
-    /// Why the other rank tells nothing more.
+    /// Why the other rank sends no more messages.
     pub(super) fn gone(&self) -> Option<&Error> {
         self.gone.as_ref()
     }
 
-    /// The number of the last gather that the other rank has begun, as far as this one has heard.
+    /// The number of the last gather that the other rank has begun, as far as this one has
+    /// received.
     pub(super) fn heard_number(&self) -> u64 {
         self.heard_number
     }
 
-    /// Whether its block of a gather is there.
+    /// Whether its block of a gather has arrived.
     pub(super) fn has_heard(&self, number: u64) -> bool {
         self.heard.front().is_some_and(|(first, _)| *first == number)
     }
 
-    /// Takes the block that is there.
+    /// Takes the block that has arrived.
     pub(super) fn take_heard(&mut self) -> Option<Vec<u8>> {
         self.heard.pop_front().map(|(_, block)| block)
     }
@@ -112,7 +115,7 @@ impl ControlEnd {
 
     /// # Errors
     ///
-    /// Why nothing more comes.
+    /// Why no more messages come.
     fn take_frames(&mut self) -> Result<(), Error> {
         let wrong = |other: Rank, what: String| {
             Error::new(ErrorKind::Protocol, format!("rank {other} told something that is wrong: {what}"))

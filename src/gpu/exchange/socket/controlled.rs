@@ -1,4 +1,4 @@
-//! A rank's end of a network: control sockets, and what moves parts.
+//! A rank's end of a network: control sockets, and a [`Transfers`] for parts.
 
 use std::os::fd::BorrowedFd;
 
@@ -13,12 +13,14 @@ use crate::{
     exchange::{Communicator, Rank, ReceivePart, SendPart, Transfers},
 };
 
-/// A rank that has a link to each other one, over which ranks tell one another; parts move by `T`.
+/// A rank with a link to each other one, over which ranks exchange control messages; parts move by
+/// `T`.
 ///
-/// Ranks tell each other sooner so than by their devices, whatever these move meanwhile; each hears at once that another one tells
-/// something, or that its process has ended.
+/// Control messages are faster so than by devices, whatever these move meanwhile; each rank learns
+/// at once that another one has sent a message, or that its process has ended.
 pub struct ControlledCommunicator<T> {
-    /// Dropped first: another rank hears that this one is gone when its device reads no memory of others any more.
+    /// Dropped first: when another rank sees that this one is gone, its device no longer reads
+    /// memory of others.
     transfers: T,
     control: ControlLinks,
     groups_begun: u64,
@@ -26,11 +28,12 @@ pub struct ControlledCommunicator<T> {
 }
 
 impl<T: Transfers> ControlledCommunicator<T> {
-    /// The end of a rank that has a link to each other one. `connect` makes what moves parts, and may use the data sockets, by rank.
+    /// The end of a rank with a link to each other one. `connect` makes the transfers, and may use
+    /// the data sockets, by rank.
     ///
     /// # Errors
     ///
-    /// Those of `connect`.
+    /// Errors of `connect`.
     ///
     /// # Panics
     ///
@@ -68,7 +71,8 @@ impl<T: Transfers> Transfers for ControlledCommunicator<T> {
     fn poll_transfers(&mut self) -> Result<u64> {
         let is_moving = self.groups_over < self.groups_begun;
         self.groups_over = self.transfers.poll_transfers().map_err(|error| self.control.reason_of(error))?;
-        // A device waits for a rank that is gone without a word, and what it has read of one that left is not what was meant.
+        // A device waits for a rank that is gone without a message, and bytes read from one that
+        // has left are not valid.
         if is_moving {
             self.control.work();
             self.control.check_gone()?;

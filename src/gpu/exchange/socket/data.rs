@@ -1,4 +1,4 @@
-//! Parts that go out and come in on one link, a piece at a time.
+//! Outgoing and incoming parts on one link, a piece at a time.
 //!
 //! ```text
 //! out: next part ─► head ─► download of a piece ─► written ─┐      in: next part ─► head ─► read of a piece ─► upload ─┐
@@ -20,33 +20,34 @@ use crate::{
     exchange::{Rank, communicator::peer_error},
 };
 
-/// What a link stages of a part on each side: about what a Unix socket holds, so that neither waits for the other for long.
+/// Staging memory of a link for a part on each side: about as much as a Unix socket holds, so that
+/// neither side waits long for the other.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// The device whose memory parts are in, and the stream of their copies.
+/// The device whose memory contains the parts, and the stream of their copies.
 pub(super) struct PartDevice<'a> {
     pub(super) memory: &'a DeviceMemory,
     pub(super) stream: Stream,
 }
 
-/// What one side of a link is at.
+/// The current step of one side of a link.
 enum Step {
     /// The next part's head; so many bytes of it have moved.
     Head([u8; PART_HEAD_BYTES], usize),
     /// A piece of so many bytes, of which so many have moved through the socket.
     Moving(usize, usize),
-    /// A copy of a piece of so many bytes, until this is reached.
+    /// A copy of a piece of so many bytes, until this event is reached.
     Copying(usize, Event),
 }
 
 /// One side of a link.
 struct Side {
     parts: VecDeque<GroupPart>,
-    /// What it is at in the first part.
+    /// The step within the first part.
     step: Step,
-    /// Parts that are done.
+    /// Finished parts.
     done_count: u64,
-    /// Bytes of the first part that are done.
+    /// Finished bytes of the first part.
     done_bytes: u64,
     staging: StagingBuffer,
 }
@@ -75,7 +76,7 @@ impl Side {
     }
 }
 
-/// The data socket of a link, and what is on its way on it.
+/// The data socket of a link, and its unfinished parts.
 pub(super) struct DataEnd {
     other: Rank,
     socket: LinkSocket,
@@ -86,33 +87,34 @@ pub(super) struct DataEnd {
 impl DataEnd {
     /// # Errors
     ///
-    /// As of [`StagingBuffer::new`].
+    /// Errors of [`StagingBuffer::new`].
     pub(super) fn new(other: Rank, socket: LinkSocket, memory: &DeviceMemory) -> Result<Self> {
         Ok(Self { other, socket, out: Side::new(memory)?, incoming: Side::new(memory)? })
     }
 
-    /// Adds a part that goes out.
+    /// Adds an outgoing part.
     pub(super) fn send(&mut self, part: GroupPart) {
         self.out.parts.push_back(part);
     }
 
-    /// Adds a part that is expected.
+    /// Adds an expected part.
     pub(super) fn expect(&mut self, part: GroupPart) {
         self.incoming.parts.push_back(part);
     }
 
-    /// Whether something of a group is on its way still.
+    /// Whether some part of a group is unfinished.
     pub(super) fn is_at(&self, group: u64) -> bool {
         let is_of = |side: &Side| side.parts.front().is_some_and(|part| part.group <= group);
         is_of(&self.out) || is_of(&self.incoming)
     }
 
-    /// Goes on as far as sockets and device let it. The groups of parts that are done, one for each.
+    /// Goes on as far as sockets and device allow. Returns the groups of finished parts, one for
+    /// each.
     ///
     /// # Errors
     ///
-    /// `Peer` or `Protocol`, naming the other rank, where its socket has ended or says something else than is expected; faults of the
-    /// device.
+    /// `Peer` or `Protocol`, naming the other rank, if its socket has ended or sends unexpected
+    /// bytes; faults of the device.
     pub(super) fn work(&mut self, device: &PartDevice<'_>) -> Result<Vec<u64>> {
         let mut done = Vec::new();
         while let Some(part) = self.out.parts.front().copied() {
@@ -211,7 +213,7 @@ impl DataEnd {
         }
     }
 
-    /// Lets go of events, where nothing is looked at any more.
+    /// Drops events that are no longer polled.
     pub(super) fn release_events(&self, memory: &DeviceMemory) {
         for side in [&self.out, &self.incoming] {
             if let Step::Copying(_, event) = side.step {
@@ -221,9 +223,9 @@ impl DataEnd {
     }
 }
 
-/// How far a side got.
+/// The progress of a side.
 enum Progress {
-    /// There is nothing to do before the socket or the device has done something.
+    /// It waits for the socket or the device.
     Waits,
     /// There is more to do.
     Goes,
@@ -232,7 +234,7 @@ enum Progress {
 }
 
 impl Side {
-    /// Begins to copy the next piece of a part that goes out.
+    /// Begins to copy the next piece of an outgoing part.
     fn download_piece(&mut self, part: GroupPart, device: &PartDevice<'_>) -> Result<Progress> {
         let bytes = self.piece_bytes(part);
         if bytes == 0 {
@@ -243,7 +245,7 @@ impl Side {
         Ok(Progress::Goes)
     }
 
-    /// Begins to read the next piece of a part that comes.
+    /// Begins to read the next piece of an incoming part.
     fn next_piece(&mut self, part: GroupPart) -> Progress {
         match self.piece_bytes(part) {
             0 => Progress::Done,

@@ -1,6 +1,7 @@
-//! Bytes on a Unix socket, and descriptors that travel beside them.
+//! Bytes on a Unix socket, and descriptors passed with them.
 //!
-//! Invariants: no call waits. A descriptor that came belongs to the process from then on, and is closed on exec.
+//! Invariants: no call waits. A received descriptor belongs to the process from then on, and is
+//! closed on exec.
 #![expect(
     unsafe_code,
     reason = "descriptors travel in control messages, which the standard library has no calls for"
@@ -18,15 +19,16 @@ pub const DESCRIPTORS_MAX: usize = 253;
 const CONTROL_BYTES: usize = 16 + DESCRIPTORS_MAX * size_of::<RawFd>() + 4;
 const _: () = assert!(CONTROL_BYTES.is_multiple_of(8));
 
-/// Where control messages lie, as aligned as their heads must be.
+/// Aligned memory for control messages.
 #[repr(C, align(8))]
 struct ControlSpace([u8; CONTROL_BYTES]);
 
-/// Writes bytes for which there is room, the first of which have descriptors with them. Says how many bytes.
+/// Writes bytes for which there is room, the first of which have descriptors with them. Returns how
+/// many bytes.
 ///
 /// # Errors
 ///
-/// Those of the system, `WouldBlock` among them; more descriptors than [`DESCRIPTORS_MAX`].
+/// Errors of the system, `WouldBlock` among them; more descriptors than [`DESCRIPTORS_MAX`].
 pub fn send_with(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[OwnedFd]) -> io::Result<usize> {
     let socket = socket.as_raw_fd();
     if descriptors.len() > DESCRIPTORS_MAX {
@@ -58,11 +60,12 @@ pub fn send_with(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[OwnedFd]) 
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Reads bytes that are there, and the descriptors that came with them. Says how many bytes: none at the end.
+/// Reads available bytes, and the descriptors that came with them. Returns how many bytes: none at
+/// the end.
 ///
 /// # Errors
 ///
-/// Those of the system, `WouldBlock` among them.
+/// Errors of the system, `WouldBlock` among them.
 pub fn receive_with(socket: BorrowedFd<'_>, target: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let socket = socket.as_raw_fd();
     let mut space = ControlSpace([0; CONTROL_BYTES]);
@@ -84,11 +87,12 @@ pub fn receive_with(socket: BorrowedFd<'_>, target: &mut [u8]) -> io::Result<(us
     Ok((bytes, descriptors))
 }
 
-/// What came beside the bytes of a message.
+/// The descriptors that came with the bytes of a message.
 fn descriptors_of(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut descriptors = Vec::new();
-    // SAFETY: the kernel has written whole heads into the message's space, and its macros stay within that. Each number of a message of
-    // rights is a new descriptor of this process, which nobody else knows.
+    // SAFETY: the kernel has written whole heads into the message's space, and its macros stay
+    // within that. Each number of a message of rights is a new descriptor of this process, which no
+    // other code has.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(message);
         while !head.is_null() {

@@ -8,15 +8,19 @@
 //! the part has moved ◄─────────────── taken: so many parts until now ──── when the device has come to the end of that
 //! ```
 //!
-//! What copies is the copy engines of a GPU, which need no multiprocessor: the kernels of NCCL wait until one is nearly empty, and where queries
-//! fill the GPU that took five times as long as the move.
+//! The copy engines of a GPU move the bytes and need no multiprocessor. NCCL's kernels wait until a
+//! multiprocessor is nearly empty; on GPUs filled by queries that took five times as long as the
+//! transfer.
 //!
-//! The receiver copies, so that a rank which was stopped and goes on, and does not know yet that others have given it up, writes nowhere. It is
-//! a sender's memory that may have other bytes by then: before a part counts as moved, its receiver looks once more whether a rank has said
-//! farewell (`controlled.rs`), which all do before they use their memory for something else. The memory of a process that has ended is there as long as it is mapped.
+//! The receiver copies. So a stopped rank that goes on, and does not know yet that others have
+//! given it up, writes nowhere. It may read a sender's memory after its reuse: before a part counts
+//! as moved, its receiver checks again that no rank has sent its closing message (`controlled.rs`),
+//! which every rank sends before it reuses its memory. The memory of an ended process exists as
+//! long as it is mapped.
 //!
-//! Invariants: no call waits for another rank, or for the device. Parts of one pair of ranks meet in the order of their lists. Nothing is read
-//! beyond the region of another rank, whatever it offers. As of `mod.rs`: a rank whose socket ends is gone.
+//! Invariants: no call waits for another rank, or for the device. Parts of one pair of ranks meet
+//! in the order of their lists. A rank reads nothing beyond the region of another one, whatever
+//! that one offers. If a rank's socket ends, the rank is gone (see `mod.rs`).
 //!
 //! Source: one-sided access within a host, as `ncclPutSignal` of NCCL 2.29 (user guide, "Host-initiated one-sided communication"). We differ:
 //! the receiver reads, and nothing needs the library.
@@ -38,30 +42,31 @@ use crate::{
     exchange::{ExchangeRegion, Rank, ReceivePart, SendPart, Transfers, communicator::peer_error},
 };
 
-/// Parts that another rank may have offered and this one does not expect yet: more than a round and those beside it move.
+/// Limit of the parts that another rank may offer before this one expects them: more than a round
+/// and the running groups move.
 const OFFERS_MAX: usize = 1 << 16;
 const READ_BYTES: usize = 4 << 10;
 
 /// How regions are shared between the devices of a host.
 pub trait RegionSharing: Send {
-    /// A region of this rank's device, as something that another process can map.
+    /// A handle to a region of this rank's device that another process can map.
     ///
     /// # Errors
     ///
-    /// The device's driver does not share it.
+    /// If the device's driver can't share it.
     fn share(&self, region: &ExchangeRegion) -> Result<OwnedFd>;
 
-    /// Another rank's region of so many bytes, which that rank shared, for this rank's device to read.
+    /// Another rank's shared region of so many bytes, mapped for this rank's device to read.
     ///
     /// # Errors
     ///
-    /// The device does not reach that memory.
+    /// If the device can't access that memory.
     fn map(&self, shared: OwnedFd, bytes: u64) -> Result<Box<dyn MappedRegion>>;
 }
 
 /// Another rank's region.
 pub trait MappedRegion: Send {
-    /// Copies bytes at an offset in it to an address of this rank's device. They are within both.
+    /// Copies bytes at an offset in it to an address of this rank's device. Both ranges are valid.
     ///
     /// # Errors
     ///
@@ -75,40 +80,40 @@ pub struct DirectTransfers {
     memory: DeviceMemory,
     lease: StreamLease,
     sharing: Box<dyn RegionSharing>,
-    /// Where the region begins.
+    /// The address of the region.
     region_start: u64,
     /// By rank; none at its own place.
     ends: Vec<Option<DirectEnd>>,
     groups: PartGroups,
-    /// Parts that are being copied here, in the order of the stream.
+    /// Parts being copied to this rank, in the order of the stream.
     batches: VecDeque<CopiedBatch>,
 }
 
-/// Parts whose copies are over when an event is reached: whose they were, and of which group here.
+/// Copied parts, when an event is reached: the sender, and the group here.
 struct CopiedBatch {
     event: Event,
     parts: Vec<(Rank, u64)>,
 }
 
-/// The data socket of a link, and what was said on it.
+/// The data socket of a link, and its messages.
 struct DirectEnd {
     other: Rank,
     socket: LinkSocket,
-    /// Absent until it has come.
+    /// Absent until it has arrived.
     region: Option<PeerRegion>,
     unsent: VecDeque<u8>,
     received: Vec<u8>,
-    /// Groups of parts that were offered to the other rank and that it has not taken, in their order.
+    /// Groups of the parts offered to the other rank that it has not taken, in their order.
     offered: VecDeque<u64>,
-    /// Parts that it has taken.
+    /// The number of parts that it has taken.
     taken_from_here: u64,
-    /// What it has offered and this rank has not begun to copy: where, and how many bytes.
+    /// Its offers that this rank has not begun to copy: offset and bytes.
     offers: VecDeque<(u64, u64)>,
-    /// Parts that are expected of it and were not begun.
+    /// Expected parts of it that were not begun.
     expected: VecDeque<GroupPart>,
     /// Groups of parts that are being copied.
     copying: VecDeque<u64>,
-    /// Parts that this rank has taken, and how many of them it has said.
+    /// The number of parts that this rank has taken, and of those that it has reported.
     taken_here: u64,
     taken_said: u64,
 }
@@ -144,7 +149,7 @@ impl DirectTransfers {
         Ok(Self { rank, memory, lease, sharing, region_start, ends, groups, batches })
     }
 
-    /// Goes on with whatever goes on.
+    /// Continues all running work.
     fn work(&mut self) -> Result<u64> {
         for end in self.ends.iter_mut().flatten() {
             for group in end.work(&*self.sharing)? {
@@ -156,7 +161,7 @@ impl DirectTransfers {
         self.groups.settle(&self.memory)
     }
 
-    /// Begins to copy what is offered and expected.
+    /// Begins to copy parts that are both offered and expected.
     fn begin_copies(&mut self) -> Result<()> {
         let stream = self.lease.stream();
         let mut parts = Vec::new();
@@ -172,7 +177,7 @@ impl DirectTransfers {
         Ok(())
     }
 
-    /// Says what has been copied.
+    /// Reports the copied parts.
     fn end_copies(&mut self) -> Result<()> {
         let platform = self.memory.platform();
         while let Some(batch) = self.batches.front() {
@@ -195,10 +200,10 @@ impl DirectTransfers {
 }
 
 impl DirectEnd {
-    /// Hands this rank's region of so many bytes over to another one.
+    /// Sends the handle of this rank's region of so many bytes to another one.
     fn new(other: Rank, socket: LinkSocket, (shared, bytes): (OwnedFd, u64)) -> Result<Self> {
         let frame = DirectFrame::Offer { offset_bytes: 0, bytes }.encode();
-        // Nothing else is in the socket: so few bytes go at once.
+        // The socket is empty: so few bytes fit at once.
         if socket.write_with(&frame, std::slice::from_ref(&shared)) != Moved::Bytes(DIRECT_BYTES) {
             return Err(peer_error(other, "is gone"));
         }
@@ -222,7 +227,7 @@ impl DirectEnd {
         self.unsent.extend(frame.encode());
     }
 
-    /// Says how many parts were taken, if that is news.
+    /// Reports how many parts were taken, if that has changed.
     fn say_taken(&mut self) {
         if self.taken_here > self.taken_said {
             self.taken_said = self.taken_here;
@@ -235,7 +240,7 @@ impl DirectEnd {
         self.socket.write_waiting(&mut self.unsent);
     }
 
-    /// Maps the other rank's region, if it has come.
+    /// Maps the other rank's region, if it has arrived.
     fn map(&mut self, sharing: &dyn RegionSharing) -> Result<()> {
         let mut frame = [0; DIRECT_BYTES];
         let (moved, mut descriptors) = self.socket.read_with(&mut frame);
@@ -258,7 +263,8 @@ impl DirectEnd {
         Error::new(ErrorKind::Protocol, message)
     }
 
-    /// Sends on, and reads what there is. Groups of parts that the other rank has taken, one for each.
+    /// Writes pending bytes, and reads available ones. Returns the groups of parts that the other
+    /// rank has taken, one for each.
     fn work(&mut self, sharing: &dyn RegionSharing) -> Result<Vec<u64>> {
         self.flush();
         if self.region.is_none() {
@@ -286,7 +292,7 @@ impl DirectEnd {
 
     /// # Errors
     ///
-    /// What makes no sense.
+    /// Errors of invalid messages.
     fn hear(&mut self, bytes: &[u8], moved: &mut Vec<u64>) -> std::result::Result<(), String> {
         match DirectFrame::decode(bytes)? {
             DirectFrame::Taken { count } => {
@@ -318,7 +324,7 @@ impl DirectEnd {
         Ok(())
     }
 
-    /// Begins to copy the next part, if it is offered and expected. Its group.
+    /// Begins to copy the next part, if it is offered and expected. Returns its group.
     fn begin_copy(&mut self, stream: Stream) -> Result<Option<u64>> {
         let (Some((offset_bytes, bytes)), Some(part), Some(region)) =
             (self.offers.front().copied(), self.expected.front().copied(), &self.region)
@@ -337,7 +343,7 @@ impl DirectEnd {
         Ok(Some(part.group))
     }
 
-    /// Whether something of a group is on its way still.
+    /// Whether some part of a group is unfinished.
     fn is_at(&self, group: u64) -> bool {
         let parts = [self.offered.front().copied(), self.copying.front().copied()];
         let expected = self.expected.front().map(|part| part.group);

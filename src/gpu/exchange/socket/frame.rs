@@ -1,4 +1,4 @@
-//! How what is told, and the beginning of a part, lie in bytes.
+//! The byte format of control messages, and of a part's beginning.
 //!
 //! ```text
 //! control   magic u32 │ kind u8 │ zeros 3 │ number u64 │ bytes u32 │ zeros 4 │ content
@@ -6,42 +6,43 @@
 //! direct    magic u32 │ kind u32 │ offset or count u64 │ bytes u64
 //! ```
 //!
-//! Numbers are little end first.
+//! Numbers are little-endian.
 
 use crate::exchange::{RANKS_MAX, message::ControlShape};
 
-/// What one rank tells another, whole.
+/// A whole control message from one rank to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ControlFrame {
     /// Its block in the gather of this number.
     Gather {
         /// Gathers are numbered from 1.
         number: u64,
-        /// What it tells.
+        /// The block.
         block: Vec<u8>,
     },
-    /// It takes part in nothing any more: why, as said of it.
+    /// The last message: the rank leaves. The reason, in words about this rank.
     Farewell {
         /// `has given up: …`
         reason: String,
     },
-    /// The same because of another rank: why, as said by itself.
+    /// The same because of another rank: the reason, in words about that one.
     FarewellOfOther {
         /// `rank 2 is gone`
         reason: String,
     },
 }
 
-/// What is told is not longer: some times what a round of as many ranks as there may be tells (`message.rs`).
+/// Limit of a block: some times the report of a round with the largest number of ranks
+/// (`message.rs`).
 pub(super) const CONTROL_BYTES_MAX: usize = 1 << 20;
 const LARGEST: ControlShape = ControlShape { generation: 0, rank_count: RANKS_MAX, block_bytes_max: 0 };
 const _: () = assert!(LARGEST.bytes_max() <= CONTROL_BYTES_MAX);
-/// Bytes before what is told.
+/// Bytes before a block.
 pub(super) const CONTROL_HEAD_BYTES: usize = 24;
 /// Bytes before a part.
 pub(super) const PART_HEAD_BYTES: usize = 24;
 
-/// Bytes of what is said of parts that the other rank reads by itself.
+/// Bytes of a message about parts that the other rank reads by itself.
 pub(super) const DIRECT_BYTES: usize = 24;
 
 const CONTROL_MAGIC: u32 = u32::from_le_bytes(*b"PXS\n");
@@ -55,7 +56,7 @@ const FAREWELL_OF_OTHER: u8 = 3;
 /// Bytes of a reason; longer ones are cut.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// What there is instead of a frame: what is wrong with it.
+/// The fault of an invalid frame.
 pub(super) type Read<T> = std::result::Result<T, String>;
 
 impl ControlFrame {
@@ -81,11 +82,11 @@ impl ControlFrame {
         bytes
     }
 
-    /// The first frame of these bytes and how many it takes; `None` if they are too few.
+    /// The first frame of these bytes and its size; `None` if they are too few.
     ///
     /// # Errors
     ///
-    /// What makes no sense.
+    /// The fault of an invalid frame.
     pub(super) fn decode(bytes: &[u8]) -> Read<Option<(Self, usize)>> {
         let Some(head) = bytes.first_chunk::<CONTROL_HEAD_BYTES>() else { return Ok(None) };
         expect("magic", u64::from(word(head, 0)), u64::from(CONTROL_MAGIC))?;
@@ -106,17 +107,17 @@ impl ControlFrame {
     }
 }
 
-/// What is said of parts that the other rank reads by itself.
+/// A message about parts that the other rank reads by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectFrame {
     /// A part of this rank's region; as the first frame, all of it.
     Offer {
-        /// Where in the region it begins.
+        /// Its offset in the region.
         offset_bytes: u64,
-        /// How long it is.
+        /// Its bytes.
         bytes: u64,
     },
-    /// So many parts of the other rank's were taken since the first one.
+    /// How many parts of the other rank were taken since the first one.
     Taken {
         /// How many.
         count: u64,
@@ -140,7 +141,7 @@ impl DirectFrame {
     ///
     /// # Errors
     ///
-    /// What makes no sense.
+    /// The fault of an invalid frame.
     pub(super) fn decode(bytes: &[u8]) -> Read<Self> {
         let frame: &[u8; DIRECT_BYTES] =
             bytes.try_into().map_err(|_| format!("frame_bytes={}", bytes.len()))?;
@@ -154,7 +155,7 @@ impl DirectFrame {
     }
 }
 
-/// The beginning of a part: which one it is of all that went this way, from 0.
+/// The beginning of a part: its number among all parts in this direction, from 0.
 pub(super) fn encode_part(number: u64, bytes: u64) -> [u8; PART_HEAD_BYTES] {
     let mut head = [0; PART_HEAD_BYTES];
     head[..4].copy_from_slice(&PART_MAGIC.to_le_bytes());
@@ -163,11 +164,11 @@ pub(super) fn encode_part(number: u64, bytes: u64) -> [u8; PART_HEAD_BYTES] {
     head
 }
 
-/// Whether this is the beginning of the part that is expected.
+/// Checks that this is the beginning of the expected part.
 ///
 /// # Errors
 ///
-/// What is not.
+/// The mismatch.
 pub(super) fn check_part(head: &[u8; PART_HEAD_BYTES], number: u64, bytes: u64) -> Read<()> {
     expect("magic", u64::from(word(head, 0)), u64::from(PART_MAGIC))?;
     expect("part", long(head, 8), number)?;
@@ -189,7 +190,7 @@ fn expect(name: &str, found: u64, expected: u64) -> Read<()> {
     }
 }
 
-/// The beginning of a reason, up to the end of a character.
+/// The prefix of a reason, up to the end of a character.
 fn cut(reason: &str) -> &[u8] {
     &reason.as_bytes()[..reason.floor_char_boundary(REASON_BYTES_MAX)]
 }

@@ -1,4 +1,4 @@
-//! What ranks tell one another by control sockets: gathers, and why one leaves.
+//! Gathers and closing messages over control sockets.
 
 use std::os::fd::BorrowedFd;
 
@@ -18,9 +18,9 @@ pub(super) struct ControlLinks {
     ends: Vec<Option<ControlEnd>>,
     /// Gathers that it has begun.
     gather_count: u64,
-    /// What it tells in the gather that is on its way.
+    /// Its block in the running gather.
     told: Option<Vec<u8>>,
-    /// What others have told in it, by rank.
+    /// The blocks of others in it, by rank.
     heard: Vec<Option<Vec<u8>>>,
 }
 
@@ -47,12 +47,12 @@ impl ControlLinks {
         self.ends.len()
     }
 
-    /// What there is something to read of when another rank has told something.
+    /// Descriptors that become readable when another rank has sent a message.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.ends.iter().flatten().filter_map(ControlEnd::descriptor).collect()
     }
 
-    /// Sends and reads what there is.
+    /// Writes pending bytes, and reads available ones.
     pub(super) fn work(&mut self) {
         let number = self.gather_count;
         let is_gathering = self.told.is_some();
@@ -67,13 +67,13 @@ impl ControlLinks {
 
     /// # Errors
     ///
-    /// Why another rank takes part no more.
+    /// Why another rank has left.
     pub(super) fn check_gone(&self) -> Result<()> {
         let gone = self.ends.iter().flatten().find_map(ControlEnd::gone);
         gone.map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// What something failed with; if that is that another rank is gone, what that has said of it.
+    /// The error of a failure; if it is that another rank is gone, that rank's own reason.
     pub(super) fn reason_of(&mut self, error: Error) -> Error {
         if error.kind == ErrorKind::Peer {
             self.work();
@@ -106,12 +106,12 @@ impl ControlLinks {
     /// Whether another rank has begun a gather that this one has not.
     pub(super) fn is_awaited(&mut self) -> bool {
         self.work();
-        // Who is gone is found in the gather.
+        // The gather reports ranks that are gone.
         let has_begun = |end: &ControlEnd| end.heard_number() > self.gather_count || end.gone().is_some();
         self.ends.iter().flatten().any(has_begun)
     }
 
-    /// Ranks that have not told their part of the gather that is on its way.
+    /// Ranks whose block of the running gather is missing.
     pub(super) fn missing(&self) -> Vec<Rank> {
         let ranks = (0..).map(Rank).zip(&self.heard).zip(&self.ends);
         ranks
@@ -120,7 +120,8 @@ impl ControlLinks {
             .collect()
     }
 
-    /// Tells all ranks why this one leaves, or at least that it does: they know by the time that this returns, should they look.
+    /// Tells all ranks why this one leaves, or at least that it does: they can read it once this
+    /// returns.
     pub(super) fn say_farewell(&mut self, reason: &Error) {
         let reason = match reason.kind {
             ErrorKind::Peer => ControlFrame::FarewellOfOther { reason: reason.message.clone() },

@@ -9,7 +9,8 @@ use crate::{
     exchange::{Rank, ReceivePart, SendPart},
 };
 
-/// A part, and the group that it belongs to: groups are numbered on this rank alone, since a rank that has nothing to move begins none.
+/// A part, and its group: groups are numbered on this rank alone, since a rank with nothing to move
+/// begins none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupPart {
     pub(super) group: u64,
@@ -17,7 +18,7 @@ pub(super) struct GroupPart {
     pub(super) bytes: u64,
 }
 
-/// Groups in the order in which they were begun, in which they end.
+/// Groups in the order of their beginning, in which they end.
 #[derive(Default)]
 pub(super) struct PartGroups {
     on_way: VecDeque<PartGroup>,
@@ -25,35 +26,36 @@ pub(super) struct PartGroups {
     over: u64,
 }
 
-/// A group that is on its way.
+/// A running group.
 struct PartGroup {
     number: u64,
     /// Parts from and to other ranks that have not moved.
     parts_left: usize,
-    /// When what it sends to itself is there.
+    /// The event of its parts to this rank itself.
     own: Option<Event>,
 }
 
 impl PartGroups {
-    /// The number of the group that is begun next.
+    /// The number of the next group.
     pub(super) fn next(&self) -> u64 {
         self.begun + 1
     }
 
-    /// Begins a group of so many parts from and to other ranks; `own` is when what goes to this rank itself is there.
+    /// Begins a group of so many parts from and to other ranks; `own` is the event of parts to this
+    /// rank itself.
     pub(super) fn begin(&mut self, parts_left: usize, own: Option<Event>) {
         self.begun += 1;
         self.on_way.push_back(PartGroup { number: self.begun, parts_left, own });
     }
 
-    /// Says that a part of a group has moved.
+    /// Records that a part of a group has moved.
     pub(super) fn note_moved(&mut self, number: u64) {
         if let Some(group) = self.on_way.iter_mut().find(|group| group.number == number) {
             group.parts_left -= 1;
         }
     }
 
-    /// Looks which groups are over. Says how many are since the first one.
+    /// Polls which groups have ended. Returns how many have since the first one.
     ///
     /// # Errors
     ///
@@ -76,19 +78,20 @@ impl PartGroups {
         Ok(self.over)
     }
 
-    /// The oldest group that is not over.
+    /// The oldest running group.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.on_way.front().map(|group| group.number)
     }
 
-    /// Lets go of events, where nothing is looked at any more.
+    /// Drops events that are no longer polled.
     pub(super) fn release_events(&mut self, memory: &DeviceMemory) {
         let own = self.on_way.drain(..).filter_map(|group| group.own);
         own.for_each(|event| memory.platform().release_event(event));
     }
 }
 
-/// Begins to copy what goes from a rank to itself. Returns when it is there; nothing if there is none.
+/// Begins to copy the parts from a rank to itself. Returns the event of their end; `None` if there
+/// are none.
 ///
 /// # Errors
 ///
@@ -96,7 +99,7 @@ impl PartGroups {
 ///
 /// # Panics
 ///
-/// If it receives something else from itself than it sends.
+/// If it receives other parts from itself than it sends.
 pub(super) fn copy_own(
     rank: Rank,
     (memory, stream): (&DeviceMemory, Stream),

@@ -24,21 +24,22 @@ enum Kind {
     Tcp(TcpStream),
 }
 
-/// What there was on a socket.
+/// The result of a call on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     /// So many bytes, at least one.
     Bytes(usize),
     /// Nothing now.
     Nothing,
-    /// It has ended.
+    /// The stream has ended.
     End,
 }
 
-/// What connects two ranks: the sockets of both ends are of the same kind, and the same one is control's at both.
+/// The connection of two ranks: the sockets of both ends are of the same kind, and both use the
+/// same one for control.
 #[derive(Debug)]
 pub struct RankLink {
-    /// For what ranks tell each other.
+    /// For control messages.
     pub control: LinkSocket,
     /// For parts.
     pub data: LinkSocket,
@@ -63,7 +64,7 @@ impl LinkSocket {
     /// The system refuses.
     pub fn tcp(socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        // A round is some small writes, for each of which others wait.
+        // A round consists of some small writes, for each of which others wait.
         socket.set_nodelay(true)?;
         Ok(Self(Kind::Tcp(socket)))
     }
@@ -84,7 +85,7 @@ impl LinkSocket {
         }
     }
 
-    /// Reads what is there.
+    /// Reads available bytes.
     pub(super) fn read(&mut self, target: &mut [u8]) -> Moved {
         moved(|| match &mut self.0 {
             Kind::Unix(socket) => socket.read(target),
@@ -92,7 +93,8 @@ impl LinkSocket {
         })
     }
 
-    /// Writes what there is room for, the first byte with descriptors; over a Unix socket alone.
+    /// Writes as many bytes as there is room for, the first with descriptors; over a Unix socket
+    /// only.
     pub(super) fn write_with(&self, source: &[u8], descriptors: &[OwnedFd]) -> Moved {
         match &self.0 {
             Kind::Unix(socket) => moved(|| send_with(socket.as_fd(), source, descriptors)),
@@ -100,7 +102,7 @@ impl LinkSocket {
         }
     }
 
-    /// Reads what is there, and the descriptors that came with it; over a Unix socket alone.
+    /// Reads available bytes, and the descriptors that came with them; over a Unix socket only.
     pub(super) fn read_with(&self, target: &mut [u8]) -> (Moved, Vec<OwnedFd>) {
         let Kind::Unix(socket) = &self.0 else { return (Moved::End, Vec::new()) };
         let mut came = Vec::new();
@@ -112,7 +114,7 @@ impl LinkSocket {
         (read, came)
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as there is room for.
     pub(super) fn write(&mut self, source: &[u8]) -> Moved {
         moved(|| match &mut self.0 {
             Kind::Unix(socket) => socket.write(source),
@@ -122,7 +124,8 @@ impl LinkSocket {
 }
 
 impl LinkSocket {
-    /// Writes what waits, as far as there is room for it. Where the connection has ended nothing waits any more: why is found by reading.
+    /// Writes pending bytes, as far as there is room. If the connection has ended, drops them:
+    /// reading finds out why.
     pub(super) fn write_waiting(&mut self, waiting: &mut VecDeque<u8>) {
         loop {
             let (first, _) = waiting.as_slices();
@@ -137,9 +140,9 @@ impl LinkSocket {
         }
     }
 
-    /// Ends what this side writes: the other one reads what was written, and then that it is the end.
+    /// Ends this side's stream: the other side reads the written bytes, and then the end.
     pub(super) fn end(&self) {
-        // Where it has ended already, nothing is left to do.
+        // If it has ended already, there is nothing to do.
         let _ = match &self.0 {
             Kind::Unix(socket) => socket.shutdown(Shutdown::Write),
             Kind::Tcp(socket) => socket.shutdown(Shutdown::Write),
@@ -147,7 +150,7 @@ impl LinkSocket {
     }
 }
 
-/// A connection that failed has ended: nothing else can be done with it.
+/// A failed connection has ended: it is of no further use.
 fn moved(mut call: impl FnMut() -> io::Result<usize>) -> Moved {
     loop {
         match call() {
@@ -164,12 +167,13 @@ fn moved(mut call: impl FnMut() -> io::Result<usize>) -> Moved {
 ///
 /// # Errors
 ///
-/// `Internal` if there can't be as many sockets: each pair of ranks has two, and each of these two ends.
+/// `Internal` if the process can't have as many sockets: each pair of ranks has two, and each of
+/// these two ends.
 pub fn links_of_one_host(rank_count: usize) -> Result<Vec<Vec<Option<RankLink>>>> {
     let mut links: Vec<Vec<Option<RankLink>>> =
         (0..rank_count).map(|_| Vec::with_capacity(rank_count)).collect();
     for first in 0..rank_count {
-        // Those before it have put a link into its place already.
+        // Earlier iterations have put a link into its place already.
         let (to_first, to_others) = links.split_at_mut(first + 1);
         let Some(to_first) = to_first.last_mut() else { continue };
         to_first.push(None);

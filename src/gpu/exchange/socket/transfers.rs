@@ -23,7 +23,7 @@ pub struct SocketTransfers {
 }
 
 impl SocketTransfers {
-    /// The end of a rank that has a data socket to each other one, which moves what is in a region.
+    /// The end of a rank that has a data socket to each other one, which moves parts of a region.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Drop for SocketTransfers {
         // The device may be reading and writing pieces.
         if let Err(error) = platform.wait(self.lease.stream()) {
             tracing::error!("{error}");
-            // The device is lost, and the process with it: nobody is to have the memory.
+            // The device is lost, and the process with it: the memory must not be reused.
             std::mem::forget(std::mem::take(&mut self.data));
             return;
         }

@@ -1,4 +1,5 @@
-//! What is compressed is fewer bytes where it can be, and whatever a peer sends is rows or refused.
+//! Compressed blocks have fewer bytes where possible, and bytes from a peer become rows or an
+//! error.
 
 use pystachio_plan::{DataType, ErrorKind};
 
@@ -15,7 +16,7 @@ use crate::{
 /// Makes so many rows.
 type MakeChunk = fn(&Queue, usize) -> Chunk;
 
-/// Rows of a number and a day, as many as there are not of either.
+/// Rows of a number and a day, with as many distinct values of each as given.
 fn numbers_and_days(queue: &Queue, row_count: usize) -> Chunk {
     let numbers: Vec<i64> = (0..row_count as i64).map(|row| 1_000_000_000_000 + row * 77 % 200).collect();
     let days: Vec<i32> = (0..row_count as i32).map(|row| 20_000 + row * 1999 % 2000).collect();
@@ -24,7 +25,8 @@ fn numbers_and_days(queue: &Queue, row_count: usize) -> Chunk {
     Chunk { row_count, columns }
 }
 
-/// Two ranks send each other so many rows. Bytes that rank 0 sent, and what they would have been.
+/// Two ranks send each other so many rows. Returns the bytes that rank 0 sent, and their size
+/// without compression.
 fn sent(narrowing: Narrowing, row_count: usize, prepare: fn(&LinkMeter)) -> (u64, u64) {
     sent_of(numbers_and_days, narrowing, row_count, prepare)
 }
@@ -55,7 +57,7 @@ fn sent_of(make: MakeChunk, narrowing: Narrowing, row_count: usize, prepare: fn(
             }
         }
         sending.join().unwrap();
-        assert!(received == lines_of(&queue, &expected, &types), "what came is what was sent");
+        assert!(received == lines_of(&queue, &expected, &types), "received rows differ from sent ones");
         open.finish().unwrap();
         let moved = open.metrics(ExchangeId(0)).unwrap();
         assert_eq!(moved.received_bytes, moved.sent_bytes);
@@ -64,7 +66,7 @@ fn sent_of(make: MakeChunk, narrowing: Narrowing, row_count: usize, prepare: fn(
     moved[0]
 }
 
-/// Makes a link as fast as that.
+/// Makes a link of this speed.
 fn link<const BYTES_A_MS: u64>(meter: &LinkMeter) {
     (0..200).for_each(|_| meter.note(BYTES_A_MS, Duration::from_millis(1)));
 }
@@ -148,7 +150,7 @@ fn a_link_that_is_known_to_be_slow_has_narrow_rows_if_they_are_many() {
     assert!(!is_narrowed(2000, SLOW));
 }
 
-/// Columns of every type that are packed in any way.
+/// Columns of every type that can be packed in any way.
 fn any_layout(numbers: &mut Numbers) -> BlockLayout {
     let row_count = numbers.below(300) as usize;
     let mut packing = |cell_type| {

@@ -1,5 +1,5 @@
-//! What holds of devices that read each other's memory: nothing is read beyond it, nothing of a rank that has left counts, and what makes no
-//! sense is an error.
+//! Devices that read each other's memory: nothing is read beyond it, no part of a rank that has
+//! left counts, and invalid messages are errors.
 
 use std::{
     fs::File,
@@ -13,11 +13,11 @@ use pystachio_plan::ErrorKind;
 use super::*;
 use crate::device::Stream;
 
-/// Regions of emulated devices of this process. What travels is a file with a region's number.
+/// Regions of emulated devices of this process. The handle is a file with a region's number.
 #[derive(Clone, Default)]
 pub(super) struct EmulatedSharing {
     regions: Arc<Mutex<Vec<ExchangeRegion>>>,
-    /// Of the rank that maps.
+    /// The memory of the rank that maps.
     own: Option<DeviceMemory>,
 }
 
@@ -93,7 +93,7 @@ fn rank_0_alone() -> (ControlledCommunicator<DirectTransfers>, ExchangeRegion, U
     (communicator, region, control.1, data.1)
 }
 
-/// What is said of a part: `frame.rs`.
+/// A message about a part: `frame.rs`.
 fn frame(kind: u32, first: u64, second: u64) -> Vec<u8> {
     let words = [u32::from_le_bytes(*b"PXD\n"), kind].map(u32::to_le_bytes).concat();
     [words, [first, second].map(u64::to_le_bytes).concat()].concat()
@@ -116,7 +116,7 @@ fn parts_of_a_rank_are_read_by_the_other_one() {
     source.memory().platform().wait(one.stream()).unwrap();
     let send = |start: u64, bytes| SendPart { to: Rank(1), address: source.range().0 + start, bytes };
     let receive = |start: u64, bytes| ReceivePart { from: Rank(0), address: target.range().0 + start, bytes };
-    // A group more on one side than on the other.
+    // One side has a group more than the other.
     one.begin_transfers(&[send(0, 64), send(64, 0), send(64, 1 << 17)], &[]).unwrap();
     one.begin_transfers(&[send((1 << 17) + 64, (1 << 17) - 64)], &[]).unwrap();
     assert_eq!(one.poll_transfers().unwrap(), 0);
@@ -139,7 +139,7 @@ fn parts_of_a_rank_are_read_by_the_other_one() {
 fn a_part_of_a_rank_that_has_left_does_not_count() {
     let [(mut one, source), (mut other, target)] = two();
     one.begin_transfers(&[SendPart { to: Rank(1), address: source.range().0, bytes: 64 }], &[]).unwrap();
-    // It uses its memory for something else from now on.
+    // It reuses its memory from now on.
     one.abort(&Error::internal("no more"));
     let receive = ReceivePart { from: Rank(0), address: target.range().0, bytes: 64 };
     let begun = other.begin_transfers(&[], &[receive]);
@@ -150,7 +150,7 @@ fn a_part_of_a_rank_that_has_left_does_not_count() {
 #[test]
 fn a_rank_that_leaves_is_heard_where_its_socket_has_no_room_for_a_farewell() {
     let [(mut one, source), (mut other, target)] = two();
-    // The other rank was stopped while this one told it much.
+    // The other rank was stopped while this one sent many messages.
     one.begin_gather(&vec![1; 1 << 20]).unwrap();
     one.begin_transfers(&[SendPart { to: Rank(1), address: source.range().0, bytes: 64 }], &[]).unwrap();
     one.abort(&Error::internal("no more"));

@@ -1,15 +1,15 @@
-//! Ranks that fail, and queries that nobody wants: all ranks end, and say why.
+//! Ranks that fail, and queries that are no longer wanted: all ranks end, and report why.
 
 use pystachio_plan::ErrorKind;
 
 use super::*;
 
-/// What all ranks do until something ends them: they send to all, without end.
+/// All ranks send to all, until an event ends them.
 fn shuffle_for_ever(rank: &TestRank, query: u64, stop: StopFlag) -> Result<()> {
     shuffle_until(rank, query, stop, u64::MAX)
 }
 
-/// The same, until so many blocks have come; then the query is not wanted any more.
+/// The same, until so many blocks have come; then the query is no longer wanted.
 fn shuffle_until(rank: &TestRank, query: u64, stop: StopFlag, blocks_max: u64) -> Result<()> {
     let mut open = rank.open_until(query, &[0], stop.clone())?;
     let producer = open.take_outbox(ExchangeId(0))?;
@@ -34,12 +34,12 @@ fn shuffle_until(rank: &TestRank, query: u64, stop: StopFlag, blocks_max: u64) -
     };
     let received = receive_until();
     let sent: Result<()> = sending.join().unwrap();
-    // Both ends of it say the same.
+    // Both ends report the same error.
     assert_eq!(received.err(), sent.clone().err());
     sent.and(open.finish())
 }
 
-/// Networks that find out soon.
+/// Networks with short deadlines.
 fn impatient() -> NetworkOptions {
     NetworkOptions { silence_max: Duration::from_secs(10), ..options() }
 }
@@ -51,7 +51,7 @@ fn names_rank_1(error: &Error) -> bool {
         || late.is_some_and(|(late, _)| late.split(", ").any(|rank| rank == "1"))
 }
 
-/// What one rank's fault comes to on the others.
+/// The effect of one rank's fault on the others.
 fn errors_of_fault(seed: u64, point: FaultPoint, after: u64, fault: Fault) -> Vec<Error> {
     let ranks = ranks_with(3, seed, impatient(), &[(Rank(1), point, after, fault)]);
     let done = on_all(&ranks, seed, |rank| shuffle_for_ever(&rank, 1, StopFlag::default()));
@@ -62,7 +62,7 @@ fn errors_of_fault(seed: u64, point: FaultPoint, after: u64, fault: Fault) -> Ve
         let error = &errors[rank];
         assert_eq!(error.kind, ErrorKind::Peer, "{name}, rank {rank}: {error}");
         assert!(names_rank_1(error), "{name}, rank {rank}: {error}");
-        // The network is over, and says why to those who come later.
+        // The network has ended, and reports why to later callers.
         let later = ranks[rank].open(2, &[0]).err().unwrap();
         assert_eq!(later, *error, "{name}");
     }
@@ -89,7 +89,7 @@ fn a_rank_that_dies_ends_all_others_at_once_and_is_named() {
 
 #[test]
 fn a_rank_that_falls_silent_ends_all_others_in_time_and_is_named() {
-    // All at once: what takes time is waiting.
+    // All at once: the tests spend their time waiting.
     std::thread::scope(|scope| {
         for (seed, point) in (110..).zip(POINTS) {
             for (seed, after) in
@@ -170,7 +170,7 @@ fn a_refused_query_ends_on_the_others_whether_they_open_it_before_or_later() {
         let message = "rank 1 has given up the query: there is no memory for it";
         assert_eq!(done[0].clone().err().unwrap().message, message, "seed {seed}");
         assert!(done[1].is_ok());
-        // Whoever opens it now finds out at once.
+        // A rank that opens it now fails at once.
         assert_eq!(ranks[0].open(1, &[0]).err().unwrap().message, message, "seed {seed}");
     }
 }
@@ -230,7 +230,8 @@ fn leave_and_go_on(seed: u64) {
     for result in done {
         let error = result.err().unwrap();
         assert_eq!(error.kind, ErrorKind::Peer);
-        // A rank finds it in the last round, or before that round has come by what the leaving rank, or the other one, leaves behind.
+        // A rank finds it in the last round, or before that round by the messages that the leaving
+        // rank, or the other one, leaves behind.
         let names_it = error.message.contains("rank 1 ");
         assert!(names_it && error.message.ends_with("takes part in no more exchanges"), "{error}");
     }

@@ -1,14 +1,14 @@
-//! Groups of transfers on their way.
+//! Running groups of transfers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::device::Stream;
 
-/// So often a group that is over is not told of, unless as many as are expected are on their way.
+/// How often an ended group is not reported, unless as many as are expected are running.
 const WITHHELD_POLLS: u64 = 500;
 
-/// Parts over sockets, told late of.
+/// Parts over sockets whose end is reported late.
 struct Late {
     inner: SocketTransfers,
     groups_expected: u64,
@@ -53,8 +53,9 @@ impl Transfers for Late {
     }
 }
 
-/// Sends blocks from a rank to itself over a network of so many groups, by exchanges of so many groups each; the most groups that were on
-/// their way at once, of which as many are waited for as are expected.
+/// Sends blocks from a rank to itself over a network of so many groups, by exchanges of so many
+/// groups each. Returns the most groups that ran at once; the communicator waits for as many as are
+/// expected.
 fn most_groups(network_max: usize, exchanges_max: &[Option<usize>], groups_expected: usize) -> u64 {
     const BLOCKS: u32 = 24;
     let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), REGION_BYTES).unwrap();
@@ -117,7 +118,8 @@ fn an_exchange_of_one_group_has_its_turn_beside_one_of_many() {
     assert_eq!(most_groups(2, &[Some(1), Some(3)], 3), 3);
 }
 
-/// The block is not worth a round by its bytes, and nobody is pressed: only an exchange without gathering lets it go before its time.
+/// The block's bytes are too few for a round, and no producer is blocked: only an exchange without
+/// gathering sends it before its time.
 #[test]
 fn blocks_of_an_exchange_without_gathering_leave_as_they_come() {
     const LONG: Duration = Duration::from_secs(3600);
@@ -132,7 +134,7 @@ fn blocks_of_an_exchange_without_gathering_leave_as_they_come() {
         let label = Label { exchange: 0, from: Rank(0), producer: 0, number: 0 };
         send(&rank, &producer, label, (LABEL_BYTES, Destination::Rank(Rank(0))), &rank.stream()).unwrap();
         let (sender, receiver) = channel();
-        // The network ends with the last who has the rank.
+        // The network ends when the last owner drops the rank.
         let taker = rank.clone();
         let taking = std::thread::spawn(move || {
             let taken = receive(&taker, &consumer, &taker.stream()).unwrap();

@@ -1,13 +1,15 @@
-//! Exchanges of emulated ranks: each rank has a device of its own, which works late in an order that a seed chooses.
+//! Exchanges of emulated ranks: each rank has a device of its own, which works late in a seeded
+//! order.
 //!
-//! Blocks say where they come from, so that whoever takes one knows what it must be. A test that hangs fails.
+//! Blocks contain their origin, so that a receiver knows their expected content. A test that hangs
+//! fails.
 //!
-//! - `movement.rs`, `failures.rs`, `rows.rs`: what holds over any network
+//! - `movement.rs`, `failures.rs`, `rows.rs`: properties of every network
 //! - `narrowing.rs`, `compressing.rs`: rows that leave packed, and texts that leave compressed
 //! - `reach.rs`: exchanges that do not go to all ranks
-//! - `groups.rs`: how many groups are on their way
-//! - `sockets.rs`: what holds of sockets; `direct.rs`: and of devices that read each other's memory
-//! - `warm_up.rs`: what ranks do before their first query
+//! - `groups.rs`: the number of running groups
+//! - `sockets.rs`: properties of sockets; `direct.rs`: and of devices that read each other's memory
+//! - `warm_up.rs`: transfers of ranks before their first query
 
 mod compressing;
 mod direct;
@@ -39,7 +41,7 @@ use super::{
 };
 use crate::device::{DeviceMemory, EmulatedPlatform, StreamLease, StreamPriority};
 
-/// A generator of numbers that need not be good: a seed gives the same ones each time.
+/// A simple generator of numbers: a seed gives the same ones each time.
 pub(super) struct Numbers(u64);
 
 impl Numbers {
@@ -53,7 +55,7 @@ impl Numbers {
     }
 }
 
-/// No test takes as long, on a machine that does other things too.
+/// No test takes as long, even on a busy machine.
 const TEST_TIME_MAX: Duration = Duration::from_secs(600);
 const BLOCK_BYTES_MAX: u64 = 4096;
 /// Little, so that outboxes and inboxes are full most of the time.
@@ -67,7 +69,7 @@ fn options() -> NetworkOptions {
         gather_age_max: Duration::from_millis(1),
         round_bytes_max: 2 * BLOCK_BYTES_MAX,
         idle_interval: Duration::from_millis(5),
-        // Nobody is silent for as long who is only waiting for a processor.
+        // A rank that only waits for a processor is not silent for as long.
         silence_max: Duration::from_secs(20),
         ..NetworkOptions::default()
     }
@@ -180,7 +182,7 @@ fn ranks(rank_count: usize, seed: u64) -> Vec<TestRank> {
     ranks_with(rank_count, seed, options(), &[])
 }
 
-/// Does something on a thread of each rank; what came of it, rank by rank.
+/// Runs a function on a thread of each rank; returns the results by rank.
 ///
 /// # Panics
 ///
@@ -197,7 +199,7 @@ fn on_all<T: Send + 'static>(
         std::thread::spawn(move || {
             let place = rank.rank.place();
             let done = work(rank);
-            // Nobody hears it where another rank has failed the test.
+            // The send fails if another rank has failed the test.
             let _ = sender.send((place, done));
         });
     }
@@ -235,7 +237,7 @@ impl TestRank {
     }
 }
 
-/// What a block says of itself.
+/// The label of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Label {
     exchange: u32,
@@ -245,7 +247,7 @@ struct Label {
 }
 
 impl Label {
-    /// A block that is this one and no other.
+    /// A block with this label, unlike every other one.
     fn bytes(self, length: usize) -> Vec<u8> {
         let Self { exchange, from, producer, number } = self;
         let head = [exchange, u32::from(from.0), producer, number, length as u32];
@@ -256,7 +258,7 @@ impl Label {
         bytes
     }
 
-    /// Which one a block is, if it is one.
+    /// The label of a block, if it has one.
     fn read(bytes: &[u8]) -> Option<Self> {
         let word = |place: usize| {
             let bytes = bytes.get(4 * place..4 * place + 4)?;
@@ -289,17 +291,17 @@ fn send(
     block.push(destination)
 }
 
-/// Reads one block, and lets go of it.
+/// Reads one block, and drops it.
 fn receive(rank: &TestRank, consumer: &InboxConsumer, stream: &StreamLease) -> Result<Option<Label>> {
     let Some(block) = consumer.take(stream.stream())? else { return Ok(None) };
     let bytes: Vec<u8> =
         rank.memory.download_from(block.address(), block.bytes() as usize, stream.stream())?;
-    let label = Label::read(&bytes).ok_or_else(|| Error::internal("a block that nobody sent"))?;
+    let label = Label::read(&bytes).ok_or_else(|| Error::internal("an unknown block"))?;
     assert_eq!(label.from, block.from(), "a block of another rank");
     Ok(Some(label))
 }
 
-/// Everything that comes.
+/// All blocks that arrive.
 fn receive_all(rank: &TestRank, consumer: &InboxConsumer) -> Result<Vec<Label>> {
     let stream = rank.stream();
     let mut labels = Vec::new();

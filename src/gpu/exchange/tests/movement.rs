@@ -1,4 +1,4 @@
-//! Blocks that move, whoever is slow.
+//! Blocks move, whichever rank is slow.
 
 use pystachio_plan::ErrorKind;
 
@@ -7,7 +7,7 @@ use super::{region::ExtentBytes, *};
 /// One block, and no less.
 const ONE_BLOCK: ExtentBytes = ExtentBytes { wanted: BLOCK_BYTES_MAX, least: BLOCK_BYTES_MAX };
 
-/// How rows are spread.
+/// The destinations of rows.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Shuffle,
@@ -19,7 +19,7 @@ const KINDS: [Kind; 3] = [Kind::Shuffle, Kind::Broadcast, Kind::Gather];
 const PRODUCERS: u32 = 3;
 const BLOCKS: u32 = 12;
 
-/// What one producer of a rank sends: the same whenever it is asked.
+/// The blocks of one producer of a rank: the same at each call.
 fn blocks_of(label: Label, seed: u64, rank_count: usize, kind: Kind) -> (u64, Destination) {
     let mix = [label.exchange, u32::from(label.from.0), label.producer, label.number];
     let mut numbers = Numbers::new(mix.iter().fold(seed, |sum, word| sum * 1009 + u64::from(*word)));
@@ -83,7 +83,8 @@ fn join(threads: Vec<std::thread::JoinHandle<Result<()>>>) -> Result<()> {
     threads.into_iter().try_for_each(|thread| thread.join().unwrap())
 }
 
-/// What came is what was sent, and of one producer in the order in which it sent.
+/// Received blocks are the sent ones, and those of one producer arrive in the order in which it
+/// sent them.
 fn check(labels: Vec<Label>, expected: &[Label], seed: u64) {
     let mut last: BTreeMap<(Rank, u32), u32> = BTreeMap::new();
     for label in &labels {
@@ -158,7 +159,7 @@ fn a_full_inbox_of_one_exchange_holds_up_no_other() {
         let done = on_all(&ranks, seed, move |rank| {
             let mut open = rank.open(1, &[0, 1])?;
             let full = produce(&rank, open.take_outbox(ExchangeId(0))?, (0, seed, Kind::Broadcast));
-            // The second exchange has all of its blocks before anybody takes one of the first.
+            // The second exchange has all of its blocks before the first one's are taken.
             let other = produce(&rank, open.take_outbox(ExchangeId(1))?, (1, seed, Kind::Shuffle));
             let labels = receive_all(&rank, &open.take_inbox(ExchangeId(1))?)?;
             check(labels, &expected(1, rank.rank, seed, 2, Kind::Shuffle), seed);
@@ -236,7 +237,7 @@ fn a_blocks_room_is_not_given_before_it_was_read() {
             let lease = memory.lease_stream(StreamPriority::Low)?;
             let stream = lease.stream();
             let mut copies = Vec::new();
-            // Nobody waits for the device, which may copy as late as it likes.
+            // The host does not wait for the device, which may copy late.
             while let Some(block) = consumer.take(stream)? {
                 let copy = memory.allocate(block.bytes(), stream)?;
                 memory.copy(block.address(), copy.address(), block.bytes(), stream)?;
@@ -244,7 +245,7 @@ fn a_blocks_room_is_not_given_before_it_was_read() {
             }
             let read = |copy: &crate::device::Buffer| {
                 let bytes: Vec<u8> = memory.download(copy, copy.bytes() as usize, stream)?;
-                Label::read(&bytes).ok_or_else(|| Error::internal("a block that nobody sent"))
+                Label::read(&bytes).ok_or_else(|| Error::internal("an unknown block"))
             };
             let labels = copies.iter().map(read).collect::<Result<Vec<_>>>()?;
             check(labels, &expected(0, rank.rank, seed, 2, Kind::Broadcast), seed);
@@ -263,7 +264,8 @@ fn a_rank_that_opens_late_finds_what_was_sent_to_it() {
         let ranks = ranks(2, seed);
         let done = on_all(&ranks, seed, move |rank| {
             if rank.rank == Rank(1) {
-                // Not before the other one has told of it for a while, in rounds of a query between the two.
+                // Only after the other one has reported it for a while, in rounds of a query
+                // between the two.
                 take_part(&rank, 7, seed, (&[(0, Kind::Broadcast)], &[0]))?;
                 return take_part(&rank, 1, seed, (&[(0, Kind::Shuffle)], &[0]));
             }
@@ -314,7 +316,8 @@ fn run_queries(seed: u64) {
     }
 }
 
-/// One query's boxes are all of the region, and the device has not come to its end when the next one begins.
+/// One query's buffers are all of the region, and the device has not finished with them when the
+/// next one begins.
 #[test]
 fn a_query_has_the_memory_of_the_one_before_it_whose_last_work_goes_on() {
     for seed in 1..20 {
@@ -336,7 +339,7 @@ fn a_query_has_the_memory_of_the_one_before_it_whose_last_work_goes_on() {
             send(&rank, &producer, label, block, &stream).unwrap();
             producer.finish();
             let block = consumer.take(stream.stream()).unwrap().expect("the block");
-            // What a driver does last with a block.
+            // A driver's last work with a block.
             rank.memory.platform().fill(block.address(), 7, block.bytes(), stream.stream()).unwrap();
             drop(block);
             assert!(consumer.take(stream.stream()).unwrap().is_none());
@@ -345,7 +348,7 @@ fn a_query_has_the_memory_of_the_one_before_it_whose_last_work_goes_on() {
     }
 }
 
-/// Exchanges that want more than there is have what they need.
+/// Exchanges that request more than there is get the least that they need.
 #[test]
 fn exchanges_that_want_more_than_the_region_move_with_less() {
     for seed in over_all([80, 81]) {
@@ -388,7 +391,7 @@ fn what_there_is_no_room_for_is_refused_and_no_more() {
     let error = refused(&ids);
     assert_eq!(error.kind, ErrorKind::OutOfMemory);
     assert!(error.message.contains("too many exchanges: requested=257, limit=256"), "{error}");
-    // There is memory for one more block, and an exchange has two boxes.
+    // There is memory for one more block, and an exchange has two buffers.
     let blocks = REGION_BYTES / BLOCK_BYTES_MAX;
     let extent = |_| ranks[0].network.region().allocate_extent(ONE_BLOCK).unwrap();
     let held: Vec<_> = (1..blocks).map(extent).collect();
@@ -437,7 +440,7 @@ fn what_ranks_say_of_an_exchange_all_of_them_hear() {
         let heard = on_all(&ranks(3, seed), seed, |rank| -> Result<[Vec<u64>; 2]> {
             let mut query = rank.open(5, &[0, 1])?;
             let numbers = [0, 1].map(|id| query.announcements(ExchangeId(id)).unwrap());
-            // Each rank has something else to say, and one of them nothing of the second exchange.
+            // Each rank announces another number, and one of them nothing for the second exchange.
             numbers[0].say(u64::from(rank.rank.0) * 10);
             numbers[0].say(99);
             let outbox = query.take_outbox(ExchangeId(1))?;
@@ -459,7 +462,7 @@ fn what_ranks_say_of_an_exchange_all_of_them_hear() {
 fn nobody_waits_for_a_word_in_a_query_that_is_over() {
     for seed in over_all([0, 1]) {
         let ends = on_all(&ranks(2, seed), seed, |rank| {
-            // It may be over before this rank has opened it.
+            // It may have ended before this rank has opened it.
             let query = match rank.open(5, &[0]) {
                 Ok(query) => query,
                 Err(error) => return error,

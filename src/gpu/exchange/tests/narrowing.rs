@@ -1,4 +1,4 @@
-//! Rows whose integers leave packed come as they were, in fewer bytes.
+//! Rows whose integers are packed arrive unchanged, in fewer bytes.
 
 use pystachio_plan::{DataType, ErrorKind};
 
@@ -33,7 +33,7 @@ pub(super) fn types() -> Vec<DataType> {
     ]
 }
 
-/// What the integers of a chunk are.
+/// The integers of a chunk.
 #[derive(Clone, Copy, Debug)]
 enum Values {
     /// One and the same.
@@ -69,7 +69,7 @@ impl Values {
             Self::Equal(value) => value,
             Self::From(least, count) => least + numbers.below(count) as i64,
             Self::Ascending(least, step) => least + step * row as i64,
-            // Far apart, so that neither distances nor deltas are few bits.
+            // Far apart, so that neither distances nor deltas have few bits.
             Self::Runs(least, length) => least + ((row / length) as i64 * 0x51_7c_c1 % (1 << 24)),
             Self::Any if row.is_multiple_of(3) => i64::MIN,
             Self::Any if row % 3 == 1 => i64::MAX,
@@ -85,7 +85,7 @@ fn cell(cell_type: CellType, value: i64) -> Vec<u8> {
         CellType::Bool => vec![u8::from(value & 1 == 1)],
         CellType::Float32 => (value as f32).to_le_bytes().to_vec(),
         CellType::Float64 => (value as f64).to_le_bytes().to_vec(),
-        // No time of day or of a year is too large for whoever prints it.
+        // Times of day and of a year stay in the range that can be printed.
         CellType::Interval => {
             (value % 1_000_000).to_le_bytes().into_iter().chain([1, 0, 0, 0, 2, 0, 0, 0]).collect()
         }
@@ -225,7 +225,7 @@ fn cells_of_every_kind_come_as_they_were() {
     }
 }
 
-/// So many blocks, of different frames, are what was sent.
+/// So many blocks, of different frames, equal the sent rows.
 fn check_received(alone: &mut Alone, block_count: usize, expected: Vec<String>, name: &str) {
     let blocks = alone.take_blocks(block_count);
     let types = types();
@@ -298,7 +298,7 @@ fn rows_of_a_chunk_have_no_more_memory_than_the_inbox() {
         .unwrap()
         .map(|chunk| chunk.unwrap())
         .collect();
-    // A box has room for three blocks that are not narrowed.
+    // A buffer has room for three blocks that are not narrowed.
     assert_eq!(
         chunks.iter().map(|chunk| chunk.row_count).collect::<Vec<_>>(),
         [3 * ROWS, 3 * ROWS, 3 * ROWS, ROWS]

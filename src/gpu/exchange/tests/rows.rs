@@ -1,4 +1,4 @@
-//! Rows that are spread over ranks come as they were, each once.
+//! Rows that are partitioned over ranks arrive unchanged, each once.
 
 use pystachio_cases::Sample;
 use pystachio_plan::{ActivityKind, DataType, ErrorKind};
@@ -112,16 +112,16 @@ enum Way {
     Gather,
 }
 
-/// What one rank sent and got, as lines.
+/// The sent and received rows of one rank, as lines.
 struct Moved {
     sent: Vec<String>,
     received: Vec<String>,
-    /// Of what it got, what it had kept.
+    /// Of the received rows, those that it had kept.
     kept_count: usize,
 }
 
-/// Moves rows, those that stay on their rank by the network too or not, and those that come one block after another or all that are there. Ranks
-/// differ in whether they narrow what they send.
+/// Moves rows. Rows that stay on their rank may use the network too, and received blocks are taken
+/// one by one or all at once. Ranks differ in whether they narrow their blocks.
 fn move_rows(rank: &TestRank, seed: u64, way: Way, keeps_own: bool) -> Result<Moved> {
     let is_narrowed = (seed / 2 + u64::from(rank.rank.0)).is_multiple_of(2);
     let mut open = rank.open_narrowed(1, if is_narrowed { Narrowing::Always } else { Narrowing::Never })?;
@@ -147,7 +147,7 @@ fn move_rows(rank: &TestRank, seed: u64, way: Way, keeps_own: bool) -> Result<Mo
                 if !keeps_own {
                     producer.send(&queue, &chunk, &routing)?;
                 } else if let Some(own) = producer.send_to_others(&queue, &chunk, &routing)? {
-                    // Nothing is left of what it was made of but what it keeps.
+                    // Only the kept rows are left of the chunk's memory.
                     drop(chunk);
                     kept.extend(lines(&queue, &own));
                 }

@@ -1,4 +1,4 @@
-//! What holds of sockets between ranks: hostile bytes, parts of any length, and how much is on its way.
+//! Sockets between ranks: hostile bytes, parts of any length, and the limit of bytes on their way.
 
 use std::{
     io::{Read, Write},
@@ -72,7 +72,7 @@ fn parts_of_any_length_arrive_whole_over_every_kind_of_socket() {
         let memory = source.memory();
         memory.upload_to(&bytes, source.range().0, one.stream()).unwrap();
         memory.platform().wait(one.stream()).unwrap();
-        // In two groups, the first of which also has what the rank sends to itself.
+        // In two groups, the first of which also has the rank's parts to itself.
         let mut offset = 0;
         let (mut sends, mut receives) = (Vec::new(), Vec::new());
         for length in lengths {
@@ -108,7 +108,7 @@ fn what_nobody_takes_stays_where_it_is() {
         assert_eq!((one.poll_transfers().unwrap(), other.poll_transfers().unwrap()), (0, 0));
     }
     assert_eq!(one.missing_in_group(), [Rank(1)]);
-    // Ranks tell each other all the same.
+    // Ranks can still send control messages.
     for number in 0..5 {
         one.begin_gather(&[number; 100]).unwrap();
         assert!(one.poll_gather().unwrap().is_none());

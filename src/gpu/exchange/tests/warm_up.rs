@@ -4,12 +4,12 @@ use pystachio_plan::ErrorKind;
 
 use super::{region::ExtentBytes, *};
 
-/// Longer than any rank of a test needs, on a machine that does other things too.
+/// Longer than any rank of a test needs, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
-/// And so short that somebody who says nothing is found out in time.
+/// Short enough that a silent rank is found in time.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// What is there of one rank that was connected.
+/// The connection of one rank.
 type Connected = (Box<dyn Communicator>, ExchangeRegion);
 
 fn connect(rank_count: usize, seed: u64, faults: &[RankFault]) -> Vec<Connected> {
@@ -22,7 +22,8 @@ fn connect(rank_count: usize, seed: u64, faults: &[RankFault]) -> Vec<Connected>
     (0..rank_count).map(rank).collect()
 }
 
-/// All ranks at once, each on a thread of its own; those that are through wait for the others before they leave.
+/// All ranks at once, each on a thread of its own; those that are ready wait for the others before
+/// they leave.
 fn warm_up_all(ranks: Vec<Connected>, limit: Duration) -> Vec<(Result<Option<f64>>, Connected)> {
     let warm = |(mut communicator, region): Connected| {
         std::thread::spawn(move || {
@@ -58,7 +59,8 @@ fn ranks_that_are_connected_have_sent_each_other_something_and_go_on() {
                 let network = ExchangeNetwork::start(communicator, region, options()).unwrap();
                 ranks.push(TestRank { rank, network: Arc::new(network), memory });
             }
-            // Its groups are counted from here on: a block that was handed over before it had come would not be one.
+            // Its groups are counted from here on: a block that was handed over before its arrival
+            // would not be one.
             let done = on_all(&ranks, seed, move |rank| -> Result<Vec<Label>> {
                 let mut open = rank.open(1, &[0])?;
                 let (producer, stream) = (open.take_outbox(ExchangeId(0))?, rank.stream());

@@ -1,4 +1,4 @@
-//! How much of a rank's memory for exchanges one of them has.
+//! The share of a rank's exchange memory that one exchange gets.
 //!
 //! ```text
 //! region ┌ query ┬ query ┬ query ┬ query ┐    as many parts as queries run at once
@@ -6,27 +6,32 @@
 //!   exchanges of it: │ out │ in │ out │ in │ … │     boxes, of some blocks each, or of less than a usual block where there are many
 //! ```
 //!
-//! Invariants: queries that run at once have room for all their exchanges, however many these are. No block is larger than a box on any rank:
-//! the largest follows from what all ranks know, a box from this rank's own memory.
+//! Invariants: concurrent queries have room for all their exchanges, however many these are. No
+//! block is larger than a buffer on any rank: the largest block follows from values common to all
+//! ranks, a buffer's size from this rank's own memory.
 
 use crate::{
     exchange::{BLOCK_ALIGNMENT, ExchangeId, ExchangeSpec},
     execution::query::QUERIES_MAX,
 };
 
-/// Exchanges of a query for each of which there is room for usual blocks while as many queries run as may.
+/// Exchanges of a query that each have room for blocks of the usual size while as many queries run
+/// as may.
 const EXCHANGES_OF_QUERY: u64 = 16;
-/// Boxes of an exchange: for what goes out and for what comes.
+/// Buffers of an exchange: one for outgoing and one for incoming blocks.
 const BOXES: u64 = 2;
-/// Blocks that a box has room for at most: more would only wait longer for their turn.
+/// Upper bound of the blocks that a buffer has room for: more would only wait longer for their
+/// turn.
 const BOX_BLOCKS_MAX: u64 = 4;
 
-/// The largest block for which a region has room in the boxes of all queries that may run at once.
+/// The largest block for which a region has room in the buffers of all queries that may run at
+/// once.
 pub(in crate::execution) fn block_bytes_of(region_bytes: u64) -> u64 {
     aligned(region_bytes / (QUERIES_MAX * EXCHANGES_OF_QUERY * BOXES))
 }
 
-/// What each exchange has of a query that has so many, where no block of the network is larger than `block_bytes`.
+/// The share of each exchange of a query with so many, on a network whose blocks have at most
+/// `block_bytes`.
 pub(super) fn spec_of(id: ExchangeId, count: u64, (region_bytes, block_bytes): (u64, u64)) -> ExchangeSpec {
     let count = count.max(1);
     let block_bytes_max = match count <= EXCHANGES_OF_QUERY {

@@ -1,4 +1,5 @@
-//! Ranks side by side in one process, each with a device of its own: emulated devices where processes would be more than they are worth.
+//! Ranks side by side in one process, each with a device of its own: emulated devices, if separate
+//! processes would be too costly.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,14 +20,14 @@ use crate::{
     execution::DeviceOptions,
 };
 
-/// Ranks of one process do not get lost one by one: who is silent waits for a processor.
+/// Ranks of one process are not lost one by one: a silent rank waits for a processor.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Engines on these platforms, as many ranks as there are. Each has what the options say.
+/// Engines on these platforms, one rank for each, all with the same options.
 ///
 /// # Errors
 ///
-/// Those of the platforms, and `Internal` if there can be no threads.
+/// Errors of the platforms, and `Internal` if threads can't start.
 pub fn ranks_of_one_process(
     platforms: Vec<Arc<dyn Platform>>,
     options: &DeviceOptions,
@@ -37,7 +38,7 @@ pub fn ranks_of_one_process(
     ranks_over(platforms, (options, catalog, ranked), network, |communicator| communicator)
 }
 
-/// The same with a network of other options, each of whose ends is prepared.
+/// The same with other network options; `prepare` sees each end of the network.
 pub(in crate::execution) fn ranks_over(
     platforms: Vec<Arc<dyn Platform>>,
     (options, catalog, ranked): (&DeviceOptions, &Arc<FileCatalog>, RankedOptions),

@@ -5,10 +5,11 @@
 //! - `arithmetic.rs`: integers and floats; `decimal.rs`: decimals; `cast.rs`: changes of type
 //! - `datetime.rs`, `text.rs`: dates, times and text
 //!
-//! [`Compilation::of`] is the one table that says by what each function is compiled.
+//! [`Compilation::of`] is the one table of functions and the code that compiles them.
 //!
-//! Invariants: every function returns a slot whose kind is [`Kind::of`] the expression's type. What the
-//! device has no exact arithmetic for is `NotSupported`, and names function and types.
+//! Invariants: every function returns a slot whose kind is [`Kind::of`] the expression's type.
+//! Functions without exact device arithmetic are `NotSupported`; the message names function and
+//! types.
 
 mod arithmetic;
 mod cast;
@@ -36,7 +37,7 @@ use crate::device::CellType;
 /// the 2 MiB stack of a thread that asks for no more.
 pub(super) const DEPTH_MAX: u32 = 500;
 
-/// What a register holds; see kernels/abi/program.h.
+/// The kinds of register contents; see kernels/abi/program.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// 64 bits.
@@ -60,7 +61,7 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for types that no kernel has.
+    /// `NotSupported` for types without a kernel.
     pub(super) fn of(data_type: &DataType) -> Result<Self> {
         Ok(match CellType::of(data_type)? {
             CellType::Bool | CellType::Int16 | CellType::Int32 | CellType::Int64 => Self::Integer,
@@ -105,7 +106,7 @@ pub(super) struct Compiler<'a> {
     pub(super) builder: Builder,
     input: HashMap<ColumnId, (usize, &'a DataType)>,
     parameters: &'a [Literal],
-    /// The columns that the program loads: their place in the input, by their number in the program.
+    /// The loaded columns: their place in the input, by their number in the program.
     pub(super) loaded: Vec<usize>,
     depth: u32,
 }
@@ -143,7 +144,7 @@ impl<'a> Compiler<'a> {
         self.builder.store(opcode, value, output_number(output)?)
     }
 
-    /// Compiles a condition and writes to an output where it is true.
+    /// Compiles a condition; the output is where it is true.
     pub(super) fn filter(&mut self, condition: &Expression, output: usize) -> Result<()> {
         let value = self.condition(condition)?;
         self.builder.store(Opcode::StoreFlag, value, output_number(output)?)
@@ -227,7 +228,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A function of values that are all evaluated.
+    /// A function whose arguments are all evaluated.
     fn with_values(
         &mut self,
         function: Function,
@@ -239,7 +240,7 @@ impl<'a> Compiler<'a> {
         apply(self, &Call { function, values: &values, data_type })
     }
 
-    // Apart from whoever calls it, as the next ones, so that the frames of a level of nesting stay small.
+    // Not inlined, like the next ones, so that the frames of a level of nesting stay small.
     #[inline(never)]
     fn values(&mut self, arguments: &[Expression]) -> Result<Vec<Typed>> {
         arguments.iter().map(|argument| self.compile(argument)).collect()
@@ -311,7 +312,7 @@ fn too_deep() -> Error {
         .with_hint("Split the expression, for example over subqueries.")
 }
 
-/// By what a function is compiled.
+/// The code that compiles a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compilation {
     /// [`Compiler::logic`].
@@ -342,12 +343,12 @@ pub(super) enum Compilation {
     Datetime,
     /// `text.rs`.
     Text,
-    /// By nothing, and why.
+    /// Not compiled, and why.
     NotOnDevice(&'static str),
 }
 
 impl Compilation {
-    /// Every function of the plan language, and by what it is compiled.
+    /// Every function of the plan language, and the code that compiles it.
     pub(super) fn of(function: Function) -> Self {
         match function {
             Function::And => Self::And,
@@ -415,7 +416,7 @@ impl Compilation {
             Function::LocalTime | Function::Instant | Function::DateTruncInZone(_) => {
                 Self::NotOnDevice("there is no kernel for time zones")
             }
-            // Where every row is evaluated, `host_calls.rs` has taken it out before.
+            // If every row evaluates it, `host_calls.rs` has taken it out before.
             Function::Variance { .. } | Function::VarianceScale { .. } => {
                 Self::NotOnDevice("the host computes variances, and for every row")
             }
@@ -447,7 +448,7 @@ impl Call<'_> {
         }
     }
 
-    /// The error of a function that the device does not have for these types.
+    /// The error of a function without a kernel for these types.
     fn not_supported(&self) -> Error {
         let types: Vec<String> = self.values.iter().map(|value| value.data_type.to_string()).collect();
         let message = format!(

@@ -7,7 +7,7 @@ use pystachio_plan::{DataType, ErrorKind, Expression, FUNCTIONS, Function, Liter
 use super::{Device, column};
 use crate::program::compile::Compilation;
 
-/// A section that the device has no kernel for. Of time zones it has none.
+/// A section without kernels on the device, such as time zones.
 const NOT_ON_DEVICE: &str = "$1::float4 [numeric(76;60) -> float4]";
 
 #[test]

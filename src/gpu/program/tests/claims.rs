@@ -1,4 +1,5 @@
-//! What the case files cannot say: what is not evaluated, NULL logic, registers, errors, sharing of memory.
+//! Claims that the case files cannot test: laziness, NULL logic, registers, errors, sharing of
+//! memory.
 
 use pystachio_plan::{
     CaseBranch, ColumnId, Ctype, DataType, ErrorKind, Expression, Function, Literal, Result, Value,
@@ -417,7 +418,7 @@ fn made_text_gets_as_much_space_as_it_needs() {
 #[test]
 fn made_text_outlives_the_chunk_and_the_program() {
     let device = Device::new();
-    // What the queue has for reports stays with it.
+    // The queue's memory for reports stays with it.
     drop(device.queue.zeros::<u32>(1).expect("zeros"));
     let before = device.queue.memory().used_bytes();
     let columns = vec![(DataType::Text, vec![Value::Text("north".into()), Value::Null])];

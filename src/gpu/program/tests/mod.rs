@@ -6,7 +6,7 @@
 //! - `letters.rs`: upper and lower case under libc's locales
 //! - `oracle.rs`: decimals against integers of any size
 //! - `queries.rs`: expressions of TPC-H
-//! - `variances.rs`: what the host computes, within other expressions
+//! - `variances.rs`: calls that the host computes, within other expressions
 
 mod cases;
 mod claims;
@@ -75,7 +75,7 @@ impl Device {
             let cell = StringCell { address: text_address, length: length as u32, reserved: 0 };
             text_address += length as u64;
             match (cell_type, value) {
-                // What NULL slots hold has no meaning; the device puts there what hurts.
+                // NULL slots have no meaning; the device fills them with poison.
                 (_, Value::Null) => cells.extend(vec![0xee; cell_type.bytes() as usize]),
                 (CellType::Bool, Value::Bool(value)) => cells.push(u8::from(*value)),
                 (CellType::Int16, Value::Int(value)) => cells.extend((*value as i16).to_le_bytes()),

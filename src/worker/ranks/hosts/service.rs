@@ -47,7 +47,7 @@ pub(super) struct ToHost {
     pub(super) control: Vec<u8>,
 }
 
-/// Which rank is wanted, by whom.
+/// The wanted rank, and the caller.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Open {
     /// [`crate::VERSION`].

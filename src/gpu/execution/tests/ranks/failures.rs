@@ -1,4 +1,4 @@
-//! Ranks that fail, are stopped or slow, and rows that nobody wants any more.
+//! Ranks that fail, are stopped or slow, and rows that are no longer wanted.
 
 use pystachio_plan::{ErrorKind, Function, Value};
 
@@ -71,7 +71,7 @@ fn a_query_that_is_stopped_ends_on_all_ranks() {
             assert_eq!(error.kind, ErrorKind::Cancelled, "{error}");
         }
     }
-    // All that the others had is free again.
+    // All memory of the other ranks is free again.
     let count = aggregate_call(30, Aggregate::Count, None, DataType::Int64);
     let answer = ranks.run(plan(aggregated(table.scan(0), &[], vec![count], 1.0))).unwrap();
     assert_eq!(answer.rows, [["4000"]]);
@@ -111,7 +111,7 @@ fn a_rank_that_dies_ends_the_query_by_its_name_and_rank_0_goes_on_alone() {
                 }
             }
         }
-        // However it ended.
+        // Whatever its outcome.
         while let Err(error) = ranks.run(plan(table.scan(0))) {
             assert!(error.message.contains("rank 1"), "{point:?} {after}: {error}");
         }

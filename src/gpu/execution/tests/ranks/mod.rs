@@ -1,13 +1,13 @@
-//! Queries on several emulated ranks give what one rank gives.
+//! Queries on several emulated ranks have the results of one rank.
 //!
 //! - `plans.rs`: plans made by hand, one for each way rows change ranks
 //! - `heavy.rs`: keys that most rows have
 //! - `random.rs`: plans at random, with costs at random
 //! - `dealing.rs`: which rows of a table ranks have, and keep
-//! - `recollection.rs`: what views show of all ranks
-//! - `techniques.rs`: exchanges without one technique after another
+//! - `recollection.rs`: views of all ranks
+//! - `techniques.rs`: exchanges without each optional technique
 //! - `levels.rs`: exchanges that are made of two, on several hosts
-//! - `failures.rs`: ranks that fail, are stopped or slow, and rows that nobody wants any more
+//! - `failures.rs`: ranks that fail, are stopped or slow, and rows that are no longer wanted
 
 mod dealing;
 mod failures;
@@ -31,7 +31,7 @@ use crate::{
     execution::{RankedEngine, RankedOptions, ranks::ranks_over, ranks_of_one_process},
 };
 
-/// No query takes as long, on a machine that does other things too.
+/// No query takes as long, even on a busy machine.
 const QUERY_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Ranks on emulated devices, with their folder for spill files.
@@ -45,18 +45,18 @@ struct RankedFixture {
 #[derive(Clone, Copy)]
 struct RankShape {
     rank_count: usize,
-    /// Hosts that they are said to be on.
+    /// Their hosts.
     host_count: usize,
-    /// Of each.
+    /// Memory of each.
     memory_bytes: u64,
     /// In which order devices work; without one, as the environment says.
     seed: Option<u64>,
-    /// Of each, for column chunks.
+    /// Cache of each, for column chunks.
     cache_bytes: u64,
     options: RankedOptions,
 }
 
-/// All queries on all ranks, every table dealt.
+/// All queries on all ranks, every table distributed.
 fn on_all() -> RankedOptions {
     let costs = ExchangeCosts { whole_scan_bytes_max: 0, ..ExchangeCosts::default() };
     RankedOptions { policy: RankPolicy::All, costs }
@@ -180,7 +180,7 @@ impl RankedFixture {
         })
     }
 
-    /// Waits for rank 0's threads of queries that were answered. They leave nothing behind.
+    /// Waits for rank 0's threads of answered queries. They leave no state behind.
     fn wait_idle(&self) {
         while self.engine.first().query_counts().1 > 0 {
             std::thread::yield_now();
@@ -198,7 +198,7 @@ fn is_distributed(answer: &Answer) -> bool {
     descriptions.into_iter().any(|text| exchanges.iter().any(|exchange| text.starts_with(exchange)))
 }
 
-/// Whether a table was dealt by ranges of a column.
+/// Whether a table was distributed by ranges of a column.
 fn has_ranges(answer: &Answer) -> bool {
     let report = answer.metrics.ranks.as_ref().expect("a query on several ranks reports them");
     let RankChoice::All { plan, .. } = &report.choice else { return false };
