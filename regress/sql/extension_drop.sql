@@ -1,6 +1,8 @@
 --
 -- The extension goes away whole, and comes back.
 --
+\getenv abs_srcdir PG_ABS_SRCDIR
+\i :abs_srcdir/include/tables.sql
 SET client_min_messages = warning;
 DROP EXTENSION pystachio;
 DROP EXTENSION pystachio CASCADE;

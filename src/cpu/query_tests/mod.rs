@@ -67,6 +67,13 @@ impl Fixture {
         Self { folder, engine, in_both_forms: false }
     }
 
+    /// With one thread, and so with one partition: which row groups are read depends on no other.
+    fn with_one_thread() -> Self {
+        let folder = TempDir::new().unwrap();
+        let options = CpuOptions { threads: 1, ..options(&folder, 1 << 30, 64 << 20) };
+        Self { engine: CpuEngine::new(options).unwrap(), folder, in_both_forms: false }
+    }
+
     /// Nothing can be written where queries spill to.
     fn with_full_disk(memory_bytes: u64) -> Self {
         let folder = TempDir::new().unwrap();

@@ -33,6 +33,9 @@ pub(super) const COMMIT_BYTES: u64 = 64 << 10;
 /// Address space for page-locked memory; little of it is committed.
 const WINDOW_BYTES: u64 = 64 << 30;
 const PAGE_BYTES: u64 = 4096;
+/// How much of a buffer is overwritten. An engine with ranks takes a share of the host's memory for exchanges when it starts: to overwrite
+/// all of it would take seconds, and commit it.
+const OVERWRITTEN_BYTES_MAX: u64 = 64 << 20;
 
 unsafe extern "C" {
     /// Tells a sanitizer whether memory may be touched. Returns whether there is a sanitizer.
@@ -80,14 +83,14 @@ struct LiveBuffer {
     streams: HashSet<Stream>,
 }
 
-/// Overwrites unused memory.
+/// Overwrites unused memory, of a large buffer the first [`OVERWRITTEN_BYTES_MAX`].
 ///
 /// # Safety
 ///
 /// There are this many bytes at the address, and only the caller uses them.
 unsafe fn overwrite(address: u64, bytes: u64, pattern: u8) {
     // SAFETY: the caller owns them.
-    unsafe { (address as *mut u8).write_bytes(pattern, bytes as usize) };
+    unsafe { (address as *mut u8).write_bytes(pattern, bytes.min(OVERWRITTEN_BYTES_MAX) as usize) };
 }
 
 /// Overwrites a buffer that is being lent, and its guard.
@@ -96,7 +99,10 @@ pub(super) fn open_buffer(address: u64, bytes: u64, pattern: u8) {
     let is_sanitized = unsafe { pystachio_emulate_guard(address, bytes, 0) } != 0;
     let guard = if is_sanitized { 0 } else { GUARD_BYTES };
     // SAFETY: as above; the pool keeps the guard behind every buffer.
-    unsafe { overwrite(address, bytes + guard, pattern) };
+    unsafe {
+        overwrite(address, bytes, pattern);
+        overwrite(address + bytes, guard, pattern);
+    }
 }
 
 /// Overwrites a returned buffer.

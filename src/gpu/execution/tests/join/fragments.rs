@@ -98,11 +98,14 @@ struct Meeting {
 impl Meeting {
     fn come(&self, wanted: usize) -> Result<()> {
         let thread = |id: ThreadId| format!("{id:?}");
-        if !self.come.lock().unwrap().insert(thread(std::thread::current().id())) {
+        let mut come = self.come.lock().unwrap();
+        if !come.insert(thread(std::thread::current().id())) {
             return Ok(());
         }
+        // Under the lock: the threads before this one see it only when it counts as inside.
         let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(inside, Ordering::SeqCst);
+        drop(come);
         let met = wait_until("other build sides", || self.count() >= wanted);
         self.inside.fetch_sub(1, Ordering::SeqCst);
         met
