@@ -437,6 +437,56 @@ class Generator:
         return self.either(name, ["x.id", "y.id"], f"FROM {left} x {kind} {right} y ON {self.condition('x', 'y', True)} "
                                                    f"WHERE {self.predicate(['x', 'y'], 1)}")
 
+    def small_side(self, name):
+        """A relation of PostgreSQL's with few rows, many, none, NULLs and duplicates, joined by keys with tables and joins of them."""
+        key, values = self.pick([
+            ("a", "integer"), ("a", "bigint"), ("b", "integer"), ("b", "bigint"), ("i", "smallint"), ("i", "integer"), ("id", "integer"),
+            ("n", "numeric"), ("n", "integer"), ("c", "text"), ("s", "text"), ("s", "char(5)"), ("d", "date"), ("d", "timestamp"), ("ts", "timestamp"),
+            ("f", "float8"), ("k", "boolean"),
+        ])
+        chosen = [value for value in (self.pick(self.constants.get(key, ["true", "false"])) for _ in range(self.choose.randint(1, 6)))
+                  if values != "integer" or not value.startswith("4294967296")]
+        chosen += ["NULL"] * self.pick([0, 1, 2])
+        listed = ", ".join(f"(CAST({value} AS {values}))" for value in chosen or ["NULL"])
+        small = self.pick([
+            f"(VALUES {listed}) v (x)", f"(VALUES {listed}) v (x)", f"(SELECT x FROM (VALUES {listed}) w (x) WHERE x IS NULL) v",
+            f"unnest(ARRAY(VALUES {listed})) v (x)", f"(SELECT w.{key} AS x FROM public.local_{self.pick(TABLES)} w WHERE {self.predicate(['w'], 1)}) v",
+            f"(SELECT w.{key} AS x FROM public.local_t3 w ORDER BY w.id LIMIT {self.pick([0, 3, 30])}) v",
+        ])
+        big, aliases = self.pick([
+            (f"{self.table()} t", ["t"]), (f"{self.table()} t", ["t"]),
+            (f"({self.table()} t JOIN {self.table()} u ON {self.condition('t', 'u', True)} AND t.id < 40)", ["t", "u"]),
+            (f"({self.table()} t LEFT JOIN {self.table()} u ON {self.condition('t', 'u', True)} AND u.id < 20)", ["t", "u"]),
+            (f"(SELECT DISTINCT {key} AS {key}, id FROM {self.table()} WHERE id % 3 > 0) t", []),
+            (f"(SELECT {key} AS {key}, max(id) AS id FROM {self.table()} GROUP BY 1) t", []),
+            (f"(SELECT {key}, id FROM {self.table()} UNION ALL SELECT {key}, -id FROM {self.table()}) t", []),
+        ])
+        on = f"t.{key} = v.x"
+        if self.chance(0.3):
+            on += f" AND {self.predicate(aliases, 1) if aliases else 't.id > 5'}"
+        # Few rows cost little; with this it is worth to have fewer of them. And sometimes the keys are too many.
+        prepare = ["SET cpu_operator_cost = 1", f"SET pystachio.join_keys = {self.pick([100000, 100000, 3])}"]
+        options = {"prepare": prepare, "cleanup": ["RESET cpu_operator_cost", "RESET pystachio.join_keys"], "explain": None}
+        kind = self.pick(["join", "join", "in", "exists", "not_exists", "other_exists", "left", "right", "full", "scalar", "group"])
+        if kind == "in":
+            return self.either(name, ["t.id", f"t.{key}"], f"FROM {big} WHERE t.{key} IN (SELECT v.x FROM {small})", **options)
+        if kind in ("exists", "not_exists"):
+            word = "EXISTS" if kind == "exists" else "NOT EXISTS"
+            return self.either(name, ["v.x"], f"FROM {small} WHERE {word} (SELECT FROM {big} WHERE {on})", **options)
+        if kind == "other_exists":
+            return self.either(name, ["t.id"], f"FROM {big} WHERE {self.pick(['', 'NOT '])}EXISTS (SELECT FROM {small} WHERE {on})", **options)
+        if kind == "scalar":
+            inner = self.pick([f"(SELECT count(*) FROM {big} JOIN (SELECT o.{key} AS x UNION ALL SELECT NULL) v ON {on})",
+                               f"(SELECT count(t.id) FROM (SELECT o.{key} AS x UNION ALL SELECT o.{key}) v LEFT JOIN {big} ON {on})"])
+            return self.either(name, ["o.id", inner], "FROM public.local_t3 o WHERE o.id < 25", **options)
+        if kind == "group":
+            return self.either(name, ["v.x", "count(*)", "sum(t.id)"], f"FROM {big} JOIN {small} ON {on} GROUP BY 1", **options)
+        word = {"join": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}[kind]
+        if kind == "full":
+            on = f"t.{key} = v.x"
+        sides = (big, small) if self.chance(0.5) else (small, big)
+        return self.either(name, ["t.id", f"t.{key}", "v.x"], f"FROM {sides[0]} {word} {sides[1]} ON {on}", **options)
+
     def prepared(self, name):
         """The same statement with several parameters, as a custom and as a generic plan."""
         mode = self.pick(["force_custom_plan", "force_generic_plan"])
@@ -585,7 +635,7 @@ SHAPES = [
     ("join_two", 70), ("join_three", 45), ("nested", 80), ("nested_join", 25), ("scalar_select", 25), ("group", 75),
     ("distinct", 20), ("set_operation", 30), ("union_all", 20), ("with_query", 20), ("lateral", 15), ("top", 30),
     ("derived", 25), ("local", 30), ("prepared", 40), ("beyond", 25),
-    ("grouping_sets", 50), ("guarded", 45), ("sets", 30), ("lateral_outer", 40),
+    ("grouping_sets", 50), ("guarded", 45), ("sets", 30), ("lateral_outer", 40), ("small_side", 80),
 ]
 
 

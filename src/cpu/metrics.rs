@@ -42,13 +42,22 @@ fn visit(plan: &Arc<dyn ExecutionPlan>, depth: u32, with_operators: bool, metric
     }
     if with_operators {
         operator.counters.sort();
-        operator.description = displayable(plan.as_ref()).one_line().to_string().trim_end().to_owned();
+        operator.description = shortened(displayable(plan.as_ref()).one_line().to_string().trim_end());
         metrics.operators.push(operator);
     }
     if depth < DEPTH_MAX {
         for child in plan.children() {
             visit(child, depth + 1, with_operators, metrics);
         }
+    }
+}
+
+/// A description without the end of a long one: a condition may list a hundred thousand keys.
+fn shortened(description: &str) -> String {
+    const CHARACTERS_MAX: usize = 1000;
+    match description.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &description[..end]),
+        None => description.to_owned(),
     }
 }
 

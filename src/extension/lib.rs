@@ -47,6 +47,7 @@ pgrx::pg_module_magic!();
 extern "C-unwind" fn _PG_init() {
     error::without_backtraces();
     settings::define();
+    execution::register_nodes();
     planner::install_hooks();
     supervisor::install_hooks();
     supervisor::register_launcher();

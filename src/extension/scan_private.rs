@@ -23,6 +23,26 @@ pub struct ScanPrivate {
     pub parameters: Vec<DataType>,
     /// Whether a row-security policy or a security barrier hides rows of what is read.
     pub hides_rows: bool,
+    /// Which parameters are keys of the other side of a join.
+    pub join_keys: Option<JoinKeys>,
+}
+
+/// The parameters of a scan that a join gives it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JoinKeys {
+    /// The number of the executor parameter by which the parts of the join find each other.
+    pub place: i32,
+    /// The parameters. Their expressions in `fdw_exprs` are NULL and stand for the types of the arrays.
+    pub parameters: Vec<KeyParameter>,
+}
+
+/// A parameter that is the array of a key's values.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct KeyParameter {
+    /// The parameter.
+    pub index: u32,
+    /// The number of the key.
+    pub key: u32,
 }
 
 /// The places of what `fdw_private` lists.

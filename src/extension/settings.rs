@@ -78,6 +78,7 @@ pub enum TechniqueMode {
 static PUSHDOWN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static STRICT: GucSetting<bool> = GucSetting::<bool>::new(false);
 static REWRITE: GucSetting<RewriteMode> = GucSetting::<RewriteMode>::new(RewriteMode::On);
+static JOIN_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 static BATCH_ROWS: GucSetting<i32> = GucSetting::<i32>::new(8192);
 static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static CHECK_INTERVAL_S: GucSetting<i32> = GucSetting::<i32>::new(60);
@@ -127,6 +128,11 @@ pub fn strict() -> bool {
 /// When queries are rewritten.
 pub fn rewrite() -> RewriteMode {
     REWRITE.get()
+}
+
+/// Rows of a join's other side, at most, whose keys filter a scan.
+pub fn join_keys() -> u32 {
+    JOIN_KEYS.get().unsigned_abs()
 }
 
 /// Rows in a batch of results, at most.
@@ -248,6 +254,16 @@ pub fn define() {
         c"Rewrites subqueries that PostgreSQL does not flatten into joins.",
         c"off: never; on: where all tables are pystachio's; force: always, for tests.",
         &REWRITE,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_int_guc(
+        c"pystachio.join_keys",
+        c"Rows of a join's other side in PostgreSQL, at most, whose keys filter a foreign table.",
+        c"With more, or with 0, the foreign table's rows come unfiltered. Results are the same.",
+        &JOIN_KEYS,
+        0,
+        1_000_000,
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );

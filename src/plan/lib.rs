@@ -12,6 +12,7 @@
 //! - `failure.rs`: which expressions could fail
 //! - `ctype.rs`: the locale that decides character case
 //! - `relation.rs`: relational operators; `prune.rs`: drops unused columns
+//! - `narrow.rs`: conditions that a plan is given, or loses, after it was made
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
 //! - `moment.rs`: comparisons of dates and timestamps of several types; `zone.rs`: time zones as tables
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
@@ -45,6 +46,7 @@ mod gate;
 mod memory;
 mod message;
 mod moment;
+mod narrow;
 mod partial;
 mod prune;
 mod relation;
@@ -88,6 +90,7 @@ pub use message::{
     TwoLevelExchange,
 };
 pub use moment::{NextTransition, TimeZone, are_mixed_moments, settle_moments};
+pub use narrow::{narrow, widen};
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};
 pub use relation::{

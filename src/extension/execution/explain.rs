@@ -6,6 +6,7 @@
 //!   Engine Plan:
 //!     Limit 10  (rows=10 actual=10)            COSTS, ANALYZE
 //!       Sort by revenue DESC  (…)
+//!   Keys of the Join: $1                       of keyed joins
 //!   Not Pushed Down: …                         VERBOSE
 //!   Runs On: cuda                              COSTS; Ran On: ANALYZE
 //!   Expected Times: cpu 93 ms, cuda 12 ms
@@ -53,7 +54,7 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
     // SAFETY: called by EXPLAIN with a node that began.
     unsafe {
         let state = &*(*node).fdw_state.cast::<ScanState>();
-        let writer = Writer { explain };
+        let writer = Writer::new(explain);
         let private = &state.private;
         let hides_counts = state.hides_counts();
         writer.text("Engine", &engine_name(pg_sys::Oid::from(private.server_oid)));
@@ -66,6 +67,10 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
             exchanges: &[],
         };
         writer.lines("Engine Plan", &plan_lines(&private.plan, facts));
+        if let Some(keys) = &private.join_keys {
+            let names = keys.parameters.iter().map(|parameter| format!("${}", parameter.index + 1));
+            writer.text("Keys of the Join", &names.collect::<Vec<_>>().join(", "));
+        }
         if (*explain).verbose {
             let refusals = read_refusals((*node).ss.ps.plan.cast()).or_raise();
             if !refusals.is_empty() {
@@ -422,12 +427,23 @@ impl Figure {
     }
 }
 
-struct Writer {
+/// Writes properties of a node.
+pub struct Writer {
     explain: *mut pg_sys::ExplainState,
 }
 
 impl Writer {
-    fn text(&self, label: &str, value: &str) {
+    /// Writes into the state of an EXPLAIN.
+    ///
+    /// # Safety
+    ///
+    /// The state is valid as long as the writer.
+    pub unsafe fn new(explain: *mut pg_sys::ExplainState) -> Self {
+        Self { explain }
+    }
+
+    /// A text.
+    pub fn text(&self, label: &str, value: &str) {
         let (label, value) = (c_string(label), c_string(value));
         // SAFETY: both are C strings, and PostgreSQL copies them.
         unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.explain) };

@@ -3,6 +3,7 @@
 //! - `scan.rs`: the executor's callbacks; `query.rs`: one running query; `parameters.rs`: its parameters;
 //!   `limits.rs`: LIMIT and OFFSET below zero
 //! - `kept_rows.rs`: the rows of scans that are read again; `lookup.rs`: those of scans that are asked for key after key
+//! - `keyed_join.rs`: the nodes of joins that filter a scan by the keys of their other side
 //! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
 //!
 //! Invariants: a query starts when its first row is wanted, and its connection is closed as soon as its
@@ -13,6 +14,7 @@
 mod analyze;
 mod explain;
 mod kept_rows;
+mod keyed_join;
 mod limits;
 mod lookup;
 mod parameters;
@@ -20,6 +22,8 @@ mod query;
 mod scan;
 
 use pgrx::pg_sys;
+
+pub use keyed_join::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN, register_nodes};
 
 /// Sets the executor's callbacks.
 pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {

@@ -1,15 +1,15 @@
 //! The values that a plan needs when it runs.
 //!
 //! Single values travel beside the plan. Arrays are written into it: `x = ANY (array)` becomes `x IN (…)`, and
-//! `x LIKE ANY (array)` a LIKE for each element.
+//! `x LIKE ANY (array)` a LIKE for each element. An array of a join's keys that are not known takes its condition with it.
 #![expect(unsafe_code, reason = "evaluates PostgreSQL's expressions")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Datum};
 use pystachio_plan::{
     DataType, Error, Expression, Function, Literal, Plan, Result, Value, close_gates, gate_parameters,
-    parameters_of, settle_moments,
+    parameters_of, settle_moments, widen,
 };
 
 use crate::{
@@ -68,7 +68,8 @@ impl Parameters {
     }
 
     /// The plan with the values of its arrays now, and its other parameters' values. Nothing is read, and no other
-    /// parameter evaluated, below a condition without columns that is not true.
+    /// parameter evaluated, below a condition without columns that is not true. `keys` are the arrays of a join's keys, as far
+    /// as they are known, by their parameters.
     ///
     /// # Errors
     ///
@@ -76,21 +77,33 @@ impl Parameters {
     ///
     /// # Safety
     ///
-    /// `context` is the expression context of the node that the parameters were prepared for.
+    /// `context` is the expression context of the node that the parameters were prepared for. The arrays are of their
+    /// parameters' types.
     pub unsafe fn bind(
         &self,
         plan: &Plan,
         context: *mut pg_sys::ExprContext,
+        keys: &BTreeMap<u32, Option<Datum>>,
     ) -> Result<(Plan, Vec<Literal>)> {
         let mut values = Values {
             literals: self.parameters.iter().map(Parameter::null).collect(),
             lists: vec![None; self.parameters.len()],
         };
-        let gates = gate_parameters(&plan.root);
+        let mut root = plan.root.clone();
+        for (index, array) in keys {
+            // SAFETY: as the caller says.
+            let list = array.and_then(|array| unsafe { self.key_list(*index, array, context) });
+            match values.lists.get_mut(*index as usize) {
+                Some(place) if list.is_some() => *place = list,
+                _ => root = widen(&root, &|condition| is_membership(condition, *index)),
+            }
+        }
+        let gates = gate_parameters(&root);
         // SAFETY: as the caller says.
         unsafe { self.evaluate(&gates, context, &mut values)? };
-        let root = close_gates(&plan.root, &values.literals);
-        let others = parameters_of(&root).difference(&gates).copied().collect();
+        let root = close_gates(&root, &values.literals);
+        let is_other = |index: &u32| !gates.contains(index) && !keys.contains_key(index);
+        let others = parameters_of(&root).into_iter().filter(is_other).collect();
         // SAFETY: as the caller says.
         unsafe { self.evaluate(&others, context, &mut values)? };
         let Values { literals, lists } = values;
@@ -99,6 +112,14 @@ impl Parameters {
             false => root,
         };
         Ok((Plan { root, outputs: plan.outputs.clone() }, literals))
+    }
+
+    /// The keys of an array; `None` if one can't be sent to the engine, which then can't filter.
+    unsafe fn key_list(&self, index: u32, array: Datum, context: *mut pg_sys::ExprContext) -> Option<List> {
+        let parameter = self.parameters.get(index as usize)?;
+        let DataType::List(item) = &parameter.data_type else { return None };
+        // SAFETY: the caller of `bind` says so.
+        unsafe { parameter.list(array, item, context) }.ok().map(Some)
     }
 
     unsafe fn evaluate(
@@ -152,6 +173,23 @@ impl Parameter {
         self.data_type == DataType::Bytea && self.type_oid == pg_sys::TEXTOID
     }
 
+    /// The elements of an array of the parameter's type.
+    unsafe fn list(
+        &self,
+        array: Datum,
+        item: &DataType,
+        context: *mut pg_sys::ExprContext,
+    ) -> Result<Vec<Option<Literal>>> {
+        // SAFETY: the context is that of the parameter's node, and the datum has the parameter's type.
+        unsafe {
+            let element_oid = pg_sys::get_element_type(self.type_oid);
+            let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+            let elements = types::elements(array, element_oid, item);
+            pg_sys::MemoryContextSwitchTo(former);
+            elements
+        }
+    }
+
     unsafe fn evaluate(&self, context: *mut pg_sys::ExprContext) -> Result<ParameterValue> {
         if self.is_zone() {
             let table = Value::Bytes(session_zone_table()?);
@@ -164,17 +202,19 @@ impl Parameter {
             match &self.data_type {
                 DataType::List(_) if is_null => Ok(ParameterValue::List(None)),
                 DataType::List(item) => {
-                    let element_oid = pg_sys::get_element_type(self.type_oid);
-                    let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
-                    let elements = types::elements(datum, element_oid, item);
-                    pg_sys::MemoryContextSwitchTo(former);
-                    elements.map(|elements| ParameterValue::List(Some(elements)))
+                    self.list(datum, item, context).map(|elements| ParameterValue::List(Some(elements)))
                 }
                 data_type if is_null => Ok(ParameterValue::Single(types::null_literal(data_type))),
                 data_type => types::literal(datum, self.type_oid, data_type).map(ParameterValue::Single),
             }
         }
     }
+}
+
+/// Whether a condition is `x IN (…)` with the array of a parameter.
+fn is_membership(condition: &Expression, parameter: u32) -> bool {
+    let Expression::Call { function: Function::In, arguments, .. } = condition else { return false };
+    matches!(arguments.as_slice(), [_, Expression::Parameter { index, .. }] if *index == parameter)
 }
 
 /// The plan with every comparison of several types of dates and timestamps as one of one type, by the session's time zone now.

@@ -1,11 +1,14 @@
 //! The executor's callbacks of a foreign scan.
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
+use std::collections::BTreeMap;
+
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
 use pystachio_plan::{Error, Literal, Plan, QueryOrigin, QueryRequest, Request, Result};
 
 use super::{
     kept_rows::KeptRows,
+    keyed_join::{Keys, shared_keys},
     limits::check_limits,
     lookup::{LookupPlan, LookupTable, QUERIES_MAX},
     parameters::{Parameters, with_settled_moments},
@@ -15,7 +18,7 @@ use crate::{
     error::OrRaise,
     pg::{compat, list},
     privileges,
-    scan_private::{ScanPrivate, decode_refusals, place},
+    scan_private::{KeyParameter, ScanPrivate, decode_refusals, place},
     settings,
     types::{ColumnReader, ColumnSource, RowBlock},
 };
@@ -25,6 +28,8 @@ pub struct ScanState {
     /// What the planner left.
     pub private: ScanPrivate,
     parameters: Option<Parameters>,
+    /// The keys of the other side of a join, and which parameters they are.
+    join_keys: Option<ScanKeys>,
     /// The parameters of PostgreSQL's executor that those are computed from.
     reads: *mut pg_sys::Bitmapset,
     columns: Vec<ColumnReader>,
@@ -39,6 +44,21 @@ pub struct ScanState {
     with_metrics: bool,
     /// The server's number of the statement; 0 where it computes none.
     query_id: i64,
+}
+
+/// What filters the scan of a keyed join.
+struct ScanKeys {
+    keys: &'static Keys,
+    parameters: Vec<KeyParameter>,
+    /// The generation of the keys by which the scan's rows were filtered.
+    generation: u64,
+}
+
+impl ScanKeys {
+    /// The arrays of keys now, by the parameters that stand for them.
+    fn arrays(&self) -> BTreeMap<u32, Option<pg_sys::Datum>> {
+        self.parameters.iter().map(|parameter| (parameter.index, self.keys.array(parameter.key))).collect()
+    }
 }
 
 /// How far a scan that is asked for one key after another is.
@@ -68,9 +88,13 @@ impl ScanState {
 
     fn start(&mut self, context: *mut pg_sys::ExprContext) -> Result<()> {
         let plan = &self.private.plan;
+        let keys = self.join_keys.as_mut().map_or_else(BTreeMap::new, |join_keys| {
+            join_keys.generation = join_keys.keys.generation();
+            join_keys.arrays()
+        });
         let (plan, parameters) = match &self.parameters {
-            // SAFETY: the context of this scan's node.
-            Some(parameters) => unsafe { parameters.bind(plan, context)? },
+            // SAFETY: the context of this scan's node; the join has arrays of its keys' types.
+            Some(parameters) => unsafe { parameters.bind(plan, context, &keys)? },
             None => (plan.clone(), Vec::new()),
         };
         check_limits(&plan.root, &parameters);
@@ -120,6 +144,11 @@ impl ScanState {
         self.stop();
         self.lookup = Lookup::Loaded { table, sought: None };
         Ok(())
+    }
+
+    /// Whether keys by which the scan's rows were filtered are out of date.
+    fn has_old_keys(&self) -> bool {
+        self.join_keys.as_ref().is_some_and(|join_keys| join_keys.generation != join_keys.keys.generation())
     }
 
     /// Whether the scan gives rows, or has given all.
@@ -172,9 +201,15 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let explain_only = flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0;
         let columns = if explain_only { Vec::new() } else { columns(node, &private).or_raise() };
         let parameters = (!explain_only).then(|| Parameters::new(node, scan, &private.parameters).or_raise());
+        let join_keys = private.join_keys.as_ref().map(|join_keys| ScanKeys {
+            keys: shared_keys((*node).ss.ps.state, join_keys.place),
+            parameters: join_keys.parameters.clone(),
+            generation: 0,
+        });
         let state = ScanState {
             private,
             parameters,
+            join_keys,
             reads: pg_sys::pull_paramids((*scan).fdw_exprs.cast()),
             columns,
             block: RowBlock::default(),
@@ -235,7 +270,7 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
         if let Lookup::Loaded { sought, .. } = &mut state.lookup {
             *sought = None;
             state.block.clear();
-        } else if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads) {
+        } else if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads) || state.has_old_keys() {
             if let (Lookup::Asked(count), true) = (&mut state.lookup, state.query.is_some()) {
                 *count += 1;
             }

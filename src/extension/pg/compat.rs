@@ -19,6 +19,10 @@ unsafe extern "C-unwind" {
     #[link_name = "has_subclass"]
     fn c_has_subclass(table_oid: pg_sys::Oid) -> bool;
 
+    // In paramassign.h, which pgrx doesn't bind.
+    #[link_name = "assign_special_exec_param"]
+    fn c_assign_special_exec_param(root: *mut pg_sys::PlannerInfo) -> c_int;
+
     // In libpq.h, which pgrx doesn't bind. False if the client's end of the connection is closed.
     fn pq_check_connection() -> bool;
 }
@@ -119,6 +123,60 @@ pub fn has_subclass(table_oid: pg_sys::Oid) -> bool {
     // SAFETY: a catalog lookup of a table that exists, or an ERROR.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| c_has_subclass(table_oid)) }
 }
+
+/// The number of a new executor parameter that no expression reads.
+///
+/// # Safety
+///
+/// `root` is the planner's own.
+pub unsafe fn assign_special_exec_param(root: *mut pg_sys::PlannerInfo) -> i32 {
+    // SAFETY: as the caller says.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| c_assign_special_exec_param(root)) }
+}
+
+/// Whether a join of such a type drops rows of its outer input that have no partner.
+pub fn drops_unmatched_outer(join_type: pg_sys::JoinType::Type) -> bool {
+    match join_type {
+        pg_sys::JoinType::JOIN_INNER | pg_sys::JoinType::JOIN_SEMI | pg_sys::JoinType::JOIN_RIGHT => true,
+        #[cfg(not(feature = "pg15"))]
+        pg_sys::JoinType::JOIN_RIGHT_ANTI => true,
+        #[cfg(feature = "pg18")]
+        pg_sys::JoinType::JOIN_RIGHT_SEMI => true,
+        _ => false,
+    }
+}
+
+/// Whether a join of such a type drops rows of its inner input that have no partner.
+pub fn drops_unmatched_inner(join_type: pg_sys::JoinType::Type) -> bool {
+    matches!(
+        join_type,
+        pg_sys::JoinType::JOIN_INNER
+            | pg_sys::JoinType::JOIN_LEFT
+            | pg_sys::JoinType::JOIN_SEMI
+            | pg_sys::JoinType::JOIN_ANTI
+    )
+}
+
+/// Has a path count as disabled as often as the one below it.
+///
+/// # Safety
+///
+/// Both are valid.
+pub unsafe fn copy_disabled_nodes(path: *mut pg_sys::Path, child: *const pg_sys::Path) {
+    #[cfg(feature = "pg18")]
+    // SAFETY: as the caller says.
+    unsafe {
+        (*path).disabled_nodes = (*child).disabled_nodes;
+    }
+    #[cfg(not(feature = "pg18"))]
+    let _ = (path, child);
+}
+
+/// A constant that PostgreSQL's C code reads through a pointer.
+pub struct Shared<T>(pub T);
+
+// SAFETY: nobody writes to it, and what it points to are constants and functions.
+unsafe impl<T> Sync for Shared<T> {}
 
 /// The attribute at this index, counted from zero.
 ///
@@ -497,6 +555,31 @@ pub unsafe fn create_foreign_upper_path(
             NIL,
             NIL,
         ))
+    }
+}
+
+/// A path of a subquery that reads one path of its own, in no order.
+///
+/// # Safety
+///
+/// `root`, `relation` and `path` are the planner's own; the path is one of the subquery's last relation.
+pub unsafe fn create_subquery_scan_path(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    path: *mut pg_sys::Path,
+) -> *mut pg_sys::Path {
+    // SAFETY: as the caller says.
+    unsafe {
+        let scan = pg_sys::create_subqueryscan_path(
+            root,
+            relation,
+            path,
+            #[cfg(not(feature = "pg15"))]
+            false,
+            NIL,
+            std::ptr::null_mut(),
+        );
+        scan.cast()
     }
 }
 

@@ -48,6 +48,26 @@ pub unsafe fn set_rel_pathlist(
     }
 }
 
+/// Calls the next set_join_pathlist_hook, if there is one.
+///
+/// # Safety
+///
+/// The arguments are those of set_join_pathlist_hook.
+pub unsafe fn set_join_pathlist(
+    next: pg_sys::set_join_pathlist_hook_type,
+    root: *mut pg_sys::PlannerInfo,
+    joined: *mut pg_sys::RelOptInfo,
+    outer: *mut pg_sys::RelOptInfo,
+    inner: *mut pg_sys::RelOptInfo,
+    join_type: pg_sys::JoinType::Type,
+    extra: *mut pg_sys::JoinPathExtraData,
+) {
+    if let Some(next) = next {
+        // SAFETY: as the caller says.
+        unsafe { pg_guard_ffi_boundary(|| next(root, joined, outer, inner, join_type, extra)) }
+    }
+}
+
 /// Calls the next join_search_hook; `None` if there is none.
 ///
 /// # Safety

@@ -8,6 +8,7 @@ use pystachio_plan::{
 use super::{
     base::unreadable_column,
     common_values::with_analyzed_values,
+    keyed_join::{ScanFilter, key_number},
     lower::{Lowered, Refusal, Scale},
     nodes::{elements, list_of, node_as},
     outputs::{output_modifier, outputs_of},
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     error::OrRaise,
     pg::compat,
-    scan_private::{DisplayScale, ScanAttribute, ScanPrivate, encode_refusals},
+    scan_private::{DisplayScale, KeyParameter, ScanAttribute, ScanPrivate, encode_refusals},
 };
 
 /// Builds the plan node of a path of ours.
@@ -36,6 +37,8 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         let Some(info) = RelationInfo::of(relation) else {
             pgrx::error!("a path of pystachio has lost its plan");
         };
+        let filter = ScanFilter::of(root, path, info);
+        let info = filter.as_ref().map_or(info, |filter| &filter.info);
         let is_base = table_oid != pg_sys::InvalidOid;
         let scan = if is_base {
             base_scan(relation, info, table_oid)
@@ -46,7 +49,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         move_init_plans(root, info);
         let local = if is_base { local_clauses(relation, info, clauses) } else { Vec::new() };
         let scan_relation = if is_base { (*relation).relid } else { 0 };
-        let (mut scan, parameters) = bind_parameters(scan);
+        let (mut scan, parameters) = bind_parameters(scan, filter.as_ref());
         scan.hides_rows = security::hides_rows(root, info);
         let scan_list = if is_base { std::ptr::null_mut() } else { scan_target_list(&entries) };
         let node = pg_sys::make_foreignscan(
@@ -243,6 +246,7 @@ impl<'a> ScanBuilder<'a> {
             attributes: self.attributes,
             parameters: Vec::new(),
             hides_rows: false,
+            join_keys: None,
         }
     }
 }
@@ -288,16 +292,28 @@ fn scale_of(data_type: &DataType) -> Option<u8> {
 }
 
 /// The parameters that the plan uses, numbered from 0, and their expressions in that order.
-unsafe fn bind_parameters(mut scan: ScanPrivate) -> (ScanPrivate, Vec<*mut pg_sys::Node>) {
+unsafe fn bind_parameters(
+    mut scan: ScanPrivate,
+    filter: Option<&ScanFilter>,
+) -> (ScanPrivate, Vec<*mut pg_sys::Node>) {
     let mut used: Vec<u32> = Vec::new();
     scan.plan.root = renumber(&scan.plan.root, &mut used);
-    let mut nodes = Vec::new();
+    let mut nodes: Vec<*mut pg_sys::Node> = Vec::new();
+    let mut keys = Vec::new();
     for index in used {
         if let Some((node, data_type)) = with_planning(|planning| planning.parameter_at(index)) {
-            nodes.push(unsafe { pg_sys::copyObjectImpl(node.cast()).cast() });
+            let node = match unsafe { key_number(node) } {
+                None => unsafe { pg_sys::copyObjectImpl(node.cast()).cast() },
+                Some(key) => unsafe {
+                    keys.push(KeyParameter { index: nodes.len() as u32, key });
+                    pg_sys::makeNullConst(pg_sys::exprType(node), -1, pg_sys::exprCollation(node)).cast()
+                },
+            };
+            nodes.push(node);
             scan.parameters.push(data_type);
         }
     }
+    scan.join_keys = filter.map(|filter| filter.join_keys(keys));
     (scan, nodes)
 }
 

@@ -6,7 +6,7 @@ use pgrx::{pg_sys, prelude::*};
 
 use super::{
     finish::append_refusals,
-    label, leftover,
+    keyed_join, label, leftover,
     nodes::{elements, node_as, tag_of},
     planning::{PlanningGuard, with_planning},
     relation_info::{RelationInfo, is_ours_oid, names_our_table},
@@ -19,6 +19,7 @@ use crate::{
 
 static mut NEXT_PLANNER: pg_sys::planner_hook_type = None;
 static mut NEXT_SET_REL_PATHLIST: pg_sys::set_rel_pathlist_hook_type = None;
+static mut NEXT_SET_JOIN_PATHLIST: pg_sys::set_join_pathlist_hook_type = None;
 static mut NEXT_JOIN_SEARCH: pg_sys::join_search_hook_type = None;
 
 /// Puts our hooks before those that are there. Called once, when the library is loaded.
@@ -28,6 +29,8 @@ pub fn install_hooks() {
         pg_sys::planner_hook = Some(plan_query);
         NEXT_SET_REL_PATHLIST = pg_sys::set_rel_pathlist_hook;
         pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);
+        NEXT_SET_JOIN_PATHLIST = pg_sys::set_join_pathlist_hook;
+        pg_sys::set_join_pathlist_hook = Some(set_join_pathlist);
         NEXT_JOIN_SEARCH = pg_sys::join_search_hook;
         pg_sys::join_search_hook = Some(search_joins);
         statistics::install_hook();
@@ -181,6 +184,21 @@ unsafe extern "C-unwind" fn set_rel_pathlist(
     unsafe {
         hooks::set_rel_pathlist(NEXT_SET_REL_PATHLIST, root, relation, index, entry);
         label::label_relation(root, relation, entry);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn set_join_pathlist(
+    root: *mut pg_sys::PlannerInfo,
+    joined: *mut pg_sys::RelOptInfo,
+    outer: *mut pg_sys::RelOptInfo,
+    inner: *mut pg_sys::RelOptInfo,
+    join_type: pg_sys::JoinType::Type,
+    extra: *mut pg_sys::JoinPathExtraData,
+) {
+    unsafe {
+        hooks::set_join_pathlist(NEXT_SET_JOIN_PATHLIST, root, joined, outer, inner, join_type, extra);
+        keyed_join::add_paths(root, joined, outer, inner, join_type, extra);
     }
 }
 

@@ -10,6 +10,7 @@
 use pgrx::pg_sys::{self, NodeTag};
 
 use super::{
+    keyed_join,
     lower::function_name,
     nodes::{element_count, elements, node_as, tag_of, text_of},
     relation_info::is_ours_oid,
@@ -225,6 +226,8 @@ impl Walk {
                     self.note("a condition without columns");
                 }
                 NodeTag::T_ForeignScan => self.note("a scan of another foreign-data wrapper"),
+                // The join itself is below, or above.
+                NodeTag::T_CustomScan if keyed_join::is_part(plan) => {}
                 NodeTag::T_Agg | NodeTag::T_Group => self.unnamed.push("grouping".into()),
                 NodeTag::T_Unique => self.unnamed.push("DISTINCT".into()),
                 NodeTag::T_Sort | NodeTag::T_IncrementalSort => self.unnamed.push("ORDER BY".into()),

@@ -8,9 +8,10 @@
 //!                                                finish ──► ForeignScan with a ScanPrivate
 //! ```
 //!
-//! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, join_search_hook; `replan.rs`: ExecutorStart_hook
+//! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, set_join_pathlist_hook, join_search_hook; `replan.rs`: ExecutorStart_hook
 //! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
+//! - `keyed_join.rs`: joins with relations that stay in PostgreSQL, by their keys
 //! - `clauses.rs`: the order in which conditions are tested
 //! - `relation_info.rs`, `scope.rs`: what is known about a relation, and how its columns are found
 //! - `security.rs`: which conditions of a table must wait for others
@@ -40,6 +41,7 @@ mod cost;
 mod finish;
 mod hooks;
 mod join;
+mod keyed_join;
 mod label;
 mod leftover;
 mod lower;

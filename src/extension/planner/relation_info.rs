@@ -16,6 +16,7 @@ use super::{
 const DEFERRED_PARTS_MAX: usize = 30;
 
 /// The plan of a relation, kept in `RelOptInfo.fdw_private`.
+#[derive(Clone)]
 pub struct RelationInfo {
     /// Whose engine computes it.
     pub server_oid: pg_sys::Oid,
