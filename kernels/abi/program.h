@@ -140,6 +140,9 @@ typedef struct Instruction {
     X(TIMESTAMP_TO_TIME)                                                                                         \
     X(ADD_INTERVAL)                                                                                              \
     X(TIMESTAMP_DIFFERENCE)                                                                                      \
+    X(LOCAL_TIME)       /* at the moment a; b: a time zone's first cell and their count */                       \
+    X(INSTANT)          /* of the local time a; b: as of LOCAL_TIME */                                           \
+    X(TRUNCATE_IN_ZONE) /* the moment a; b: as of LOCAL_TIME */                                                  \
     X(COMPARE_INTERVAL)                                                                                          \
     /* Comparisons of cells of 16 bytes. */                                                                      \
     X(COMPARE_TEXT)                                                                                              \
@@ -249,6 +252,30 @@ enum ProgramText {
     TEXT_OF_TIMESTAMP_UTC = 5,
     TEXT_OF_UUID = 6,
 };
+
+// A time zone among the constants: the steps of its offset by the moment in UTC, and after them those by local time. Each:
+//
+//   ZoneSteps, ZoneStep [step_count + 1], uint32_t [stretch_count], up to a whole cell
+//
+// A stretch is a power of two of microseconds, counted from the first step's start. Its number says how many steps start at or
+// before its beginning, so that the step of a moment is a few further on.
+typedef struct ZoneSteps {
+    uint32_t step_count;
+    uint32_t stretch_count; // 0 without steps
+    uint16_t stretch_shift; // microseconds of a stretch, as a power of two
+    uint16_t repeats;       // set of ZoneRepeat
+    uint32_t cell_count;    // of all of it
+} ZoneSteps;
+static_assert(sizeof(ZoneSteps) == 16, "ZoneSteps is a cell");
+
+// Steps that go on every 400 years: before the first one, after the last one.
+enum ZoneRepeat { ZONE_REPEATS_BEFORE = 1, ZONE_REPEATS_AFTER = 2 };
+
+typedef struct ZoneStep {
+    int64_t start;  // microseconds since 1970; of the one behind the last: INT64_MAX
+    int64_t offset; // microseconds that local time is ahead until then
+} ZoneStep;
+static_assert(sizeof(ZoneStep) == 16, "ZoneStep is a cell");
 
 // Where the cells and the validity bytes of a column are; no validity: 0.
 typedef struct ProgramColumn {

@@ -1,11 +1,11 @@
-// Functions of dates, times and timestamps. A timestamp with time zone is one in UTC.
+// Functions of dates, times and timestamps. A timestamp with time zone is one in UTC, but for the functions of zones.
 //
 // Source: PostgreSQL 15, `timestamp.c` (`timestamp_part_common`, `timestamp_trunc`, `timestamp_pl_interval`,
 // `timestamp_mi`) and `date.c` (`extract_date`, `time_part_common`).
 #pragma once
 
-#include "calendar.cuh"
 #include "integer.cuh"
+#include "zone.cuh"
 
 DEVICE int64_t without_year_zero(int64_t year) { return year > 0 ? year : year - 1; }
 
@@ -112,8 +112,19 @@ DEVICE bool add_interval_overflows(int64_t start, const IntervalCell &interval, 
     return add_overflows(*result, interval.microseconds, result) || *result < TIMESTAMP_MIN;
 }
 
+// The start of the unit that a moment is in, in a time zone. Units shorter than a day keep the offset of the moment. Returns
+// whether PostgreSQL does not have it.
+DEVICE bool truncate_in_zone_overflows(uint32_t field, const ZoneSteps *zone, int64_t utc, int64_t *result) {
+    const int64_t offset = zone_offset(zone, utc);
+    int64_t local, start;
+    if (add_overflows(utc, offset, &local) || truncate_overflows(field, local, &start)) return true;
+    if (field > FIELD_HOUR) return instant_overflows(zone, start, result);
+    return subtract_overflows(start, offset, result) || *result < TIMESTAMP_MIN;
+}
+
 // The rare functions of dates and times.
-DEVICE Fault run_datetime(const Instruction &in, Cell *target, const Cell &a_cell, const Cell &b_cell) {
+DEVICE Fault run_datetime(const Instruction &in, Cell *target, const Cell &a_cell, const Cell &b_cell,
+                          const Cell *constants) {
     const int64_t a = integer_of(a_cell), b = integer_of(b_cell);
     int64_t result = 0;
     switch (in.opcode) {
@@ -154,6 +165,18 @@ DEVICE Fault run_datetime(const Instruction &in, Cell *target, const Cell &a_cel
             if (subtract_overflows(a, b, &result)) return ERROR_INTERVAL_RANGE;
             set_interval(target, result % DAY_MICROSECONDS, (int32_t)(result / DAY_MICROSECONDS), 0);
             return 0;
+        case OPCODE_LOCAL_TIME:
+        case OPCODE_INSTANT:
+        case OPCODE_TRUNCATE_IN_ZONE: {
+            const ZoneSteps *zone = (const ZoneSteps *)(constants + b_cell.low);
+            result = a;
+            if (is_infinite_timestamp(a)) break;
+            const bool overflow = in.opcode == OPCODE_LOCAL_TIME ? local_time_overflows(zone, a, &result)
+                                  : in.opcode == OPCODE_INSTANT  ? instant_overflows(zone, a, &result)
+                                                                 : truncate_in_zone_overflows(in.mode, zone, a, &result);
+            if (overflow) return ERROR_TIMESTAMP_RANGE;
+            break;
+        }
         default: // OPCODE_COMPARE_INTERVAL
             result = ordering_holds(in.mode,
                                     compare_numbers(interval_span(interval_of(a_cell)), interval_span(interval_of(b_cell))));

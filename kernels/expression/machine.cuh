@@ -224,7 +224,7 @@ DEVICE_CALL Fault run_rare(const Instruction &in, Cell *target, const Cell *a, c
     if (in.opcode <= OPCODE_LIMIT_INTEGER) return run_integer(in, target, integer_of(*a), integer_of(*b));
     if (in.opcode <= OPCODE_QUOTIENT_SCALE) return run_decimal(in, target, *a, *b, *c);
     if (in.opcode <= OPCODE_FLOAT_TO_INTEGER) return run_float(in, target, *a, *b);
-    if (in.opcode <= OPCODE_COMPARE_INTERVAL) return run_datetime(in, target, *a, *b);
+    if (in.opcode <= OPCODE_COMPARE_INTERVAL) return run_datetime(in, target, *a, *b, constants);
     run_comparison(in, target, *a, *b, constants);
     return 0;
 }

@@ -100,4 +100,4 @@ pub use relation::{
 pub use table_format::check_not_of_other_format;
 pub use types::DataType;
 pub use value::{Interval, Literal, Value};
-pub use zone::ZoneTable;
+pub use zone::{ZoneSteps, ZoneTable};

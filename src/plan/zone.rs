@@ -20,8 +20,6 @@ const SECOND_MICROSECONDS: i64 = 1_000_000;
 const CYCLE_SECONDS: i64 = 146_097 * 86_400;
 /// Transitions that are nearer to each other leave a local time without a place.
 const APART_SECONDS: i64 = 3 * 86_400;
-/// No offset is as large.
-const OFFSET_SECONDS_MAX: i32 = 7 * 86_400;
 /// 1600-01-01 and 2500-01-01: rules that hold for ever hold outside these years, and for 400 years within.
 const YEARS: (i64, i64) = (-11_676_096_000, 16_725_225_600);
 /// Before the first timestamp, and long after the last day of a rule that ends.
@@ -30,27 +28,33 @@ const HEAD_BYTES: usize = 5;
 const ENTRY_BYTES: usize = 12;
 /// Some 400 years of transitions each month.
 const ENTRIES_MAX: usize = 1 << 14;
-/// A stretch of time, as a power of two of microseconds: some 100 days.
-const STRETCH_SHIFT: u32 = 43;
 
 /// The transitions of a time zone.
 pub struct ZoneTable {
-    by_utc: Steps,
-    by_local: Steps,
+    /// How far local time is ahead, by the moment in UTC.
+    pub by_utc: ZoneSteps,
+    /// How far local time is ahead, by local time.
+    pub by_local: ZoneSteps,
 }
 
 /// Offsets in microseconds, each from a moment on.
-struct Steps {
-    starts: Vec<i64>,
+pub struct ZoneSteps {
+    /// In order.
+    pub starts: Vec<i64>,
     /// One more than starts: that before the first is the first.
-    offsets: Vec<i64>,
-    /// How many starts are not after the beginning of each stretch since the first.
-    stretches: Vec<u32>,
-    repeats_before: bool,
-    repeats_after: bool,
+    pub offsets: Vec<i64>,
+    /// How many starts are not after the beginning of each stretch since the first, of [`ZoneSteps::STRETCH_SHIFT`].
+    pub stretches: Vec<u32>,
+    /// Whether the first 400 years repeat before them.
+    pub repeats_before: bool,
+    /// Whether the last 400 years repeat after them.
+    pub repeats_after: bool,
 }
 
 impl ZoneTable {
+    /// No offset is as large.
+    pub const OFFSET_SECONDS_END: i64 = 7 * 86_400;
+
     /// The table of a zone, as bytes.
     ///
     /// # Errors
@@ -59,7 +63,7 @@ impl ZoneTable {
     pub fn encode(zone: &dyn TimeZone) -> Result<Vec<u8>> {
         let refuse = |why| {
             let message = format!("a time zone whose transitions are {why} can't be used");
-            Error::new(ErrorKind::NotSupported, message).with_hint("SET timezone to another one.")
+            Error::new(ErrorKind::NotSupported, message)
         };
         let mut next = zone.next_transition(LONG_AGO);
         let repeats_before = next.then.is_some_and(|(seconds, _)| seconds < YEARS.0);
@@ -105,7 +109,7 @@ impl ZoneTable {
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(invalid)?;
         let (first, flags) = head.split_first_chunk::<4>().ok_or_else(invalid)?;
         let (first, flags) = (i32::from_le_bytes(*first), flags.first().copied().unwrap_or(0));
-        let is_offset = |offset: i32| offset.unsigned_abs() < OFFSET_SECONDS_MAX.unsigned_abs();
+        let is_offset = |offset: i32| i64::from(offset).abs() < Self::OFFSET_SECONDS_END;
         if rest.len() % ENTRY_BYTES != 0 || rest.len() / ENTRY_BYTES > ENTRIES_MAX + 1 || !is_offset(first) {
             return Err(invalid());
         }
@@ -129,7 +133,7 @@ impl ZoneTable {
         if local.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(invalid());
         }
-        let steps = |starts, offsets| Steps::new(starts, offsets, flags & 1 != 0, flags & 2 != 0);
+        let steps = |starts, offsets| ZoneSteps::new(starts, offsets, flags & 1 != 0, flags & 2 != 0);
         Ok(Self { by_utc: steps(utc, offsets.clone()), by_local: steps(local, offsets) })
     }
 
@@ -149,14 +153,17 @@ impl ZoneTable {
     }
 }
 
-impl Steps {
+impl ZoneSteps {
+    /// The microseconds of a stretch of time, as a power of two: some 100 days.
+    pub const STRETCH_SHIFT: u32 = 43;
+
     fn new(starts: Vec<i64>, offsets: Vec<i64>, repeats_before: bool, repeats_after: bool) -> Self {
         let mut stretches = Vec::new();
         if let (Some(first), Some(last)) = (starts.first(), starts.last()) {
-            let count = (last.abs_diff(*first) >> STRETCH_SHIFT) + 1;
+            let count = (last.abs_diff(*first) >> Self::STRETCH_SHIFT) + 1;
             let mut passed = 0;
             for stretch in 0..count {
-                let begin = first + ((stretch as i64) << STRETCH_SHIFT);
+                let begin = first + ((stretch as i64) << Self::STRETCH_SHIFT);
                 while starts.get(passed).is_some_and(|start| *start <= begin) {
                     passed += 1;
                 }
@@ -183,7 +190,7 @@ impl Steps {
             }
             at = within_cycle(at, last - CYCLE_SECONDS * SECOND_MICROSECONDS);
         }
-        let stretch = (at.abs_diff(*first) >> STRETCH_SHIFT) as usize;
+        let stretch = (at.abs_diff(*first) >> Self::STRETCH_SHIFT) as usize;
         let mut place =
             self.stretches.get(stretch).or(self.stretches.last()).map_or(0, |place| *place as usize);
         while self.starts.get(place).is_some_and(|start| *start <= at) {

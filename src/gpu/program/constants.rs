@@ -1,5 +1,5 @@
 //! The constants of a program: cells of 16 bytes or pairs of them, the texts that cells point to, and tables of
-//! cells for `SEARCH`.
+//! cells: sorted ones for `SEARCH`, and time zones.
 
 use std::collections::HashMap;
 
@@ -95,12 +95,17 @@ impl Constants {
         Ok(number)
     }
 
-    /// A constant that locates a table of sorted cells.
+    /// A constant that locates a table of cells, the same for equal tables.
     ///
     /// # Errors
     ///
     /// Errors of [`Constants::number`].
     pub(super) fn table(&mut self, cells: Vec<Cell>) -> Result<u16> {
+        if let Some((number, _)) =
+            self.ranges.iter().find(|(_, table)| self.tables.get(*table) == Some(&cells))
+        {
+            return Ok(*number);
+        }
         let number = self.push(Cell::Bits([0, cells.len() as u64, 0, 0]))?;
         self.ranges.push((number, self.tables.len()));
         self.tables.push(cells);

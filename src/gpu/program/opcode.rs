@@ -97,6 +97,9 @@ opcodes! {
     TimestampToTime,
     AddInterval,
     TimestampDifference,
+    LocalTime,
+    Instant,
+    TruncateInZone,
     CompareInterval,
     CompareText,
     CompareUuid,
@@ -185,7 +188,8 @@ impl Opcode {
             O::SquareRoot | O::DoubleToReal | O::FloatToInteger => true,
             O::ExtractTimestamp | O::TimestampToTime => true,
             O::TruncateTimestamp | O::AddDays | O::SubtractDays | O::DateToTimestamp => true,
-            O::DaysBetween | O::AddInterval | O::TimestampDifference | O::Like | O::Substring => true,
+            O::DaysBetween | O::AddInterval | O::TimestampDifference => true,
+            O::LocalTime | O::Instant | O::TruncateInZone | O::Like | O::Substring => true,
             _ => self.makes_text(),
         }
     }

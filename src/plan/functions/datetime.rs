@@ -163,7 +163,6 @@ pub(super) static LOCAL_TIME: FunctionEntry = FunctionEntry::new(
     "The local time in a time zone at a moment.",
 )
 .failure(FailureRule::Always)
-.on_host()
 .signatures(&[Signature::new(&[Timestamps, Bytea], ResultType::Of(Timestamps), &[])]);
 
 pub(super) static INSTANT: FunctionEntry = FunctionEntry::new(
@@ -172,7 +171,6 @@ pub(super) static INSTANT: FunctionEntry = FunctionEntry::new(
     "The moment that a local time is in a time zone.",
 )
 .failure(FailureRule::Always)
-.on_host()
 .signatures(&[Signature::new(&[Timestamps, Bytea], ResultType::Of(Timestamps), &[])]);
 
 pub(super) static DATE_TRUNC_IN_ZONE: FunctionEntry = FunctionEntry::new(
@@ -181,7 +179,6 @@ pub(super) static DATE_TRUNC_IN_ZONE: FunctionEntry = FunctionEntry::new(
     "The start of the unit that a moment is in, in a time zone.",
 )
 .failure(FailureRule::Always)
-.on_host()
 .shown(Shown::Field)
 .signatures(&[Signature::new(&[Timestamps, Bytea], ResultType::Of(Timestamps), &[])]);
 

@@ -1,4 +1,4 @@
-//! Dates, times and timestamps. A timestamp with time zone is one in UTC.
+//! Dates, times and timestamps. A timestamp with time zone is one in UTC; `zone.rs` has the functions of others.
 
 use pystachio_plan::{DataType, DateField, Function, Result};
 
@@ -129,7 +129,7 @@ fn check_types(call: &Call<'_>, types: &[DataType]) -> Result<()> {
 }
 
 /// `ProgramField` of kernels/abi/program.h.
-fn field_number(field: DateField) -> u16 {
+pub(super) fn field_number(field: DateField) -> u16 {
     match field {
         DateField::Microseconds => 0,
         DateField::Milliseconds => 1,

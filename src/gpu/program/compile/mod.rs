@@ -3,7 +3,7 @@
 //! - `logic.rs`: AND, OR, CASE, COALESCE and their laziness
 //! - `comparison.rs`: comparisons, IN, GREATEST, NULLIF
 //! - `arithmetic.rs`: integers and floats; `decimal.rs`: decimals; `cast.rs`: changes of type
-//! - `datetime.rs`, `text.rs`: dates, times and text
+//! - `datetime.rs`, `zone.rs`, `text.rs`: dates and times, time zones, text
 //!
 //! [`Compilation::of`] is the one table of functions and the code that compiles them.
 //!
@@ -18,6 +18,7 @@ mod datetime;
 mod decimal;
 mod logic;
 mod text;
+mod zone;
 
 use std::collections::HashMap;
 
@@ -220,6 +221,7 @@ impl<'a> Compiler<'a> {
             }
             Compilation::Cast => self.with_values(function, arguments, data_type, Self::cast),
             Compilation::Datetime => self.with_values(function, arguments, data_type, Self::datetime),
+            Compilation::Zone => self.in_zone(function, arguments),
             Compilation::Text => self.with_values(function, arguments, data_type, Self::text),
             Compilation::NotOnDevice(reason) => Err(Error::new(
                 ErrorKind::NotSupported,
@@ -341,6 +343,8 @@ pub(super) enum Compilation {
     Cast,
     /// `datetime.rs`.
     Datetime,
+    /// `zone.rs`.
+    Zone,
     /// `text.rs`.
     Text,
     /// Not compiled, and why.
@@ -396,6 +400,7 @@ impl Compilation {
             | Function::DaysBetween
             | Function::AddInterval
             | Function::TimestampDifference => Self::Datetime,
+            Function::LocalTime | Function::Instant | Function::DateTruncInZone(_) => Self::Zone,
             Function::Like
             | Function::ILike(_)
             | Function::Substring
@@ -413,9 +418,6 @@ impl Compilation {
             | Function::StartsWith
             | Function::PadBlanks
             | Function::TrimBlanks => Self::Text,
-            Function::LocalTime | Function::Instant | Function::DateTruncInZone(_) => {
-                Self::NotOnDevice("there is no kernel for time zones")
-            }
             // If every row evaluates it, `host_calls.rs` has taken it out before.
             Function::Variance { .. } | Function::VarianceScale { .. } => {
                 Self::NotOnDevice("the host computes variances, and for every row")

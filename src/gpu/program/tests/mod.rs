@@ -15,6 +15,7 @@ mod letters;
 mod oracle;
 mod queries;
 mod variances;
+mod zones;
 
 use std::sync::Arc;
 
