@@ -230,10 +230,12 @@ def fuzz_columns(row_count, choose):
 
 
 # Transitions of time zones, in UTC: America/New_York, Europe/London and Dublin, Asia/Kolkata, Pacific/Apia (a day that is not there),
-# Africa/Casablanca, local mean times, and years of which zones know the rules alone.
+# Africa/Casablanca, America/Sao_Paulo (a midnight that is not there, one that is twice), Australia/Lord_Howe (half an hour), local mean
+# times, and years of which zones know the rules alone.
 TRANSITIONS = ["1883-11-18 17:00", "1892-07-04 12:00", "1916-05-21 02:00", "1941-09-30 18:30", "1968-10-26 23:00", "1971-10-31 02:00",
-               "2011-12-30 10:00", "2023-03-19 02:00", "2023-04-23 02:00", "2024-03-10 07:00", "2024-03-31 01:00", "2024-10-27 01:00",
-               "2024-11-03 06:00", "2500-03-14 07:00", "9999-10-31 01:00"]
+               "2011-12-30 10:00", "2018-02-18 02:00", "2018-11-04 03:00", "2023-03-19 02:00", "2023-04-23 02:00", "2024-03-10 07:00",
+               "2024-03-31 01:00", "2024-04-06 15:00", "2024-10-05 15:30", "2024-10-27 01:00", "2024-11-03 06:00", "2500-03-14 07:00",
+               "9999-10-31 01:00"]
 
 
 def moment_columns():

@@ -18,7 +18,8 @@ SELECT format('CREATE TABLE heap.%s AS SELECT * FROM pq.%1$s', t) FROM unnest('{
 \gexec
 CREATE TABLE public.zones (place integer, zone text);
 INSERT INTO zones VALUES (1, 'UTC'), (2, 'America/New_York'), (3, 'Europe/London'), (4, 'Europe/Dublin'), (5, 'Asia/Kolkata'), (6, 'Pacific/Apia'),
-  (7, 'Africa/Casablanca'), (8, '+05:30'), (9, 'FOO+3BAR,M3.2.0,M11.1.0'), (10, 'Africa/Freetown'), (11, 'America/Juneau'), (12, 'Asia/Manila');
+  (7, 'Africa/Casablanca'), (8, '+05:30'), (9, 'FOO+3BAR,M3.2.0,M11.1.0'), (10, 'Africa/Freetown'), (11, 'America/Juneau'), (12, 'Asia/Manila'),
+  (13, 'Europe/Berlin'), (14, 'Australia/Lord_Howe'), (15, 'America/Sao_Paulo');
 -- What queries give over both kinds of tables, in one zone after another.
 CREATE FUNCTION public.same_in_zones(queries text[]) RETURNS TABLE (zone text, results text) LANGUAGE plpgsql AS $$
 DECLARE

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pgrx::pg_sys::{self, Datum};
 use pystachio_plan::{
-    DataType, Error, Expression, Function, Literal, Plan, Result, Value, close_gates, gate_parameters,
-    parameters_of, settle_moments, widen,
+    DataType, Error, ErrorKind, Expression, Function, Literal, Plan, Result, Value, close_gates,
+    gate_parameters, parameters_of, settle_moments, widen,
 };
 
 use crate::{
     pg::{
         list,
-        zone::{SessionZone, session_zone_table},
+        zone::{ServerZone, session_zone_table, zone_table},
     },
     types,
 };
@@ -132,7 +132,10 @@ impl Parameters {
             let Some(parameter) = self.parameters.get(index) else { continue };
             // SAFETY: the caller of `bind` says so.
             let value = unsafe { parameter.evaluate(context) }.map_err(|mut error| {
-                error.message = format!("${}: {}", index + 1, error.message);
+                // Others are PostgreSQL's.
+                if error.kind == ErrorKind::NotSupported {
+                    error.message = format!("${}: {}", index + 1, error.message);
+                }
                 error
             })?;
             match value {
@@ -168,11 +171,6 @@ impl Parameter {
         }
     }
 
-    /// Whether it is the session's time zone: no other text is wanted as bytes.
-    fn is_zone(&self) -> bool {
-        self.data_type == DataType::Bytea && self.type_oid == pg_sys::TEXTOID
-    }
-
     /// The elements of an array of the parameter's type.
     unsafe fn list(
         &self,
@@ -191,10 +189,7 @@ impl Parameter {
     }
 
     unsafe fn evaluate(&self, context: *mut pg_sys::ExprContext) -> Result<ParameterValue> {
-        if self.is_zone() {
-            let table = Value::Bytes(session_zone_table()?);
-            return Ok(ParameterValue::Single(Literal::new(table, DataType::Bytea)));
-        }
+        let zone = |table| ParameterValue::Single(Literal::new(Value::Bytes(table), DataType::Bytea));
         let mut is_null = false;
         // SAFETY: the expression was prepared for this context's node; the datum has the expression's type.
         unsafe {
@@ -204,7 +199,12 @@ impl Parameter {
                 DataType::List(item) => {
                     self.list(datum, item, context).map(|elements| ParameterValue::List(Some(elements)))
                 }
+                // No other value of these types is wanted as bytes.
+                DataType::Bytea if self.type_oid == pg_sys::NAMEOID => session_zone_table().map(zone),
                 data_type if is_null => Ok(ParameterValue::Single(types::null_literal(data_type))),
+                DataType::Bytea if self.type_oid != pg_sys::BYTEAOID => {
+                    zone_table(datum, self.type_oid).map(zone)
+                }
                 data_type => types::literal(datum, self.type_oid, data_type).map(ParameterValue::Single),
             }
         }
@@ -219,7 +219,10 @@ fn is_membership(condition: &Expression, parameter: u32) -> bool {
 
 /// The plan with every comparison of several types of dates and timestamps as one of one type, by the session's time zone now.
 pub fn with_settled_moments(plan: &Plan, parameters: &[Literal]) -> Plan {
-    Plan { root: settle_moments(&plan.root, parameters, &SessionZone), outputs: plan.outputs.clone() }
+    Plan {
+        root: settle_moments(&plan.root, parameters, &ServerZone::of_session()),
+        outputs: plan.outputs.clone(),
+    }
 }
 
 /// Writes an array's elements into `x IN (array)` and `x LIKE ANY (array)`.

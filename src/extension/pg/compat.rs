@@ -274,6 +274,57 @@ pub unsafe fn checked_role(root: *mut pg_sys::PlannerInfo, entry: *mut pg_sys::R
     }
 }
 
+/// What a name of a time zone is as an abbreviation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneAbbreviation {
+    /// So many seconds ahead of UTC.
+    Fixed {
+        /// East is positive.
+        seconds: i64,
+    },
+    /// One whose offset has changed in its zone.
+    Dynamic,
+    /// None.
+    Unknown,
+}
+
+/// What a name in lower case is as an abbreviation of a time zone, by the settings `timezone_abbreviations` and, since
+/// PostgreSQL 18, `TimeZone`.
+///
+/// # Safety
+///
+/// The name is a string.
+pub unsafe fn zone_abbreviation(lower: *mut std::ffi::c_char) -> ZoneAbbreviation {
+    let mut offset: c_int = 0;
+    let mut zone = std::ptr::null_mut();
+    // SAFETY: as the caller says; the others are places to write to. An ERROR unwinds from here.
+    #[cfg(feature = "pg15")]
+    let kind = unsafe { pg_sys::DecodeTimezoneAbbrev(0, lower, &raw mut offset, &raw mut zone) };
+    #[cfg(not(feature = "pg15"))]
+    let kind = {
+        let mut kind: c_int = 0;
+        let mut extra = pg_sys::DateTimeErrorExtra::default();
+        // SAFETY: as above.
+        let failed = unsafe {
+            pg_sys::DecodeTimezoneAbbrev(
+                0,
+                lower,
+                &raw mut kind,
+                &raw mut offset,
+                &raw mut zone,
+                &raw mut extra,
+            )
+        };
+        // An abbreviation of a zone that does not exist.
+        if failed < 0 { pg_sys::DYNTZ as c_int } else { kind }
+    };
+    match u32::try_from(kind) {
+        Ok(pg_sys::TZ | pg_sys::DTZ) => ZoneAbbreviation::Fixed { seconds: offset.into() },
+        Ok(pg_sys::DYNTZ) => ZoneAbbreviation::Dynamic,
+        _ => ZoneAbbreviation::Unknown,
+    }
+}
+
 /// Whether an interval may be infinite, as the difference of infinite timestamps is then.
 pub const HAS_INFINITE_INTERVALS: bool = cfg!(any(feature = "pg17", feature = "pg18"));
 

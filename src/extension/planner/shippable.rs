@@ -72,8 +72,10 @@ pub enum Shipping {
     StartsWith,
     /// `extract` (numeric) and `date_part` (double precision).
     Extract,
-    /// `date_trunc`.
+    /// `date_trunc`, with a time zone or without.
     DateTrunc,
+    /// `timezone`: AT TIME ZONE, and AT LOCAL.
+    AtTimeZone,
     /// date + integer, date - integer.
     AddDays {
         /// Subtract.
@@ -224,6 +226,7 @@ fn shipping_of_function(function: Function, is: CatalogUse, name: &str) -> Optio
         Function::StartsWith => Shipping::StartsWith,
         Function::Extract(_) | Function::DatePart(_) => Shipping::Extract,
         Function::DateTrunc(_) => Shipping::DateTrunc,
+        Function::LocalTime => Shipping::AtTimeZone,
         Function::AddDays if is == CatalogUse::Exchanged => Shipping::AddDaysReversed,
         Function::AddDays => Shipping::AddDays { negated: false },
         Function::SubtractDays => Shipping::AddDays { negated: true },
@@ -248,7 +251,6 @@ fn shipping_of_function(function: Function, is: CatalogUse, name: &str) -> Optio
         | Function::Greatest
         | Function::Least
         | Function::QuotientScale
-        | Function::LocalTime
         | Function::Instant
         | Function::DateTruncInZone(_)
         | Function::PadBlanks

@@ -46,6 +46,21 @@ const INTERVALS: &[&str] = &[
     "1000000 days",
 ];
 
+/// Time zones: with rules, without, with half an hour of summer time, with summer time that has ended, and with that around
+/// Ramadan; an offset, an abbreviation, and a rule.
+const ZONES: &[&str] = &[
+    "Europe/Berlin",
+    "America/New_York",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "Africa/Casablanca",
+    "UTC",
+    "+05:30",
+    "EST",
+    "CET-1CEST,M3.5.0,M10.5.0/3",
+];
+
 const EXTRACTS: &[Example] = &[Example::with("extract({n} from {a})", FIELDS)];
 const PARTS: &[Example] = &[Example::with("date_part('{n}', {a})", FIELDS)];
 
@@ -163,7 +178,12 @@ pub(super) static LOCAL_TIME: FunctionEntry = FunctionEntry::new(
     "The local time in a time zone at a moment.",
 )
 .failure(FailureRule::Always)
-.signatures(&[Signature::new(&[Timestamps, Bytea], ResultType::Of(Timestamps), &[])]);
+.signatures(&[Signature::new(
+    &[Timestamps, Bytea],
+    ResultType::Of(Timestamps),
+    &[Example::with("{a} AT TIME ZONE '{n}'", ZONES)],
+)])
+.catalog(&[CatalogNames::itself(&["timezone"])]);
 
 pub(super) static INSTANT: FunctionEntry = FunctionEntry::new(
     "instant",
@@ -180,7 +200,15 @@ pub(super) static DATE_TRUNC_IN_ZONE: FunctionEntry = FunctionEntry::new(
 )
 .failure(FailureRule::Always)
 .shown(Shown::Field)
-.signatures(&[Signature::new(&[Timestamps, Bytea], ResultType::Of(Timestamps), &[])]);
+.signatures(&[Signature::new(
+    &[Timestamps, Bytea],
+    ResultType::Of(Timestamps),
+    &[Example {
+        sql: "date_trunc('{n}', {a}, '{m}')",
+        constants: &["second", "hour", "day", "week", "year"],
+        more_constants: ZONES,
+    }],
+)]);
 
 /// Fields of what is infinite are no numbers; a date from a file is not, and no time is.
 fn field_could_fail(arguments: &[Expression], _data_type: &DataType) -> bool {

@@ -12,6 +12,7 @@ use super::{
     function_name, has_parameter,
     numeric::{arithmetic, cast_to, decimal_type, type_magnitude, type_scale, wider},
     type_name,
+    zone::{add_in_session_zone, in_session_zone, session_zone, to_local_time},
 };
 use crate::planner::{
     collation,
@@ -75,8 +76,12 @@ impl Lowering<'_> {
                 modifiers: arguments.iter().map(|node| pg_sys::exprTypmod(*node)).collect(),
             };
             site.check_operands(shipping)?;
-            let arguments: Result<Vec<_>, _> = arguments.into_iter().map(|node| self.lower(node)).collect();
-            let arguments = arguments?;
+            let zone_place = zone_place(shipping, arguments.len());
+            let arguments = arguments.into_iter().enumerate().map(|(place, node)| match zone_place {
+                Some(zone_place) if zone_place == place => self.lower_zone(node),
+                _ => self.lower(node),
+            });
+            let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
             if !matches!(shipping, Shipping::Compare(_))
                 && arguments.iter().any(|argument| *argument.data_type() == DataType::Numeric)
             {
@@ -211,6 +216,15 @@ fn date_bound(comparison: Comparison, date: &Expression, moment: &Literal) -> Op
     Some(Expression::predicate(comparison.to_plan(), vec![date.clone(), day]))
 }
 
+/// The place of the time zone among so many arguments, if one is.
+fn zone_place(shipping: Shipping, argument_count: usize) -> Option<usize> {
+    match (shipping, argument_count) {
+        (Shipping::AtTimeZone, 2) => Some(0),
+        (Shipping::DateTrunc, 3) => Some(2),
+        _ => None,
+    }
+}
+
 /// Where a call stands: what decides beyond the values of its arguments.
 struct CallSite {
     name: String,
@@ -261,6 +275,7 @@ impl CallSite {
             shipping,
             Shipping::Extract
                 | Shipping::DateTrunc
+                | Shipping::AtTimeZone
                 | Shipping::AddInterval { .. }
                 | Shipping::TimestampDifference
         ) {
@@ -322,6 +337,7 @@ impl CallSite {
             }
             Shipping::Extract => self.extract(arguments),
             Shipping::DateTrunc => self.date_trunc(arguments),
+            Shipping::AtTimeZone => self.at_time_zone(arguments),
             Shipping::AddDays { negated } => self.add_days(negated, arguments),
             Shipping::AddDaysReversed => {
                 arguments.reverse();
@@ -640,12 +656,14 @@ impl CallSite {
         Ok(())
     }
 
-    fn date_trunc(&self, arguments: Vec<Lowered>) -> LoweredResult {
+    fn date_trunc(&self, mut arguments: Vec<Lowered>) -> LoweredResult {
+        let zone = if arguments.len() == 3 { arguments.pop().map(|zone| zone.expression) } else { None };
         let [field, value] = self.two(arguments)?;
         let field = self.field(&field)?;
         if *value.data_type() == DataType::TimestampTz && field.is_unit() {
+            let arguments = vec![value.expression, zone.unwrap_or_else(session_zone)];
             let function = Function::DateTruncInZone(field);
-            return Ok(Lowered::plain(in_session_zone(function, value.expression, DataType::TimestampTz)));
+            return Ok(Lowered::plain(Expression::call(function, arguments, DataType::TimestampTz)));
         }
         if *value.data_type() != DataType::Timestamp || !field.is_unit() {
             return Err(self.refuse(&format!("to {field:?} on {}", value.data_type())));
@@ -653,6 +671,18 @@ impl CallSite {
         let expression =
             Expression::call(Function::DateTrunc(field), vec![value.expression], DataType::Timestamp);
         Ok(Lowered::plain(expression))
+    }
+
+    /// `AT TIME ZONE`, and `AT LOCAL` without a zone.
+    fn at_time_zone(&self, mut arguments: Vec<Lowered>) -> LoweredResult {
+        let zone = if arguments.len() == 2 { arguments.remove(0).expression } else { session_zone() };
+        let value = self.one(arguments)?;
+        let (function, result) = match value.data_type() {
+            DataType::TimestampTz => (Function::LocalTime, DataType::Timestamp),
+            DataType::Timestamp => (Function::Instant, DataType::TimestampTz),
+            other => return Err(self.refuse(&format!("of {other}"))),
+        };
+        Ok(Lowered::plain(Expression::call(function, vec![value.expression, zone], result)))
     }
 
     fn add_days(&self, negated: bool, arguments: Vec<Lowered>) -> LoweredResult {
@@ -699,59 +729,6 @@ impl CallSite {
             DataType::Timestamp,
         )))
     }
-}
-
-/// The session's time zone, as a table that is made when the query starts.
-fn session_zone() -> Expression {
-    // SAFETY: makes nodes of constants.
-    let index = unsafe {
-        let name = "TimeZone".into_datum().unwrap_or(pg_sys::Datum::from(0));
-        let name =
-            pg_sys::makeConst(pg_sys::TEXTOID, -1, pg_sys::DEFAULT_COLLATION_OID, -1, name, false, false);
-        let setting = pg_sys::makeFuncExpr(
-            pg_sys::Oid::from(pg_sys::F_CURRENT_SETTING_TEXT),
-            pg_sys::TEXTOID,
-            list_of([name]),
-            pg_sys::DEFAULT_COLLATION_OID,
-            pg_sys::DEFAULT_COLLATION_OID,
-            pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
-        );
-        with_planning(|planning| planning.parameter(setting.cast(), DataType::Bytea))
-    };
-    Expression::Parameter { index, data_type: DataType::Bytea }
-}
-
-/// A function of a moment or a local time and the session's time zone.
-fn in_session_zone(function: Function, moment: Expression, result: DataType) -> Expression {
-    Expression::call(function, vec![moment, session_zone()], result)
-}
-
-/// A `timestamptz` as the local time in the session's time zone; anything else as it is.
-fn to_local_time(value: Lowered) -> Lowered {
-    if *value.data_type() != DataType::TimestampTz {
-        return value;
-    }
-    Lowered::plain(in_session_zone(Function::LocalTime, value.expression, DataType::Timestamp))
-}
-
-/// A `timestamptz` later by months and days of the session's time zone, each with the offset that it leads to, and then by
-/// microseconds.
-fn add_in_session_zone(moment: Expression, interval: Interval) -> Expression {
-    let Interval { months, days, microseconds } = interval;
-    let add = |moment, interval, data_type: DataType| {
-        let interval = Expression::literal(Value::Interval(interval), DataType::Interval);
-        Expression::call(Function::AddInterval, vec![moment, interval], data_type)
-    };
-    let mut sum = moment;
-    for part in [Interval { months, days: 0, microseconds: 0 }, Interval { months: 0, days, microseconds: 0 }]
-    {
-        if (part.months, part.days) != (0, 0) {
-            let local = in_session_zone(Function::LocalTime, sum, DataType::Timestamp);
-            let later = add(local, part, DataType::Timestamp);
-            sum = in_session_zone(Function::Instant, later, DataType::TimestampTz);
-        }
-    }
-    add(sum, Interval { months: 0, days: 0, microseconds }, DataType::TimestampTz)
 }
 
 fn values(arguments: Vec<Lowered>) -> Vec<Expression> {

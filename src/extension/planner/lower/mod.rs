@@ -3,6 +3,7 @@
 //! - `numeric.rs`: scales, bounds and the arithmetic of numbers
 //! - `constant.rs`: constants
 //! - `call.rs`: functions and operators
+//! - `zone.rs`: time zones
 //! - `aggregate.rs`: aggregates
 //!
 //! `numeric` has a *display scale* beside its value: 2.50 and 2.5 are equal and print differently. Plans
@@ -14,6 +15,7 @@ mod aggregate;
 mod call;
 mod constant;
 mod numeric;
+mod zone;
 
 use std::cell::{Cell, RefCell};
 
