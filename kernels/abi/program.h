@@ -140,6 +140,8 @@ typedef struct Instruction {
     X(TIMESTAMP_TO_TIME)                                                                                         \
     X(ADD_INTERVAL)                                                                                              \
     X(TIMESTAMP_DIFFERENCE)                                                                                      \
+    X(DATE_BIN)         /* the start of the stride b, counted from c, that a is in */                            \
+    X(TO_TIMESTAMP)     /* of seconds */                                                                         \
     X(LOCAL_TIME)       /* at the moment a; b: a time zone's first cell and their count */                       \
     X(INSTANT)          /* of the local time a; b: as of LOCAL_TIME */                                           \
     X(TRUNCATE_IN_ZONE) /* the moment a; b: as of LOCAL_TIME */                                                  \

@@ -29,6 +29,9 @@ enum ErrorCode {
     ERROR_INFINITE_DATES = 26,     // cannot subtract infinite dates
     ERROR_INFINITE_TIMESTAMPS = 27, // cannot subtract infinite timestamps
     ERROR_INFINITE_FIELD = 28,     // a field of an infinite timestamp
+    ERROR_ORIGIN_RANGE = 29,       // origin out of range
+    ERROR_STRIDE = 30,             // stride must be greater than zero
+    ERROR_NO_MOMENT = 31,          // seconds that are no timestamp; `value` is them, a double
     ERROR_PAGE = 32,               // a corrupt data page; `detail` is the page's number in its batch
     ERROR_DICTIONARY_INDEX = 33,   // an index beyond its dictionary; `detail` as of ERROR_PAGE
     ERROR_COMPRESSED_PAGE = 34,    // a page that does not decompress; `detail` as of ERROR_PAGE
@@ -41,9 +44,13 @@ enum ErrorCode {
 typedef struct Status {
     uint32_t code; // ErrorCode
     uint32_t detail;
+    uint64_t value; // of an instruction: its first operand
 } Status;
+static_assert(sizeof(Status) == 16, "Status has 16 bytes");
 
-DEVICE void report_error(uint64_t status_address, uint32_t code, uint32_t detail = 0) {
+DEVICE void report_error(uint64_t status_address, uint32_t code, uint32_t detail = 0, uint64_t value = 0) {
     Status *status = (Status *)status_address;
-    if (atomicCAS(&status->code, (uint32_t)ERROR_NONE, code) == ERROR_NONE) status->detail = detail;
+    if (atomicCAS(&status->code, (uint32_t)ERROR_NONE, code) != ERROR_NONE) return;
+    status->detail = detail;
+    status->value = value;
 }

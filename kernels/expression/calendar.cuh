@@ -20,6 +20,8 @@
 // 4714-11-24 BC, Julian day 0, and the day after 5874897-12-31.
 #define DATE_MIN (-2451545ll + POSTGRES_EPOCH_DAYS)
 #define DATE_END (2147483494ll - 2451545ll + POSTGRES_EPOCH_DAYS)
+// The day after the last of PostgreSQL's timestamps, 294276-12-31.
+#define TIMESTAMP_END_DAYS (109203528ll - 2451545ll + POSTGRES_EPOCH_DAYS)
 // Midnight of DATE_MIN. PostgreSQL's latest timestamps, from 294247 on, are beyond 64 bits here.
 #define TIMESTAMP_MIN (DATE_MIN * DAY_MICROSECONDS)
 static_assert(TIMESTAMP_MIN == -211813488000000000ll + POSTGRES_EPOCH_DAYS * DAY_MICROSECONDS, "as in PostgreSQL");

@@ -1,9 +1,10 @@
 // Functions of dates, times and timestamps. A timestamp with time zone is one in UTC, but for the functions of zones.
 //
 // Source: PostgreSQL 15, `timestamp.c` (`timestamp_part_common`, `timestamp_trunc`, `timestamp_pl_interval`,
-// `timestamp_mi`) and `date.c` (`extract_date`, `time_part_common`).
+// `timestamp_mi`, `timestamp_bin`, `float8_timestamptz`) and `date.c` (`extract_date`, `time_part_common`).
 #pragma once
 
+#include "float.cuh"
 #include "integer.cuh"
 #include "zone.cuh"
 
@@ -112,6 +113,36 @@ DEVICE bool add_interval_overflows(int64_t start, const IntervalCell &interval, 
     return add_overflows(*result, interval.microseconds, result) || *result < TIMESTAMP_MIN;
 }
 
+// The start of the stride that a timestamp is in, counted from an origin.
+DEVICE Fault date_bin(int64_t timestamp, int64_t stride, int64_t origin, int64_t *result) {
+    *result = timestamp;
+    if (is_infinite_timestamp(timestamp)) return 0;
+    if (is_infinite_timestamp(origin)) return ERROR_ORIGIN_RANGE;
+    if (stride <= 0) return ERROR_STRIDE;
+    int64_t distance;
+    if (subtract_overflows(timestamp, origin, &distance)) return ERROR_INTERVAL_RANGE;
+    // Between the two.
+    const int64_t rest = distance % stride;
+    *result = timestamp - rest;
+    if (rest >= 0) return 0;
+    return subtract_overflows(*result, stride, result) || *result < TIMESTAMP_MIN ? (Fault)ERROR_TIMESTAMP_RANGE : 0;
+}
+
+// The moment so many seconds after 1970 began, in PostgreSQL's steps. Returns whether PostgreSQL or 64 bits do not have it.
+DEVICE bool seconds_overflow(double seconds, int64_t *result) {
+    const double first = (double)(DATE_MIN * (DAY_MICROSECONDS / SECOND_MICROSECONDS));
+    const double end = (double)(TIMESTAMP_END_DAYS * (DAY_MICROSECONDS / SECOND_MICROSECONDS));
+    const int64_t epoch_seconds = POSTGRES_EPOCH_DAYS * (DAY_MICROSECONDS / SECOND_MICROSECONDS);
+    if (is_infinite(seconds)) {
+        *result = seconds < 0 ? INT64_MIN : INT64_MAX;
+        return false;
+    }
+    if (!(seconds >= first && seconds < end)) return true;
+    const int64_t since_2000 = (int64_t)rint((seconds - (double)epoch_seconds) * (double)SECOND_MICROSECONDS);
+    return add_overflows(since_2000, epoch_seconds * SECOND_MICROSECONDS, result) || *result < TIMESTAMP_MIN ||
+           is_infinite_timestamp(*result);
+}
+
 // The start of the unit that a moment is in, in a time zone. Units shorter than a day keep the offset of the moment. Returns
 // whether PostgreSQL does not have it.
 DEVICE bool truncate_in_zone_overflows(uint32_t field, const ZoneSteps *zone, int64_t utc, int64_t *result) {
@@ -123,7 +154,7 @@ DEVICE bool truncate_in_zone_overflows(uint32_t field, const ZoneSteps *zone, in
 }
 
 // The rare functions of dates and times.
-DEVICE Fault run_datetime(const Instruction &in, Cell *target, const Cell &a_cell, const Cell &b_cell,
+DEVICE Fault run_datetime(const Instruction &in, Cell *target, const Cell &a_cell, const Cell &b_cell, const Cell &c_cell,
                           const Cell *constants) {
     const int64_t a = integer_of(a_cell), b = integer_of(b_cell);
     int64_t result = 0;
@@ -165,6 +196,14 @@ DEVICE Fault run_datetime(const Instruction &in, Cell *target, const Cell &a_cel
             if (subtract_overflows(a, b, &result)) return ERROR_INTERVAL_RANGE;
             set_interval(target, result % DAY_MICROSECONDS, (int32_t)(result / DAY_MICROSECONDS), 0);
             return 0;
+        case OPCODE_DATE_BIN: {
+            const Fault fault = date_bin(a, b, integer_of(c_cell), &result);
+            if (fault != 0) return fault;
+            break;
+        }
+        case OPCODE_TO_TIMESTAMP:
+            if (seconds_overflow(float_of(a_cell), &result)) return ERROR_NO_MOMENT;
+            break;
         case OPCODE_LOCAL_TIME:
         case OPCODE_INSTANT:
         case OPCODE_TRUNCATE_IN_ZONE: {

@@ -224,7 +224,7 @@ DEVICE_CALL Fault run_rare(const Instruction &in, Cell *target, const Cell *a, c
     if (in.opcode <= OPCODE_LIMIT_INTEGER) return run_integer(in, target, integer_of(*a), integer_of(*b));
     if (in.opcode <= OPCODE_QUOTIENT_SCALE) return run_decimal(in, target, *a, *b, *c);
     if (in.opcode <= OPCODE_FLOAT_TO_INTEGER) return run_float(in, target, *a, *b);
-    if (in.opcode <= OPCODE_COMPARE_INTERVAL) return run_datetime(in, target, *a, *b, constants);
+    if (in.opcode <= OPCODE_COMPARE_INTERVAL) return run_datetime(in, target, *a, *b, *c, constants);
     run_comparison(in, target, *a, *b, constants);
     return 0;
 }
@@ -284,7 +284,7 @@ DEVICE void run_program(const EvaluateProgram &args) {
                 // The row's values have no meaning from here on.
                 machine.row.active = false;
                 machine.row.saved = 0;
-                if (fault != FAULT_NO_SPACE) report_error(args.status, fault & 0xff, fault >> 8);
+                if (fault != FAULT_NO_SPACE) report_error(args.status, fault & 0xff, fault >> 8, machine.operand(in.a)->low);
             }
         }
     }

@@ -36,6 +36,10 @@ OTHER_FIELDS = ["julian", "timezone", "timezone_hour"]
 FRACTIONS = ["second", "milliseconds", "microseconds", "epoch"]
 INTERVALS = ["0", "1 day", "-1 day", "1 month", "-1 month", "13 months", "1 year 2 months 3 days 04:05:06.789", "-25 hours",
              "0.000001 seconds", "1000000 days"]
+STRIDES = ["15 minutes", "1 day", "0.000001 seconds", "100000000 days"]
+BUCKETS = ["extract(epoch from a.v) / 3600", "floor(extract(epoch from a.v) / 3600)", "extract(epoch from a.v)::bigint / 900 * 900",
+           "to_timestamp(floor(extract(epoch from a.v) / 900) * 900)", "to_timestamp(extract(epoch from a.v))",
+           "to_timestamp(date_part('epoch', a.v))"]
 ZONES = ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo", "Africa/Casablanca",
          "UTC", "+05:30", "EST", "CET-1CEST,M3.5.0,M10.5.0/3"]
 
@@ -209,6 +213,10 @@ def _time_entries():
             yield Entry(f"{name} + {interval}", (name,), f"a.v + interval '{interval}'")
             yield Entry(f"{name} - {interval}", (name,), f"a.v - interval '{interval}'")
         yield Entry(f"{name} - {name}", (name, name), "a.v - b.v")
+        for stride in STRIDES:
+            yield Entry(f"date_bin({stride}, {name})", (name,), f"date_bin('{stride}', a.v, '2001-02-03 04:05:06.7')")
+        for bucket in BUCKETS:
+            yield Entry(f"bucket {bucket} {name}", (name,), bucket)
         for zone in ZONES:
             local = "local " if name == "date" else ""
             yield Entry(f"{local}{name} at {zone}", (name,), f"a.v AT TIME ZONE '{zone}'")
@@ -220,6 +228,8 @@ def _time_entries():
     yield Entry("date + int4", ("date", "int4"), "a.v + b.v")
     yield Entry("int4 + date", ("date", "int4"), "b.v + a.v")
     yield Entry("date + time", ("date", "time"), "a.v + b.v")
+    yield Entry("to_timestamp(float8)", ("float8",), "to_timestamp(a.v)")
+    yield Entry("to_timestamp(int8)", ("int8",), "to_timestamp(a.v)")
     yield Entry("time + interval", ("time",), "a.v + interval '3 hours'")
 
 

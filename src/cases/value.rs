@@ -116,6 +116,11 @@ fn parse_time(text: &str) -> i64 {
 }
 
 fn parse_timestamp(text: &str) -> i64 {
+    match text {
+        "infinity" => return i64::MAX,
+        "-infinity" => return i64::MIN,
+        _ => {}
+    }
     let (plain, era) = match text.strip_suffix(" BC") {
         Some(plain) => (plain, " BC"),
         None => (text, ""),

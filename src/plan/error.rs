@@ -89,6 +89,19 @@ impl Error {
         Self::new(ErrorKind::Internal, message)
     }
 
+    /// PostgreSQL's error of seconds since 1970 that are no moment.
+    pub fn no_moment(seconds: f64) -> Self {
+        if seconds.is_nan() {
+            return Self::new(ErrorKind::DatetimeOutOfRange, "timestamp cannot be NaN");
+        }
+        // As C's %g prints numbers of more than six digits before the point, which these all are.
+        let digits = format!("{seconds:.5e}");
+        let (digits, exponent) = digits.split_once('e').unwrap_or((&digits, "0"));
+        let digits = digits.trim_end_matches('0').trim_end_matches('.');
+        let message = format!("timestamp out of range: \"{digits}e+{exponent:0>2}\"");
+        Self::new(ErrorKind::DatetimeOutOfRange, message)
+    }
+
     /// The same error with more about the circumstances.
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
@@ -99,5 +112,20 @@ impl Error {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_printed_as_c_prints_them() {
+        let seconds = [-210_866_803_201.0, 1e20, 9_224_318_016_000.0, 1.234_565e100, -1e308, f64::NAN];
+        let found = seconds.map(|seconds| Error::no_moment(seconds).message);
+        let out = |seconds: &str| format!("timestamp out of range: \"{seconds}\"");
+        let expected = ["-2.10867e+11", "1e+20", "9.22432e+12", "1.23456e+100", "-1e+308"].map(out);
+        assert_eq!(found[..5], expected);
+        assert_eq!(found[5], "timestamp cannot be NaN");
     }
 }

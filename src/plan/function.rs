@@ -187,6 +187,12 @@ pub enum Function {
     AddInterval,
     /// timestamp - timestamp → interval of days and microseconds.
     TimestampDifference,
+    /// `date_bin(stride, a, origin)`: (timestamp or timestamptz, the stride in microseconds: Int64, origin of the first's
+    /// type) → the same type: the start of the stride that `a` is in, counted from the origin.
+    DateBin,
+    /// `to_timestamp(a)`: seconds since 1970, Float64 → timestamptz, by the steps in which PostgreSQL computes it: seconds
+    /// since 2000, times 10⁶, rounded half to even. Infinities stay so.
+    ToTimestamp,
     /// The local time in a time zone: (timestamptz, the zone as the bytes of a [`crate::ZoneTable`]: bytea) → timestamp.
     LocalTime,
     /// The moment that a local time is in a time zone: (timestamp, the zone as of [`Function::LocalTime`]) → timestamptz.

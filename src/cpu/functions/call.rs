@@ -276,6 +276,8 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::DaysBetween => datetime::days_between(call),
         Function::AddInterval => datetime::add_interval(call),
         Function::TimestampDifference => datetime::timestamp_difference(call),
+        Function::DateBin => datetime::date_bin(call),
+        Function::ToTimestamp => datetime::to_timestamp(call),
         Function::LocalTime => zone::local_time(call),
         Function::Instant => zone::instant(call),
         Function::DateTruncInZone(field) => zone::date_trunc(field, call),

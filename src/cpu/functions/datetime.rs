@@ -1,14 +1,14 @@
 //! Functions of dates, times and timestamps. A timestamp with time zone is one in UTC.
 //!
 //! Source: PostgreSQL 15, `timestamp.c` (`timestamp_part_common`, `timestamp_trunc`,
-//! `timestamp_pl_interval`, `timestamp_mi`) and `date.c` (`extract_date`, `time_part_common`, `date_pli`, `date_mi`).
+//! `timestamp_pl_interval`, `timestamp_mi`, `timestamp_bin`, `float8_timestamptz`) and `date.c` (`extract_date`, `time_part_common`, `date_pli`, `date_mi`).
 
 use std::{borrow::Cow, sync::Arc};
 
 use arrow::{
     array::ArrayRef,
     datatypes::{
-        DataType as ArrowType, Date32Type, Float64Type, Int32Type, IntervalMonthDayNano,
+        DataType as ArrowType, Date32Type, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano,
         IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, i256,
     },
 };
@@ -25,6 +25,11 @@ use super::{
     lanes::{Lanes, Nullable, checked, map_lanes, timestamp_array, zip_lanes},
 };
 
+/// Seconds from 1970 to 2000, where PostgreSQL counts from.
+const EPOCH_SECONDS: i64 = 10_957 * 86_400;
+/// The second with which PostgreSQL's timestamps begin, 4714-11-24 BC, and the one after their last, in 294277.
+const FIRST_SECOND: f64 = -2_440_588.0 * 86_400.0;
+const END_SECOND: f64 = (109_203_528.0 - 2_440_588.0) * 86_400.0;
 /// Nanoseconds of the unit in which an interval holds its microseconds.
 const MICROSECOND_NANOSECONDS: i64 = 1_000;
 
@@ -221,6 +226,90 @@ pub(super) fn timestamp_difference(call: &Invocation<'_>) -> Result<ArrayRef> {
         },
     )?;
     Ok(Arc::new(values.into_array::<IntervalMonthDayNanoType>()))
+}
+
+/// The start of the stride that a timestamp is in.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange` for an infinite origin, a stride that is not above 0, and where a distance or the start does not fit.
+pub(super) fn date_bin(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let strides = zip_lanes(
+        &call.lanes::<Int64Type>(1)?,
+        &call.lanes::<TimestampMicrosecondType>(2)?,
+        call.rows,
+        |stride, origin| (Bins { stride, origin }, false),
+        |_, _| timestamp_out_of_range(),
+    )?;
+    let values = zip_lanes(
+        &call.lanes::<TimestampMicrosecondType>(0)?,
+        &Lanes::Column { values: Cow::Owned(strides.values), nulls: strides.nulls },
+        call.rows,
+        |timestamp, bins| checked(bins.start(timestamp).ok()),
+        |timestamp, bins| {
+            let message = bins.start(timestamp).err().unwrap_or_default();
+            Error::new(ErrorKind::DatetimeOutOfRange, message)
+        },
+    )?;
+    Ok(timestamp_array(values, call.result))
+}
+
+/// Strides of time, counted from an origin.
+#[derive(Clone, Copy, Default)]
+struct Bins {
+    stride: i64,
+    origin: i64,
+}
+
+impl Bins {
+    /// The start of the stride that a timestamp is in, or PostgreSQL's message.
+    fn start(self, timestamp: i64) -> std::result::Result<i64, &'static str> {
+        let Self { stride, origin } = self;
+        if is_infinite_timestamp(timestamp) {
+            return Ok(timestamp);
+        }
+        if is_infinite_timestamp(origin) {
+            return Err("origin out of range");
+        }
+        if stride <= 0 {
+            return Err("stride must be greater than zero");
+        }
+        let distance = timestamp.checked_sub(origin).ok_or("interval out of range")?;
+        // Both are between two timestamps.
+        let rest = distance % stride;
+        let start = timestamp - rest;
+        match rest < 0 {
+            false => Ok(start),
+            true => {
+                start.checked_sub(stride).filter(|start| is_timestamp(*start)).ok_or("timestamp out of range")
+            }
+        }
+    }
+}
+
+/// The moment so many seconds after 1970 began.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange`, with the seconds.
+pub(super) fn to_timestamp(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let lanes = call.lanes::<Float64Type>(0)?;
+    let values =
+        map_lanes(&lanes, call.rows, |seconds| checked(moment_of_seconds(seconds)), Error::no_moment)?;
+    Ok(timestamp_array(values, call.result))
+}
+
+fn moment_of_seconds(seconds: f64) -> Option<i64> {
+    if seconds.is_infinite() {
+        return Some(if seconds < 0.0 { i64::MIN } else { i64::MAX });
+    }
+    if !(FIRST_SECOND..END_SECOND).contains(&seconds) {
+        return None;
+    }
+    // Less than 2^63 in size.
+    let since_2000 = ((seconds - EPOCH_SECONDS as f64) * SECOND_MICROSECONDS as f64).round_ties_even() as i64;
+    let moment = since_2000.checked_add(EPOCH_SECONDS * SECOND_MICROSECONDS)?;
+    (is_timestamp(moment) && !is_infinite_timestamp(moment)).then_some(moment)
 }
 
 fn add(start: i64, interval: IntervalMonthDayNano) -> Option<i64> {

@@ -74,6 +74,10 @@ pub enum Shipping {
     Extract,
     /// `date_trunc`, with a time zone or without.
     DateTrunc,
+    /// `date_bin`.
+    DateBin,
+    /// `to_timestamp` of seconds.
+    ToTimestamp,
     /// `timezone`: AT TIME ZONE, and AT LOCAL.
     AtTimeZone,
     /// date + integer, date - integer.
@@ -226,6 +230,8 @@ fn shipping_of_function(function: Function, is: CatalogUse, name: &str) -> Optio
         Function::StartsWith => Shipping::StartsWith,
         Function::Extract(_) | Function::DatePart(_) => Shipping::Extract,
         Function::DateTrunc(_) => Shipping::DateTrunc,
+        Function::DateBin => Shipping::DateBin,
+        Function::ToTimestamp => Shipping::ToTimestamp,
         Function::LocalTime => Shipping::AtTimeZone,
         Function::AddDays if is == CatalogUse::Exchanged => Shipping::AddDaysReversed,
         Function::AddDays => Shipping::AddDays { negated: false },

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The status, as words, in front of the counts of NULLs.
-const STATUS_WORDS: usize = 2;
+const STATUS_WORDS: usize = size_of::<Status>() / size_of::<u32>();
 
 /// Decodes one column chunk and waits for it: [`decode_row_group`] of one column.
 ///
@@ -395,7 +395,7 @@ fn null_counts(
 ) -> Result<Vec<u32>> {
     let mut words: Vec<u32> = queue.download(outcome, STATUS_WORDS + chunks.len())?;
     let null_counts = words.split_off(STATUS_WORDS);
-    let status = Status { code: words[0], detail: words[1] };
+    let status = Status { code: words[0], detail: words[1], ..Status::default() };
     if status.code == 0 {
         return Ok(null_counts);
     }

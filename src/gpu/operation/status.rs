@@ -25,13 +25,16 @@ pub(crate) mod error_code {
     pub const INFINITE_DATES: u32 = 26;
     pub const INFINITE_TIMESTAMPS: u32 = 27;
     pub const INFINITE_FIELD: u32 = 28;
+    pub const ORIGIN_RANGE: u32 = 29;
+    pub const STRIDE: u32 = 30;
+    pub const NO_MOMENT: u32 = 31;
 }
 
 /// The error that a status is; `None` if there was none.
 ///
 /// Kinds and messages are PostgreSQL's. That of a decimal that exceeds its bits names their digits.
 pub fn status_error(status: Status) -> Option<Error> {
-    let Status { code, detail } = status;
+    let Status { code, detail, value } = status;
     let (kind, message) = match code {
         0 => return None,
         error_code::INT16_RANGE => (ErrorKind::NumericOutOfRange, "smallint out of range"),
@@ -58,6 +61,9 @@ pub fn status_error(status: Status) -> Option<Error> {
         error_code::INFINITE_FIELD => {
             (ErrorKind::NotSupported, "fields of infinite dates and timestamps are not supported here")
         }
+        error_code::ORIGIN_RANGE => (ErrorKind::DatetimeOutOfRange, "origin out of range"),
+        error_code::STRIDE => (ErrorKind::DatetimeOutOfRange, "stride must be greater than zero"),
+        error_code::NO_MOMENT => return Some(Error::no_moment(f64::from_bits(value))),
         error_code::TEXT_BYTES => (ErrorKind::NotSupported, "a text of more than 1 GB is not supported here"),
         _ => return Some(Error::internal(format!("a kernel failed: code={code}, detail={detail}"))),
     };

@@ -38,7 +38,7 @@ pub struct Outcome {
     pub status: Status,
     pub text_bytes: u64,
 }
-const _: () = assert!(size_of::<Outcome>() == 16);
+const _: () = assert!(size_of::<Outcome>() == 24);
 
 /// Terms of a condition that `test_ranges` tests.
 pub const RANGE_TERMS_MAX: usize = 16;

@@ -238,7 +238,7 @@ impl Computation<'_> {
             };
             if !write_integer(&value, cell) {
                 let digits = call.cell_type.decimal_digits_max().into();
-                let status = Status { code: error_code::DECIMAL_RANGE, detail: digits };
+                let status = Status { code: error_code::DECIMAL_RANGE, detail: digits, value: 0 };
                 return Err(
                     status_error(status).unwrap_or_else(|| Error::internal("a variance is too large"))
                 );

@@ -97,6 +97,8 @@ opcodes! {
     TimestampToTime,
     AddInterval,
     TimestampDifference,
+    DateBin,
+    ToTimestamp,
     LocalTime,
     Instant,
     TruncateInZone,
@@ -189,7 +191,8 @@ impl Opcode {
             O::ExtractTimestamp | O::TimestampToTime => true,
             O::TruncateTimestamp | O::AddDays | O::SubtractDays | O::DateToTimestamp => true,
             O::DaysBetween | O::AddInterval | O::TimestampDifference => true,
-            O::LocalTime | O::Instant | O::TruncateInZone | O::Like | O::Substring => true,
+            O::DateBin | O::ToTimestamp | O::LocalTime | O::Instant | O::TruncateInZone => true,
+            O::Like | O::Substring => true,
             _ => self.makes_text(),
         }
     }
@@ -316,5 +319,8 @@ mod tests {
         status("ERROR_INFINITE_DATES ", error_code::INFINITE_DATES);
         status("ERROR_INFINITE_TIMESTAMPS ", error_code::INFINITE_TIMESTAMPS);
         status("ERROR_INFINITE_FIELD ", error_code::INFINITE_FIELD);
+        status("ERROR_ORIGIN_RANGE ", error_code::ORIGIN_RANGE);
+        status("ERROR_STRIDE ", error_code::STRIDE);
+        status("ERROR_NO_MOMENT ", error_code::NO_MOMENT);
     }
 }

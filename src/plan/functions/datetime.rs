@@ -2,7 +2,7 @@
 
 use super::{
     CatalogNames, CatalogUse, Example, FailureRule, Form, FunctionEntry, ResultType, Shown, Signature,
-    TypeClass::{self, Bytea, Date, Decimals, Float64, Int32, Interval, Time, Timestamps},
+    TypeClass::{self, Bytea, Date, Decimals, Float64, Int32, Int64, Interval, Time, Timestamps},
 };
 use crate::{DataType, Expression, Function};
 
@@ -46,6 +46,7 @@ const INTERVALS: &[&str] = &[
     "1000000 days",
 ];
 
+const STRIDES: &[&str] = &["15 minutes", "1 day", "0.000001 seconds", "100000000 days"];
 /// Time zones: with rules, without, with half an hour of summer time, with summer time that has ended, and with that around
 /// Ramadan; an offset, an abbreviation, and a rule.
 const ZONES: &[&str] = &[
@@ -171,6 +172,28 @@ pub(super) static TIMESTAMP_DIFFERENCE: FunctionEntry = FunctionEntry::new(
     &[Example::of("{a} - {b}")],
 )])
 .catalog(&[CatalogNames::itself(&["timestamp_mi", "timestamptz_mi"])]);
+
+pub(super) static DATE_BIN: FunctionEntry = FunctionEntry::new(
+    "date_bin",
+    Form::Plain(Function::DateBin),
+    "The start of the stride that a moment is in.",
+)
+.failure(FailureRule::Always)
+.signatures(&[Signature::new(
+    &[Timestamps, Int64, Timestamps],
+    ResultType::Same,
+    &[Example::with("date_bin('{n}', {a}, '2001-02-03 04:05:06.7')", STRIDES)],
+)])
+.catalog(&[CatalogNames::itself(&["date_bin"])]);
+
+pub(super) static TO_TIMESTAMP: FunctionEntry = FunctionEntry::new(
+    "to_timestamp",
+    Form::Plain(Function::ToTimestamp),
+    "The moment so many seconds after 1970 began.",
+)
+.failure(FailureRule::Always)
+.signatures(&[Signature::new(&[Float64], ResultType::Of(Timestamps), &[Example::of("to_timestamp({a})")])])
+.catalog(&[CatalogNames::itself(&["to_timestamp"])]);
 
 pub(super) static LOCAL_TIME: FunctionEntry = FunctionEntry::new(
     "local_time",

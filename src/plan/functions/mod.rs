@@ -207,6 +207,8 @@ entries! {
     Function::DaysBetween => datetime::DAYS_BETWEEN,
     Function::AddInterval => datetime::ADD_INTERVAL,
     Function::TimestampDifference => datetime::TIMESTAMP_DIFFERENCE,
+    Function::DateBin => datetime::DATE_BIN,
+    Function::ToTimestamp => datetime::TO_TIMESTAMP,
     Function::LocalTime => datetime::LOCAL_TIME,
     Function::Instant => datetime::INSTANT,
     Function::DateTruncInZone(_) => datetime::DATE_TRUNC_IN_ZONE,

@@ -275,6 +275,7 @@ impl CallSite {
             shipping,
             Shipping::Extract
                 | Shipping::DateTrunc
+                | Shipping::DateBin
                 | Shipping::AtTimeZone
                 | Shipping::AddInterval { .. }
                 | Shipping::TimestampDifference
@@ -337,6 +338,8 @@ impl CallSite {
             }
             Shipping::Extract => self.extract(arguments),
             Shipping::DateTrunc => self.date_trunc(arguments),
+            Shipping::DateBin => self.date_bin(arguments),
+            Shipping::ToTimestamp => self.to_timestamp(arguments),
             Shipping::AtTimeZone => self.at_time_zone(arguments),
             Shipping::AddDays { negated } => self.add_days(negated, arguments),
             Shipping::AddDaysReversed => {
@@ -673,6 +676,45 @@ impl CallSite {
         Ok(Lowered::plain(expression))
     }
 
+    fn date_bin(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        const DAY_MICROSECONDS: i64 = 86_400_000_000;
+        let [stride, value, origin] =
+            <[Lowered; 3]>::try_from(arguments).map_err(|_| self.refuse("with these arguments"))?;
+        let data_type = value.data_type().clone();
+        if !matches!(data_type, DataType::Timestamp | DataType::TimestampTz)
+            || *origin.data_type() != data_type
+        {
+            return Err(self.refuse("on these types"));
+        }
+        if bins_wrongly() {
+            return Err(self.refuse("before the origin, where this server's version errs"));
+        }
+        let Expression::Literal(Literal { value: Value::Interval(stride), .. }) = stride.expression else {
+            return Err(self.refuse("with a stride that is no constant"));
+        };
+        let days = i64::from(stride.days).checked_mul(DAY_MICROSECONDS);
+        let stride = match days.and_then(|days| days.checked_add(stride.microseconds)) {
+            Some(microseconds @ 1..) if stride.months == 0 => microseconds,
+            _ => return Err(self.refuse("with a stride that is no length of time")),
+        };
+        let stride = Expression::literal(Value::Int(stride), DataType::Int64);
+        let arguments = vec![value.expression, stride, origin.expression];
+        Ok(Lowered::plain(Expression::call(Function::DateBin, arguments, data_type)))
+    }
+
+    fn to_timestamp(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let seconds = self.one(arguments)?;
+        if *seconds.data_type() != DataType::Float64 {
+            return Err(self.refuse(&format!("of {}", seconds.data_type())));
+        }
+        // Of an exact number they are finite.
+        if !seconds.magnitude.is_finite() {
+            with_planning(|planning| planning.meet_infinity());
+        }
+        let arguments = vec![seconds.expression];
+        Ok(Lowered::plain(Expression::call(Function::ToTimestamp, arguments, DataType::TimestampTz)))
+    }
+
     /// `AT TIME ZONE`, and `AT LOCAL` without a zone.
     fn at_time_zone(&self, mut arguments: Vec<Lowered>) -> LoweredResult {
         let zone = if arguments.len() == 2 { arguments.remove(0).expression } else { session_zone() };
@@ -772,6 +814,24 @@ fn right_wraps() -> bool {
                 pgrx::direct_function_call::<&str>(pg_sys::text_right, &[Some(text), i32::MIN.into_datum()]);
             end != Some("")
         }
+    })
+}
+
+/// Whether the server's `date_bin` takes a moment before the origin that is the start of a stride for one of the stride
+/// before, as some minor versions do. Asked once a session.
+fn bins_wrongly() -> bool {
+    static WRONG: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *WRONG.get_or_init(|| {
+        let stride = pg_sys::Interval { time: 1_000, day: 0, month: 0 };
+        // SAFETY: a built-in function over values that live as long as the call.
+        let start = unsafe {
+            let stride = Some(pg_sys::Datum::from(&raw const stride));
+            pgrx::direct_function_call::<i64>(
+                pg_sys::timestamp_bin,
+                &[stride, 0i64.into_datum(), 1_000i64.into_datum()],
+            )
+        };
+        start != Some(0)
     })
 }
 

@@ -76,6 +76,8 @@ pub struct Status {
     pub code: u32,
     /// The detail of the code.
     pub detail: u32,
+    /// Of an expression: the bits of what failed.
+    pub value: u64,
 }
 
 /// Key columns: `KeyColumns` of kernels/abi/join.h.

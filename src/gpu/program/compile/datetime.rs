@@ -31,6 +31,16 @@ impl Compiler<'_> {
                 check_types(call, &[call.data_type.clone(), DataType::Interval])?;
                 self.binary(call, Opcode::AddInterval, Kind::Interval)
             }
+            Function::DateBin => {
+                check_types(call, &[call.data_type.clone(), DataType::Int64, call.data_type.clone()])?;
+                let slots = [0, 1, 2].map(|place| call.slot(place, Kind::Integer));
+                let slots = slots.into_iter().collect::<Result<Vec<Slot>>>()?;
+                self.builder.strict(Opcode::DateBin, &slots, 0, 0)
+            }
+            Function::ToTimestamp => {
+                check_types(call, &[DataType::Float64])?;
+                self.builder.strict(Opcode::ToTimestamp, &[call.slot(0, Kind::Float)?], 0, 0)
+            }
             _ => {
                 let first = call.value(0)?.data_type.clone();
                 check_types(call, &[first.clone(), first])?;

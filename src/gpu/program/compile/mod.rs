@@ -399,7 +399,9 @@ impl Compilation {
             | Function::SubtractDays
             | Function::DaysBetween
             | Function::AddInterval
-            | Function::TimestampDifference => Self::Datetime,
+            | Function::TimestampDifference
+            | Function::DateBin
+            | Function::ToTimestamp => Self::Datetime,
             Function::LocalTime | Function::Instant | Function::DateTruncInZone(_) => Self::Zone,
             Function::Like
             | Function::ILike(_)
