@@ -6,7 +6,8 @@
 //!   `file_memory.rs`); `query_files.rs`: the files of one query
 //! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files, part by part (`part_source.rs`); `direct_reads.rs`: past the page cache
-//! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
+//! - `pruning.rs`: row groups ruled out by statistics, and by what functions of time make of them (`derived_bounds.rs`);
+//!   `page_index.rs`: pages ruled out by theirs
 //! - `page_header.rs`, `page_list.rs`: the pages of a column chunk; `page_check.rs`, `levels.rs`, `deltas.rs`: checks of them
 //!   before the parquet crate decodes them
 //! - `scan_size.rs`: how much is left to read; `sampled_values.rs`: which values many rows of a column have; both that and descriptions are
@@ -29,6 +30,7 @@ mod column_variant;
 mod compact_protocol;
 pub mod decoding_panics;
 mod deltas;
+mod derived_bounds;
 mod describe;
 mod direct_reads;
 mod error;

@@ -13,6 +13,7 @@ use pystachio_plan::{ColumnId, DataType, Expression, Function, Literal, ScanColu
 
 use crate::{
     FileFooter,
+    derived_bounds::bounds_of,
     statistics::{ChunkStatistics, ColumnSummary},
 };
 
@@ -146,20 +147,15 @@ fn refutes_one<'a>(
                     })
                 })
         }
-        (function, [Expression::Column { id, .. }, other]) => {
-            compare(*function, bounds(*id), literal(other, parameters))
+        (function, [a, b]) if mirrored(*function).is_some() => {
+            let (function, computed, value) = match (literal(a, parameters), literal(b, parameters)) {
+                (None, Some(value)) => (Some(*function), a, value),
+                (Some(value), None) => (mirrored(*function), b, value),
+                _ => return false,
+            };
+            let computed = bounds_of(computed, bounds, parameters);
+            function.zip(computed).is_some_and(|(function, computed)| excludes(function, &computed, value))
         }
-        (function, [other, Expression::Column { id, .. }]) => {
-            let Some(function) = mirrored(*function) else { return false };
-            compare(function, bounds(*id), literal(other, parameters))
-        }
-        _ => false,
-    }
-}
-
-fn compare(function: Function, column: Option<&Bounds>, value: Option<&Literal>) -> bool {
-    match (column, value) {
-        (Some(column), Some(value)) => excludes(function, column, value),
         _ => false,
     }
 }
@@ -175,7 +171,7 @@ fn mirrored(function: Function) -> Option<Function> {
     }
 }
 
-fn literal<'a>(expression: &'a Expression, parameters: &'a [Literal]) -> Option<&'a Literal> {
+pub(super) fn literal<'a>(expression: &'a Expression, parameters: &'a [Literal]) -> Option<&'a Literal> {
     match expression {
         Expression::Literal(literal) => Some(literal),
         Expression::Parameter { index, .. } => parameters.get(*index as usize),

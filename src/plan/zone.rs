@@ -137,6 +137,17 @@ impl ZoneTable {
         Ok(Self { by_utc: steps(utc, offsets.clone()), by_local: steps(local, offsets) })
     }
 
+    /// The least and the greatest offset in such bytes, in microseconds; `None` if they are no table.
+    pub fn extreme_offsets(bytes: &[u8]) -> Option<(i64, i64)> {
+        let (head, entries) = bytes.split_at_checked(HEAD_BYTES)?;
+        let first = i32::from_le_bytes(*head.first_chunk()?);
+        let others = entries.chunks_exact(ENTRY_BYTES).filter_map(|entry| entry.last_chunk());
+        let offsets = others.map(|offset| i32::from_le_bytes(*offset));
+        let (least, greatest) = offsets
+            .fold((first, first), |(least, greatest), offset| (least.min(offset), greatest.max(offset)));
+        Some((i64::from(least) * SECOND_MICROSECONDS, i64::from(greatest) * SECOND_MICROSECONDS))
+    }
+
     /// The local time at a moment in UTC; both in microseconds. `None` beyond 64 bits.
     pub fn to_local(&self, utc: i64) -> Option<i64> {
         utc.checked_add(self.by_utc.offset(utc))
