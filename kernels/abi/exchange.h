@@ -31,14 +31,14 @@ typedef struct AssignRangePartitions {
 } AssignRangePartitions;
 static_assert(sizeof(AssignRangePartitions) == 824, "AssignRangePartitions has 824 bytes");
 
-// Rows that a block of deal_rows handles.
-#define DEAL_TILE_ROWS 4096
+// Rows that a block of scatter_rows handles.
+#define SCATTER_TILE_ROWS 4096
 // Columns of one launch.
-#define DEALT_COLUMNS_MAX 8
+#define SCATTER_COLUMNS_MAX 8
 // Blocks of memory that one launch fills.
-#define DEALT_BLOCKS_MAX 32
+#define SCATTER_BLOCKS_MAX 32
 // Parts of such a block begin at multiples of so many bytes.
-#define DEALT_PART_ALIGNMENT 64
+#define SCATTER_PART_ALIGNMENT 64
 
 // assign_owners
 typedef struct AssignOwners {
@@ -49,31 +49,31 @@ typedef struct AssignOwners {
     uint32_t owner_count; // at most PARTITIONS_MAX
     uint32_t level;
     uint32_t nulls_match; // 0: rows with a NULL key are spread by number
-    uint32_t tiles;       // of DEAL_TILE_ROWS rows
+    uint32_t tiles;       // of SCATTER_TILE_ROWS rows
     uint64_t staying;     // uint8_t [row_count]: not 0 where stay_owner has the row whatever its keys are; or 0: nowhere
     uint32_t stay_owner;
     uint32_t reserved;
 } AssignOwners;
 static_assert(sizeof(AssignOwners) == 448, "AssignOwners has 448 bytes");
 
-// Where a column goes in a block of memory, in multiples of DEALT_PART_ALIGNMENT from its beginning.
-typedef struct DealtPart {
+// Where a column goes in a block of memory, in multiples of SCATTER_PART_ALIGNMENT from its beginning.
+typedef struct ScatterPart {
     uint32_t values;
     uint32_t validity; // written where the column has validity
-} DealtPart;
-static_assert(sizeof(DealtPart) == 8, "DealtPart has 8 bytes");
+} ScatterPart;
+static_assert(sizeof(ScatterPart) == 8, "ScatterPart has 8 bytes");
 
 // A block of memory for some of the rows, by their places in the order of owners.
-typedef struct DealtBlock {
+typedef struct ScatterBlock {
     uint64_t first_row;
     uint64_t end_row;
     uint64_t address;
-    DealtPart parts[DEALT_COLUMNS_MAX];
-} DealtBlock;
-static_assert(sizeof(DealtBlock) == 88, "DealtBlock has 88 bytes");
+    ScatterPart parts[SCATTER_COLUMNS_MAX];
+} ScatterBlock;
+static_assert(sizeof(ScatterBlock) == 88, "ScatterBlock has 88 bytes");
 
-// deal_rows
-typedef struct DealRows {
+// scatter_rows
+typedef struct ScatterRows {
     uint64_t owners;  // uint8_t [row_count], of assign_owners
     uint64_t offsets; // uint64_t [owner_count * tiles], the exclusive sums of its counts
     uint64_t row_count;
@@ -81,10 +81,10 @@ typedef struct DealRows {
     uint32_t tiles;
     uint32_t column_count;
     uint32_t block_count;
-    ColumnView columns[DEALT_COLUMNS_MAX];
-    DealtBlock blocks[DEALT_BLOCKS_MAX]; // in the order of their rows; rows of none stay
-} DealRows;
-static_assert(sizeof(DealRows) == 3048, "DealRows has 3048 bytes");
+    ColumnView columns[SCATTER_COLUMNS_MAX];
+    ScatterBlock blocks[SCATTER_BLOCKS_MAX]; // in the order of their rows; rows of none stay
+} ScatterRows;
+static_assert(sizeof(ScatterRows) == 3048, "ScatterRows has 3048 bytes");
 
 // Rows that a block of the kernels of pack_cells.cu handles, and those that a warp does: a miniblock.
 #define PACK_TILE_ROWS 1024

@@ -21,7 +21,7 @@
     X(assign_hash_partitions, AssignHashPartitions, BLOCK_THREADS) \
     X(assign_range_partitions, AssignRangePartitions, BLOCK_THREADS) \
     X(assign_owners, AssignOwners, BLOCK_THREADS) \
-    X(deal_rows, DealRows, BLOCK_THREADS) \
+    X(scatter_rows, ScatterRows, BLOCK_THREADS) \
     X(measure_ranges, MeasureRanges, BLOCK_THREADS) \
     X(count_runs, CollectRuns, BLOCK_THREADS) \
     X(collect_runs, CollectRuns, BLOCK_THREADS) \

@@ -64,7 +64,7 @@ struct Walk {
 }
 
 /// The operators at a place.
-struct Place<'a> {
+struct OperatorPlace<'a> {
     top: &'a Arc<dyn ExecutionPlan>,
     /// Operators that hand on rows, beginning with `top`.
     passing: Vec<&'a Arc<dyn ExecutionPlan>>,
@@ -72,7 +72,7 @@ struct Place<'a> {
     working: &'a Arc<dyn ExecutionPlan>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> OperatorPlace<'a> {
     fn new(top: &'a Arc<dyn ExecutionPlan>) -> Self {
         let (mut passing, mut plan) = (Vec::new(), top);
         while passes_rows(plan)
@@ -107,7 +107,7 @@ type PlanReference<'a> = &'a Arc<dyn ExecutionPlan>;
 
 impl Walk {
     fn visit(&mut self, relation: &Relation, plan: &Arc<dyn ExecutionPlan>, above: Above) {
-        let place = Place::new(plan);
+        let place = OperatorPlace::new(plan);
         let own = self.rows.len();
         self.rows.push(None);
         match &relation.operator {
@@ -181,7 +181,7 @@ impl Walk {
         own: usize,
         input: &Relation,
         predicate: &Expression,
-        place: &Place<'_>,
+        place: &OperatorPlace<'_>,
         above: Above,
     ) {
         let Some(filter) = place.working.downcast_ref::<FilterExec>() else {
@@ -199,7 +199,7 @@ impl Walk {
         own: usize,
         relation: &Relation,
         sides: [&Arc<Relation>; 2],
-        place: &Place<'_>,
+        place: &OperatorPlace<'_>,
         above: Above,
     ) {
         let Operator::Join { kind, keys, residual, build, .. } = &relation.operator else { return };
@@ -222,7 +222,7 @@ impl Walk {
             return sides.into_iter().for_each(|side| self.skip(side));
         };
         self.rows[own] = rows_of(place, above);
-        let build_rows = Place::new(children[usize::from(swapped)]).row_count();
+        let build_rows = OperatorPlace::new(children[usize::from(swapped)]).row_count();
         let unread = build_rows.is_none_or(|rows| rows == 0) || *kind == JoinKind::NullAwareAnti;
         let build = Above { limited: false, reduced: above.reduced || is_merge };
         let probe = Above {
@@ -231,7 +231,7 @@ impl Walk {
         };
         let (left, right) = if swapped { (probe, build) } else { (build, probe) };
         self.visit(sides[0], children[0], left);
-        match (right_side(relation), WholeAggregate::of(Place::new(children[1]).working)) {
+        match (right_side(relation), WholeAggregate::of(OperatorPlace::new(children[1]).working)) {
             (RightSide::Whole, _) => self.visit(sides[1], children[1], right),
             (RightSide::Grouped, Some(grouped)) => {
                 let limited = grouped.limits_input(right.limited);
@@ -246,7 +246,7 @@ impl Walk {
         own: usize,
         relation: &Relation,
         input: &Relation,
-        place: &Place<'_>,
+        place: &OperatorPlace<'_>,
         above: Above,
     ) {
         let Operator::Aggregate { groups, aggregates, .. } = &relation.operator else { return };
@@ -261,13 +261,13 @@ impl Walk {
         let mut limited = aggregate.limits_input(above.limited || place.is_limited());
         let mut below = aggregate.input;
         if aggregates_distinct_values(aggregates) {
-            let Some(distinct) = WholeAggregate::of(Place::new(below).working) else {
+            let Some(distinct) = WholeAggregate::of(OperatorPlace::new(below).working) else {
                 return self.skip(input);
             };
             limited = distinct.limits_input(limited);
             below = distinct.input;
-        } else if let Some(distinct) = WholeAggregate::of(Place::new(below).working)
-            && let expanded = Place::new(distinct.input).working
+        } else if let Some(distinct) = WholeAggregate::of(OperatorPlace::new(below).working)
+            && let expanded = OperatorPlace::new(distinct.input).working
             && expanded.is::<ExpandExec>()
         {
             // What has no DISTINCT, and each distinct argument.
@@ -296,7 +296,7 @@ impl<'a> WholeAggregate<'a> {
         let input = match last.mode() {
             AggregateMode::Single | AggregateMode::SinglePartitioned => last.input(),
             AggregateMode::Final | AggregateMode::FinalPartitioned => {
-                let first = Place::new(last.input()).working.downcast_ref::<AggregateExec>()?;
+                let first = OperatorPlace::new(last.input()).working.downcast_ref::<AggregateExec>()?;
                 if *first.mode() != AggregateMode::Partial {
                     return None;
                 }
@@ -315,13 +315,13 @@ impl<'a> WholeAggregate<'a> {
 }
 
 /// What came out of a place of an operator that takes part in no limit.
-fn rows_of(place: &Place<'_>, above: Above) -> Option<ActualRows> {
+fn rows_of(place: &OperatorPlace<'_>, above: Above) -> Option<ActualRows> {
     let limited = above.limited || place.is_limited();
     counted(place, Above { limited, reduced: above.reduced || is_filtered_from_above(place.working) })
 }
 
 /// What came out of a place.
-fn counted(place: &Place<'_>, above: Above) -> Option<ActualRows> {
+fn counted(place: &OperatorPlace<'_>, above: Above) -> Option<ActualRows> {
     let row_count = place.row_count()?;
     let is_reduced = above.limited || above.reduced || is_filtered_from_above(place.top);
     Some(ActualRows { row_count, is_reduced })

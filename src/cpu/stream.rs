@@ -85,7 +85,7 @@ pub(crate) struct QueryStream {
     attempt: Attempt,
     runtime: Handle,
     schema: SchemaRef,
-    run: Run,
+    run: QueryTask,
     /// The memory of the batch that was given last: it is on its way until the next one is asked for.
     handed: Option<MemoryReservation>,
     row_count: u64,
@@ -93,7 +93,7 @@ pub(crate) struct QueryStream {
 }
 
 /// The task that drives a query, and what it gives. Dropping it ends the task.
-struct Run {
+struct QueryTask {
     batches: mpsc::Receiver<Result<HeldBatch>>,
     task: Option<JoinHandle<Place>>,
     abort: AbortHandle,
@@ -110,7 +110,7 @@ impl QueryStream {
             .map(|(field, data_type)| Field::new(field.name(), data_type.to_arrow(), true))
             .collect();
         let schema = Arc::new(Schema::new(fields));
-        let run = Run::start(&query, &schema, place, runtime);
+        let run = QueryTask::start(&query, &schema, place, runtime);
         Self {
             query,
             prepare,
@@ -154,7 +154,7 @@ impl QueryStream {
         while before.is_used() && !stop.is_stopped() && waiting.elapsed() < END_WAIT_MAX {
             tokio::time::sleep(END_POLL_INTERVAL).await;
         }
-        self.run = Run::start(&self.query, &self.schema, place, &self.runtime);
+        self.run = QueryTask::start(&self.query, &self.schema, place, &self.runtime);
         self.elapsed_us = None;
         Ok(())
     }
@@ -192,7 +192,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     }
 }
 
-impl Run {
+impl QueryTask {
     fn start(query: &RunningQuery, schema: &SchemaRef, place: Place, runtime: &Handle) -> Self {
         let (sender, batches) = mpsc::channel(QUEUE_BATCHES);
         let output = Output::new(sender, place, query.pool.clone(), query.spool.clone(), query.stop.clone());
@@ -211,7 +211,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for QueryTask {
     fn drop(&mut self) {
         self.abort.abort();
     }

@@ -42,7 +42,7 @@ const DIRECT: i32 = libc::O_DIRECT;
 /// `CUfileError_t`: cuFile's own status, and the driver's.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Status {
+struct CufileStatus {
     cufile: i32,
     driver: i32,
 }
@@ -66,7 +66,7 @@ const KIND_DESCRIPTOR: i32 = 1;
 
 /// The start of `CUfileDrvProps_t`, and room for what follows.
 #[repr(C)]
-struct Properties {
+struct CufileProperties {
     nvfs_version: [u32; 2],
     poll_bytes: usize,
     direct_bytes_max: usize,
@@ -75,7 +75,7 @@ struct Properties {
     rest: [u64; 64],
 }
 
-const _: () = assert!(offset_of!(Properties, status_flags) == 24);
+const _: () = assert!(offset_of!(CufileProperties, status_flags) == 24);
 
 /// `CU_FILE_NVME_P2P_SUPPORTED`: GPUDirect from NVMe without the kernel module nvidia-fs.
 const FLAG_NVME_P2P: u32 = 1 << 11;
@@ -89,19 +89,19 @@ const USE_PCI_P2PDMA: i32 = 7;
 
 type Handle = *mut c_void;
 
-struct Api {
-    driver_open: unsafe extern "C" fn() -> Status,
-    driver_close: unsafe extern "C" fn() -> Status,
-    get_properties: unsafe extern "C" fn(*mut Properties) -> Status,
-    set_parameter: unsafe extern "C" fn(i32, bool) -> Status,
-    register: unsafe extern "C" fn(*mut Handle, *mut Description) -> Status,
+struct CufileApi {
+    driver_open: unsafe extern "C" fn() -> CufileStatus,
+    driver_close: unsafe extern "C" fn() -> CufileStatus,
+    get_properties: unsafe extern "C" fn(*mut CufileProperties) -> CufileStatus,
+    set_parameter: unsafe extern "C" fn(i32, bool) -> CufileStatus,
+    register: unsafe extern "C" fn(*mut Handle, *mut Description) -> CufileStatus,
     deregister: unsafe extern "C" fn(Handle),
     read: unsafe extern "C" fn(Handle, *mut c_void, usize, libc::off_t, libc::off_t) -> isize,
     /// Whose functions these are.
     _library: Library,
 }
 
-impl Api {
+impl CufileApi {
     fn open() -> std::result::Result<Self, String> {
         let library = open_library(CUFILE).map_err(|reason| format!("{CUFILE} {reason}"))?;
         let named = |reason: String| format!("{CUFILE} {reason}");
@@ -123,12 +123,12 @@ impl Api {
 
 /// cuFile's driver, open in a mode. Files of it hold it.
 struct Session {
-    api: Arc<Api>,
+    api: Arc<CufileApi>,
     mode: DeviceFileMode,
 }
 
 impl Session {
-    fn open(api: &Arc<Api>, mode: DeviceFileMode) -> std::result::Result<Self, String> {
+    fn open(api: &Arc<CufileApi>, mode: DeviceFileMode) -> std::result::Result<Self, String> {
         let is_compatible = mode == DeviceFileMode::Compatibility;
         // SAFETY: the driver is closed, as cuFile demands for all of them.
         unsafe {
@@ -147,7 +147,7 @@ impl Session {
 
     /// Whether reads pass by the host's memory, whatever cuFile's configuration says.
     fn check_gpudirect(&self) -> std::result::Result<(), String> {
-        let mut properties = Properties {
+        let mut properties = CufileProperties {
             nvfs_version: [0; 2],
             poll_bytes: 0,
             direct_bytes_max: 0,
@@ -183,7 +183,7 @@ fn may_have_gpudirect() -> bool {
 }
 
 /// What a call of cuFile failed with, in words. `action` says what was tried.
-fn checked(action: &str, status: Status) -> std::result::Result<(), String> {
+fn checked(action: &str, status: CufileStatus) -> std::result::Result<(), String> {
     let meaning = match status.cufile {
         0 => return Ok(()),
         5001 => "its driver is not initialized",
@@ -200,14 +200,14 @@ fn checked(action: &str, status: Status) -> std::result::Result<(), String> {
 
 /// cuFile, if the host has it.
 pub(crate) struct CuFile {
-    api: std::result::Result<Arc<Api>, String>,
+    api: std::result::Result<Arc<CufileApi>, String>,
     session: Mutex<Option<Arc<Session>>>,
 }
 
 impl CuFile {
     /// Looks for it; opens nothing.
     pub(crate) fn new() -> Self {
-        Self { api: Api::open().map(Arc::new), session: Mutex::default() }
+        Self { api: CufileApi::open().map(Arc::new), session: Mutex::default() }
     }
 
     /// Opens a file for the GPU of a context, which is current.
@@ -314,7 +314,7 @@ impl DeviceFile for CuFileHandle {
 
 impl CuFileHandle {
     fn failed(&self, status: isize) -> Error {
-        let status = Status { cufile: status.unsigned_abs() as i32, driver: 0 };
+        let status = CufileStatus { cufile: status.unsigned_abs() as i32, driver: 0 };
         let reason = checked("read", status).err().unwrap_or_default();
         let message = format!("could not read \"{}\": {reason}", self.path.display());
         Error::new(ErrorKind::FileAccess, message)
@@ -351,8 +351,8 @@ mod tests {
 
     #[test]
     fn what_cufile_reports_is_said_in_words() {
-        assert_eq!(checked("read", Status { cufile: 0, driver: 7 }), Ok(()));
-        let reason = checked("register the file", Status { cufile: 5027, driver: 0 }).unwrap_err();
+        assert_eq!(checked("read", CufileStatus { cufile: 0, driver: 7 }), Ok(()));
+        let reason = checked("register the file", CufileStatus { cufile: 5027, driver: 0 }).unwrap_err();
         assert!(reason.contains("status=5027") && reason.contains("udev"), "{reason}");
     }
 }

@@ -31,9 +31,9 @@ const DRIVER_VERSION_MIN: i32 = 13_000;
 const CUFILE_VERSION_MIN: i32 = 1_140;
 
 /// What a function that tells a version gives back, besides the version.
-type Status = i32;
-/// As of [`Status`], of cuFile: its own and the driver's.
-type CuFileStatus = [i32; 2];
+type VersionStatus = i32;
+/// As of [`VersionStatus`], of cuFile: its own and the driver's.
+type CufileVersionStatus = [i32; 2];
 
 /// Opens a library, by its name and then in the folders of CUDA's toolkit.
 ///
@@ -89,8 +89,9 @@ pub(crate) fn driver_version() -> Result<i32, String> {
     let version = open_library(DRIVER).and_then(|library| {
         let mut version = 0;
         // SAFETY: as cuda.h declares it.
-        let tell =
-            unsafe { function::<unsafe extern "C" fn(*mut i32) -> Status>(&library, "cuDriverGetVersion") }?;
+        let tell = unsafe {
+            function::<unsafe extern "C" fn(*mut i32) -> VersionStatus>(&library, "cuDriverGetVersion")
+        }?;
         // SAFETY: it writes a number.
         match unsafe { tell(&raw mut version) } {
             0 => check_version(version, DRIVER_VERSION_MIN, cuda_version),
@@ -104,8 +105,9 @@ fn cufile_version() -> Result<i32, String> {
     let library = open_library(CUFILE)?;
     let mut version = 0;
     // SAFETY: as cufile.h declares it.
-    let tell =
-        unsafe { function::<unsafe extern "C" fn(*mut i32) -> CuFileStatus>(&library, "cuFileGetVersion") }?;
+    let tell = unsafe {
+        function::<unsafe extern "C" fn(*mut i32) -> CufileVersionStatus>(&library, "cuFileGetVersion")
+    }?;
     // SAFETY: it writes a number.
     match unsafe { tell(&raw mut version) } {
         [0, _] => check_version(version, CUFILE_VERSION_MIN, cuda_version),
@@ -121,7 +123,8 @@ fn cufile_version() -> Result<i32, String> {
 pub(crate) fn nccl_version(library: &Library) -> Result<i32, String> {
     let mut version = 0;
     // SAFETY: as nccl.h declares it.
-    let tell = unsafe { function::<unsafe extern "C" fn(*mut i32) -> Status>(library, "ncclGetVersion") }?;
+    let tell =
+        unsafe { function::<unsafe extern "C" fn(*mut i32) -> VersionStatus>(library, "ncclGetVersion") }?;
     // SAFETY: it writes a number.
     match unsafe { tell(&raw mut version) } {
         0 => Ok(version),

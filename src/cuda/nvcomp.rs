@@ -35,11 +35,11 @@ const NAMES: [&str; 3] = ["libnvcomp.so.6", "libnvcomp.so.5", "libnvcomp.so"];
 const MAJOR_VERSIONS: [u32; 2] = [5, 6];
 
 /// `nvcompStatus_t`.
-type Status = i32;
+type NvcompStatus = i32;
 
 /// `nvcompProperties_t`.
 #[repr(C)]
-struct Properties {
+struct NvcompProperties {
     /// 5300 for 5.3.0.
     version: u32,
     /// Of the CUDA that is in it, as 13000 for 13.0.
@@ -73,12 +73,12 @@ struct Alignments {
 /// What the engine keeps to: pages start anywhere, outputs at multiples of 16, memory at multiples of 256.
 const ALIGNMENTS_MAX: Alignments = Alignments { input: 1, output: 16, scratch: 256 };
 
-type GetAlignments = unsafe extern "C" fn(DecompressOptions, *mut Alignments) -> Status;
+type GetAlignments = unsafe extern "C" fn(DecompressOptions, *mut Alignments) -> NvcompStatus;
 /// Frames, bytes of the largest output, options, the answer, bytes of all outputs.
-type GetTempSize5 = unsafe extern "C" fn(usize, usize, DecompressOptions, *mut usize, usize) -> Status;
+type GetTempSize5 = unsafe extern "C" fn(usize, usize, DecompressOptions, *mut usize, usize) -> NvcompStatus;
 /// The same with a stream.
 type GetTempSize6 =
-    unsafe extern "C" fn(usize, usize, DecompressOptions, *mut usize, usize, CUstream) -> Status;
+    unsafe extern "C" fn(usize, usize, DecompressOptions, *mut usize, usize, CUstream) -> NvcompStatus;
 type DecompressAsync = unsafe extern "C" fn(
     sources: *const *const c_void,
     source_bytes: *const usize,
@@ -89,9 +89,9 @@ type DecompressAsync = unsafe extern "C" fn(
     scratch_bytes: usize,
     targets: *const *mut c_void,
     DecompressOptions,
-    statuses: *mut Status,
+    statuses: *mut NvcompStatus,
     CUstream,
-) -> Status;
+) -> NvcompStatus;
 
 #[derive(Clone, Copy)]
 enum GetTempSize {
@@ -105,7 +105,7 @@ struct FormatApi {
     decompress: DecompressAsync,
 }
 
-struct Api {
+struct NvcompApi {
     version: u32,
     zstd: FormatApi,
     gzip: FormatApi,
@@ -113,7 +113,7 @@ struct Api {
     _library: Library,
 }
 
-impl Api {
+impl NvcompApi {
     fn open() -> std::result::Result<Self, String> {
         let mut missing = None;
         for name in NAMES {
@@ -128,10 +128,10 @@ impl Api {
     }
 
     fn of(library: Library) -> std::result::Result<Self, String> {
-        let mut properties = Properties { version: 0, cuda_version: 0 };
+        let mut properties = NvcompProperties { version: 0, cuda_version: 0 };
         // SAFETY: as nvcomp.h declares it, in all versions that have it.
         let status = unsafe {
-            let tell: unsafe extern "C" fn(*mut Properties) -> Status =
+            let tell: unsafe extern "C" fn(*mut NvcompProperties) -> NvcompStatus =
                 function(&library, "nvcompGetProperties")?;
             tell(&raw mut properties)
         };
@@ -193,8 +193,8 @@ fn check_alignments(wanted: Alignments) -> std::result::Result<(), String> {
     Ok(())
 }
 
-fn check_version(properties: &Properties, driver: Option<i32>) -> std::result::Result<(), String> {
-    let Properties { version, cuda_version: of_library } = *properties;
+fn check_version(properties: &NvcompProperties, driver: Option<i32>) -> std::result::Result<(), String> {
+    let NvcompProperties { version, cuda_version: of_library } = *properties;
     if !MAJOR_VERSIONS.contains(&major_version(version)) {
         return Err(format!("of version {} is not known: 5 and 6 are", version_text(version)));
     }
@@ -219,12 +219,12 @@ fn version_text(version: u32) -> String {
 
 /// Its version, or what is wrong with it.
 pub(crate) fn nvcomp_version() -> std::result::Result<String, String> {
-    Api::open().map(|api| version_text(api.version))
+    NvcompApi::open().map(|api| version_text(api.version))
 }
 
 /// nvCOMP for the GPU of a context.
 pub(crate) struct Nvcomp {
-    api: Api,
+    api: NvcompApi,
     context: CUcontext,
     is_given_up: AtomicBool,
 }
@@ -237,7 +237,7 @@ unsafe impl Sync for Nvcomp {}
 impl Nvcomp {
     /// Looks for it; `None` if it is not there or not known.
     pub(crate) fn open(context: CUcontext) -> Option<Self> {
-        let api = Api::open().ok()?;
+        let api = NvcompApi::open().ok()?;
         Some(Self { api, context, is_given_up: AtomicBool::new(false) })
     }
 
@@ -251,7 +251,7 @@ impl Nvcomp {
         unsafe { ctx::set_current(self.context) }.map_err(|error| from_driver("use its context", error))
     }
 
-    fn give_up(&self, action: &str, status: Status) {
+    fn give_up(&self, action: &str, status: NvcompStatus) {
         if !self.is_given_up.swap(true, Ordering::Relaxed) {
             tracing::warn!("nvCOMP could not {action}, and is not used any more: status={status}");
         }
@@ -299,7 +299,7 @@ impl Decompressor for Nvcomp {
                 scratch_bytes as usize,
                 batch.targets as *const *mut c_void,
                 OPTIONS,
-                batch.statuses as *mut Status,
+                batch.statuses as *mut NvcompStatus,
                 stream.0 as CUstream,
             )
         };
@@ -314,8 +314,8 @@ impl Decompressor for Nvcomp {
 mod tests {
     use super::*;
 
-    fn properties(version: u32, cuda_version: u32) -> Properties {
-        Properties { version, cuda_version }
+    fn properties(version: u32, cuda_version: u32) -> NvcompProperties {
+        NvcompProperties { version, cuda_version }
     }
 
     #[test]

@@ -44,12 +44,12 @@ pub(crate) const PORTABLE: u32 = 1;
 
 /// Page-locked slots of both sizes.
 pub(crate) struct Staging {
-    large: Slots,
-    small: Slots,
+    large: SlotPool,
+    small: SlotPool,
 }
 
 /// Page-locked slots of one size, lent in the order in which they came back, as far as their copies have happened.
-struct Slots {
+struct SlotPool {
     slot_bytes: usize,
     slots: Vec<SlotMemory>,
     idle: Mutex<VecDeque<IdleSlot>>,
@@ -77,8 +77,8 @@ struct IdleSlot {
 impl Staging {
     /// Slots in the current context.
     pub(crate) fn new(calls: Arc<CallWatch>) -> Result<Self> {
-        let large = Slots::new(SLOTS, SLOT_BYTES, calls.clone())?;
-        Ok(Self { large, small: Slots::new(SMALL_SLOTS, SMALL_SLOT_BYTES, calls)? })
+        let large = SlotPool::new(SLOTS, SLOT_BYTES, calls.clone())?;
+        Ok(Self { large, small: SlotPool::new(SMALL_SLOTS, SMALL_SLOT_BYTES, calls)? })
     }
 
     /// Lends a large slot, or returns `None` if all are lent. With `stop` it waits for a slot until the flag cancels the wait.
@@ -109,7 +109,7 @@ impl Staging {
     }
 }
 
-impl Slots {
+impl SlotPool {
     fn new(count: usize, slot_bytes: usize, calls: Arc<CallWatch>) -> Result<Self> {
         let mut slots = Vec::with_capacity(count);
         for _ in 0..count {

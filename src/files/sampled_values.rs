@@ -13,7 +13,7 @@
 //!
 //! Deliberately absent: what is done with the values (`pystachio_plan`'s `distribute`); conditions of a query.
 //!
-//! Source: to find heavy hitters in a small part of the rows, before they are dealt: Rödiger, Idicula, Kemper, Neumann, "Flow-Join: Adaptive
+//! Source: to find heavy hitters in a small part of the rows, before they are shuffled: Rödiger, Idicula, Kemper, Neumann, "Flow-Join: Adaptive
 //! Skew Handling for Distributed Joins over High-Speed Networks", ICDE 2016, section 3. We differ: rows of files and not of the join's input, so that
 //! no row waits for it, and once for a table.
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             rank 0       rank 1       rank 2
-//! fragment    scan         scan         scan         each rank scans what it was dealt
+//! fragment    scan         scan         scan         each rank scans its part
 //!               └────────────┼────────────┘
 //!             ═══════════ exchange ═══════════       shuffle, broadcast, gather, merge
 //!               ┌────────────┼────────────┐
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Expression, Function, SortKey, Value, types::DECIMAL256_DIGITS_MAX};
 
 /// The identity of an exchange within one plan. Ranks name exchanges to each other by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ExchangeId(pub u32);
 
 /// Which ranks one rank's rows go to by an exchange.
@@ -114,7 +114,7 @@ pub enum ExchangeKind {
         /// First key first.
         keys: Vec<SortKey>,
     },
-    /// Nothing moves: of rows that every rank has, each rank keeps those that it owns, as a shuffle by the keys would deal
+    /// Nothing moves: of rows that every rank has, each rank keeps those that it owns, as a shuffle by the keys would partition
     /// them, so that each is on one rank. Without keys rank 0 keeps all.
     Own {
         /// As of `Hash`, or none.
@@ -155,14 +155,14 @@ impl ExchangeKind {
     }
 }
 
-/// Whether rows can be dealt to ranks by values of this type: equal values must be equal cells, or be made so cheaply.
+/// Whether rows can be partitioned among ranks by values of this type: equal values must be equal cells, or be made so cheaply.
 ///
 /// Intervals are not: a month equals thirty days. Nor are arrays, which nothing compares.
 pub fn is_exchange_key(data_type: &DataType) -> bool {
     !matches!(data_type, DataType::Interval | DataType::List(_) | DataType::Numeric)
 }
 
-/// The type in which both sides of a join's key are dealt to ranks; `None` if rows can't be dealt by this key.
+/// The type in which both sides of a join's key are partitioned among ranks; `None` if rows can't be partitioned by this key.
 ///
 /// It holds the values of both types exactly. Values of one type in cells of two widths would have two owners, so even
 /// decimals of one scale are made one type.

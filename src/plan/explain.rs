@@ -211,7 +211,7 @@ fn describe(relation: &Relation, names: &Names) -> String {
         Operator::Scan { table, columns, filters, extent, .. } => {
             let mut text = match extent {
                 ScanExtent::Whole => format!("Scan {table}"),
-                ScanExtent::Dealt => format!("Partitioned scan {table}"),
+                ScanExtent::Partitioned => format!("Partitioned scan {table}"),
                 ScanExtent::Range { column, .. } => {
                     let name = columns.iter().find(|known| known.id == *column).map(|known| &*known.name);
                     format!("Scan {table} partitioned by ranges of {}", name.unwrap_or("a column"))

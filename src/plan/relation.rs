@@ -132,8 +132,8 @@ pub enum Operator {
 pub enum ScanExtent {
     /// All of them, on every rank that runs the plan.
     Whole,
-    /// Those that are dealt to the rank: each row to one rank, by all ranks in the same way, and about as many bytes to each.
-    Dealt,
+    /// Those that are assigned to the rank: each row to one rank, by all ranks in the same way, and about as many bytes to each.
+    Partitioned,
     /// Those whose column has a value in the rank's range; rank 0 also those where it is NULL.
     Range {
         /// A column of the scan: integers, dates or timestamps.

@@ -136,7 +136,7 @@ impl Lowering<'_> {
             }
             Operator::Aggregate { phase: AggregatePhase::Partial | AggregatePhase::Final, .. }
             | Operator::Exchange { .. }
-            | Operator::Scan { extent: ScanExtent::Dealt | ScanExtent::Range { .. }, .. } => {
+            | Operator::Scan { extent: ScanExtent::Partitioned | ScanExtent::Range { .. }, .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the CPU engine has no ranks"))
             }
             Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole } => {

@@ -22,7 +22,7 @@ use arrow::{
 };
 
 /// A condition over a table's columns, narrowed to those that it reads.
-pub(super) struct Condition {
+pub(super) struct ScanCondition {
     expression: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
     /// The table's columns that it reads, ascending.
@@ -30,7 +30,7 @@ pub(super) struct Condition {
     plain: bool,
 }
 
-impl Condition {
+impl ScanCondition {
     pub(super) fn try_new(expression: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> DataFusionResult<Self> {
         let mut inputs: Vec<usize> = collect_columns(expression).iter().map(Column::index).collect();
         inputs.sort_unstable();
@@ -87,7 +87,7 @@ pub(super) struct DynamicCondition {
 
 /// A part of a dynamic condition, evaluated for as long as that pays.
 pub(super) struct JudgedCondition {
-    condition: Condition,
+    condition: ScanCondition,
     rows_seen: usize,
     rows_kept: usize,
 }
@@ -117,7 +117,7 @@ impl DynamicCondition {
             .into_iter()
             .filter(|part| !part.is::<Literal>() || part.to_string() != "true")
             .map(|part| {
-                Condition::try_new(part, schema).map(|condition| JudgedCondition {
+                ScanCondition::try_new(part, schema).map(|condition| JudgedCondition {
                     condition,
                     rows_seen: 0,
                     rows_kept: 0,
@@ -150,7 +150,7 @@ impl JudgedCondition {
         (!useless).then(|| self.condition.inputs.clone())
     }
 
-    /// As [`Condition::evaluate`]. The part can't fail, so it may run on all rows.
+    /// As [`ScanCondition::evaluate`]. The part can't fail, so it may run on all rows.
     pub(super) fn evaluate(
         &mut self,
         columns: Vec<ArrayRef>,

@@ -24,7 +24,7 @@ use pystachio_plan::ErrorKind;
 use super::{
     BATCH_ROWS,
     exec::RowGroupScanExec,
-    filter::{Condition, DynamicCondition},
+    filter::{DynamicCondition, ScanCondition},
     metrics::ScanMetrics,
     pruning::RowGroupPruner,
     queue::{Company, QueueReader, Refused, ScanQueue, ScanUnit},
@@ -38,7 +38,7 @@ pub(super) struct PartitionScan {
     table: Arc<ScanTable>,
     projection: Vec<usize>,
     schema: SchemaRef,
-    conditions: Vec<Condition>,
+    conditions: Vec<ScanCondition>,
     dynamic: Vec<DynamicCondition>,
     /// The dynamic conditions for pruning, and what they say about each file's row groups.
     pruner: Option<RowGroupPruner>,
@@ -68,7 +68,7 @@ impl PartitionScan {
         let conditions = exec
             .filters
             .iter()
-            .map(|filter| Condition::try_new(filter, &table.schema))
+            .map(|filter| ScanCondition::try_new(filter, &table.schema))
             .collect::<DataFusionResult<_>>()?;
         let schema = exec.schema();
         let metrics = Arc::new(metrics);

@@ -21,7 +21,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     NcclId,
-    library::{IN_PROGRESS, NcclLibrary, SUCCESS, Status},
+    library::{IN_PROGRESS, NcclLibrary, NcclStatus, SUCCESS},
 };
 
 /// `NCCL_API_MAGIC` of nccl.h.
@@ -131,7 +131,7 @@ impl Connection {
 
     /// Whether the last begun operation has been enqueued; does not wait.
     pub(super) fn is_ready(&self) -> Result<bool> {
-        let mut state: Status = IN_PROGRESS;
+        let mut state: NcclStatus = IN_PROGRESS;
         // SAFETY: the communicator lives; the pointer is to a live value.
         let asked = unsafe { (self.library.comm_get_async_error)(self.handle, &raw mut state) };
         match (asked, state) {
@@ -191,14 +191,14 @@ impl Connection {
         Ok(())
     }
 
-    fn check(&self, action: &str, status: Status) -> Result<()> {
+    fn check(&self, action: &str, status: NcclStatus) -> Result<()> {
         match status {
             SUCCESS | IN_PROGRESS => Ok(()),
             status => Err(self.error(action, status)),
         }
     }
 
-    fn error(&self, action: &str, status: Status) -> Error {
+    fn error(&self, action: &str, status: NcclStatus) -> Error {
         error_of(self.library, action, status)
     }
 }
@@ -228,10 +228,10 @@ pub(super) fn abort(connection: Connection) -> bool {
     has_ended
 }
 
-fn error_of(library: &NcclLibrary, action: &str, status: Status) -> Error {
-    const UNHANDLED_CUDA: Status = ncclResult_t::ncclUnhandledCudaError as Status;
-    const SYSTEM: Status = ncclResult_t::ncclSystemError as Status;
-    const REMOTE: Status = ncclResult_t::ncclRemoteError as Status;
+fn error_of(library: &NcclLibrary, action: &str, status: NcclStatus) -> Error {
+    const UNHANDLED_CUDA: NcclStatus = ncclResult_t::ncclUnhandledCudaError as NcclStatus;
+    const SYSTEM: NcclStatus = ncclResult_t::ncclSystemError as NcclStatus;
+    const REMOTE: NcclStatus = ncclResult_t::ncclRemoteError as NcclStatus;
     let message = format!("NCCL could not {action}: {}", library.text(status));
     match status {
         // The end of a rank's process ends its connections.

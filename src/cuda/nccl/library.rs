@@ -24,20 +24,22 @@ use crate::library::{NCCL, function, nccl_version, nccl_version_text, open_libra
 const VERSION_MIN: i32 = 21_800;
 
 /// `ncclResult_t`.
-pub(super) type Status = i32;
-pub(super) const SUCCESS: Status = ncclResult_t::ncclSuccess as Status;
-pub(super) const IN_PROGRESS: Status = ncclResult_t::ncclInProgress as Status;
+pub(super) type NcclStatus = i32;
+pub(super) const SUCCESS: NcclStatus = ncclResult_t::ncclSuccess as NcclStatus;
+pub(super) const IN_PROGRESS: NcclStatus = ncclResult_t::ncclInProgress as NcclStatus;
 
-type GetUniqueId = unsafe extern "C" fn(*mut ncclUniqueId) -> Status;
+type GetUniqueId = unsafe extern "C" fn(*mut ncclUniqueId) -> NcclStatus;
 type CommInitRankConfig =
-    unsafe extern "C" fn(*mut ncclComm_t, c_int, ncclUniqueId, c_int, *mut ncclConfig_t) -> Status;
-type CommGetAsyncError = unsafe extern "C" fn(ncclComm_t, *mut Status) -> Status;
-type CommAbort = unsafe extern "C" fn(ncclComm_t) -> Status;
-type CommRegister = unsafe extern "C" fn(ncclComm_t, *mut c_void, usize, *mut *mut c_void) -> Status;
-type Group = unsafe extern "C" fn() -> Status;
-type Send = unsafe extern "C" fn(*const c_void, usize, ncclDataType_t, c_int, ncclComm_t, CUstream) -> Status;
-type Recv = unsafe extern "C" fn(*mut c_void, usize, ncclDataType_t, c_int, ncclComm_t, CUstream) -> Status;
-type GetErrorString = unsafe extern "C" fn(Status) -> *const c_char;
+    unsafe extern "C" fn(*mut ncclComm_t, c_int, ncclUniqueId, c_int, *mut ncclConfig_t) -> NcclStatus;
+type CommGetAsyncError = unsafe extern "C" fn(ncclComm_t, *mut NcclStatus) -> NcclStatus;
+type CommAbort = unsafe extern "C" fn(ncclComm_t) -> NcclStatus;
+type CommRegister = unsafe extern "C" fn(ncclComm_t, *mut c_void, usize, *mut *mut c_void) -> NcclStatus;
+type GroupCall = unsafe extern "C" fn() -> NcclStatus;
+type Send =
+    unsafe extern "C" fn(*const c_void, usize, ncclDataType_t, c_int, ncclComm_t, CUstream) -> NcclStatus;
+type Recv =
+    unsafe extern "C" fn(*mut c_void, usize, ncclDataType_t, c_int, ncclComm_t, CUstream) -> NcclStatus;
+type GetErrorString = unsafe extern "C" fn(NcclStatus) -> *const c_char;
 type GetLastError = unsafe extern "C" fn(ncclComm_t) -> *const c_char;
 
 /// The library, as far as exchanges use it.
@@ -48,8 +50,8 @@ pub(super) struct NcclLibrary {
     pub(super) comm_abort: CommAbort,
     /// Absent before 2.19.
     pub(super) comm_register: Option<CommRegister>,
-    pub(super) group_start: Group,
-    pub(super) group_end: Group,
+    pub(super) group_start: GroupCall,
+    pub(super) group_end: GroupCall,
     pub(super) send: Send,
     pub(super) recv: Recv,
     get_error_string: GetErrorString,
@@ -110,7 +112,7 @@ impl NcclLibrary {
     }
 
     /// What a result means, and what the library says of its last error.
-    pub(super) fn text(&self, status: Status) -> String {
+    pub(super) fn text(&self, status: NcclStatus) -> String {
         let text = |pointer: *const c_char| match pointer.is_null() {
             true => String::new(),
             // SAFETY: texts of the library, which end with a zero and stay.

@@ -28,11 +28,11 @@ pub const QUERIES_MAX: u32 = 16;
 pub struct LookupPlan {
     /// The scan without its conditions on keys. Its outputs are the plan's, and then the key columns.
     pub plan: Plan,
-    keys: Vec<Key>,
+    keys: Vec<LookupKey>,
 }
 
 /// A column that must equal a parameter.
-struct Key {
+struct LookupKey {
     parameter_index: usize,
     /// The column's place among the outputs.
     output_index: usize,
@@ -45,7 +45,7 @@ impl LookupPlan {
             return None;
         };
         let mut outputs = plan.outputs.clone();
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<LookupKey> = Vec::new();
         let mut rest = Vec::new();
         for filter in filters {
             let Some((id, parameter_index)) = as_key(filter) else {
@@ -59,7 +59,7 @@ impl LookupPlan {
                 outputs.push(id);
                 outputs.len() - 1
             });
-            keys.push(Key { parameter_index, output_index });
+            keys.push(LookupKey { parameter_index, output_index });
         }
         let is_given = |index| keys.iter().any(|key| key.parameter_index == index);
         if keys.is_empty() || !(0..parameter_count).all(is_given) {
@@ -120,15 +120,15 @@ fn has_parameters(expression: &Expression) -> bool {
 
 /// All rows of a scan, by their keys.
 pub struct LookupTable {
-    keys: Vec<Key>,
+    keys: Vec<LookupKey>,
     batches: Vec<RecordBatch>,
     bytes: usize,
     bytes_max: usize,
-    places: HashMap<Vec<u8>, Vec<Place>>,
+    places: HashMap<Vec<u8>, Vec<RowPlace>>,
 }
 
 /// A batch and a row of it.
-type Place = (usize, usize);
+type RowPlace = (usize, usize);
 
 impl LookupTable {
     /// A table without rows yet, of so many bytes at most.

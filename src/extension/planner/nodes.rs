@@ -67,7 +67,7 @@ enum Visited {
 /// Called with a node and its depth; lists are visited and are no level.
 type VisitAt<'a> = &'a mut dyn FnMut(*mut pg_sys::Node, usize) -> Visited;
 
-struct Walk<'a> {
+struct NodeWalk<'a> {
     visit: VisitAt<'a>,
     depth: usize,
     panic: Option<Box<dyn Any + Send>>,
@@ -82,7 +82,7 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
         }
         unsafe {
             // Nothing here needs dropping while the walker runs, which may leave by an ERROR.
-            let walk = context.cast::<Walk<'_>>();
+            let walk = context.cast::<NodeWalk<'_>>();
             let level = usize::from(tag_of(node) != NodeTag::T_List);
             (*walk).depth += level;
             let stops = match visit_node(walk, node) {
@@ -95,7 +95,7 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
         }
     }
     #[inline(never)]
-    unsafe fn visit_node(walk: *mut Walk<'_>, node: *mut pg_sys::Node) -> Visited {
+    unsafe fn visit_node(walk: *mut NodeWalk<'_>, node: *mut pg_sys::Node) -> Visited {
         // SAFETY: the walk is the caller's and outlives this call.
         let walk = unsafe { &mut *walk };
         let depth = walk.depth;
@@ -104,8 +104,8 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
             Visited::Stop
         })
     }
-    let mut walk = Walk { visit, depth: 0, panic: None };
-    let context: *mut Walk<'_> = &raw mut walk;
+    let mut walk = NodeWalk { visit, depth: 0, panic: None };
+    let context: *mut NodeWalk<'_> = &raw mut walk;
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(node, context.cast())) };
     if let Some(panic) = walk.panic {
         resume_unwind(panic);

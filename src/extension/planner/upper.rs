@@ -22,7 +22,7 @@ use super::{
 };
 use crate::pg::compat;
 
-type Built = Result<RelationInfo, Refusal>;
+type BuiltRelation = Result<RelationInfo, Refusal>;
 
 /// Considers one stage above the joins.
 #[pg_guard]
@@ -101,7 +101,11 @@ impl Upper<'_> {
         Lowering::new(&self.info.scope)
     }
 
-    unsafe fn group(&self, target: *mut pg_sys::PathTarget, extra: *mut pg_sys::GroupPathExtraData) -> Built {
+    unsafe fn group(
+        &self,
+        target: *mut pg_sys::PathTarget,
+        extra: *mut pg_sys::GroupPathExtraData,
+    ) -> BuiltRelation {
         unsafe {
             if !(*self.parse).groupingSets.is_null() {
                 return Err(Refusal::new("GROUPING SETS"));
@@ -266,7 +270,7 @@ impl Upper<'_> {
         }
     }
 
-    unsafe fn distinct(&self, target: *mut pg_sys::PathTarget) -> Built {
+    unsafe fn distinct(&self, target: *mut pg_sys::PathTarget) -> BuiltRelation {
         unsafe {
             if (*self.parse).hasDistinctOn {
                 return Err(Refusal::new("DISTINCT ON"));
@@ -296,7 +300,7 @@ impl Upper<'_> {
         }
     }
 
-    unsafe fn order(&self) -> Built {
+    unsafe fn order(&self) -> BuiltRelation {
         unsafe {
             let mut keys = Vec::new();
             for clause in elements::<pg_sys::SortGroupClause>((*self.parse).sortClause) {
@@ -324,7 +328,7 @@ impl Upper<'_> {
         }
     }
 
-    unsafe fn finish(&self) -> Built {
+    unsafe fn finish(&self) -> BuiltRelation {
         unsafe {
             let parse = &*self.parse;
             if parse.limitOption == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {

@@ -73,7 +73,7 @@ impl NumericScratch {
 }
 
 /// Digits to the base 10000, the least first.
-struct Groups {
+struct DigitGroups {
     groups: [u16; GROUPS_MAX],
     count: usize,
 }
@@ -108,7 +108,7 @@ pub fn fill_decimal128(
     let decimal = Decimal { scale, scales, value_words: value_words(GROUPS_128_MAX) };
     decimal.fill(array, rows, cells, scratch, |row| {
         let value = values[row];
-        (Groups::of_u128(value.unsigned_abs(), scale), value < 0)
+        (DigitGroups::of_u128(value.unsigned_abs(), scale), value < 0)
     })
 }
 
@@ -126,7 +126,7 @@ pub fn fill_decimal256(
     let decimal = Decimal { scale, scales, value_words: value_words(GROUPS_MAX) };
     decimal.fill(array, rows, cells, scratch, |row| {
         let value = values[row];
-        (Groups::of_i256(value, scale), value.is_negative())
+        (DigitGroups::of_i256(value, scale), value.is_negative())
     })
 }
 
@@ -211,7 +211,7 @@ impl Decimal<'_> {
         rows: Range<usize>,
         cells: &mut Cells<'_>,
         scratch: &mut NumericScratch,
-        groups: impl Fn(usize) -> (Groups, bool),
+        groups: impl Fn(usize) -> (DigitGroups, bool),
     ) -> Result<()> {
         let value_units = self.value_words * UNITS_PER_WORD;
         let units = scratch.units(rows.len() * self.value_words);
@@ -236,7 +236,7 @@ impl Decimal<'_> {
     }
 }
 
-impl Groups {
+impl DigitGroups {
     fn of_u128(magnitude: u128, scale: u32) -> Self {
         match u64::try_from(magnitude) {
             Ok(small) => Self::of_u64(small, scale),

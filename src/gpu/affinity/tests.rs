@@ -133,8 +133,11 @@ fn disks_that_are_named_overrule_policies_and_what_is_not_there_is_said() {
         let plain = tree.affinity(&GPUS, policy);
         let second = [disk(&affinity, "nvme1")];
         assert_eq!(affinity.gpus_for(&second), plain.gpus_for(&second));
-        let unknown: Vec<String> =
-            affinity.lines().into_iter().filter(|line| line.contains("names a missing disk or GPU")).collect();
+        let unknown: Vec<String> = affinity
+            .lines()
+            .into_iter()
+            .filter(|line| line.contains("names a missing disk or GPU"))
+            .collect();
         assert_eq!(unknown.len(), 2, "{unknown:?}");
         assert!(unknown[0].contains("nvme7:0") && unknown[1].contains("nvme1:4"));
     }

@@ -121,7 +121,7 @@ impl ChunkDecoder<'_> {
         let DataPage { mut encoded, source, delta_form } = plan.data_page(wanted)?;
         encoded.column = column;
         if plan.is_optional {
-            encoded.words = self.space.take_words(page.row_count);
+            encoded.words = self.space.allocate_words(page.row_count);
         }
         if has_scratch(source, delta_form) {
             encoded.scratch = self.space.take_values(page.row_count);
@@ -161,7 +161,7 @@ impl ScratchSpace {
         self.take(u64::from(row_count) * SCRATCH_BYTES)
     }
 
-    fn take_words(&mut self, row_count: u32) -> u64 {
+    fn allocate_words(&mut self, row_count: u32) -> u64 {
         self.take(u64::from(row_count.div_ceil(WORD_ROWS)) * WORD_BYTES)
     }
 }

@@ -42,13 +42,13 @@ pub(super) struct ColumnConversion {
 }
 
 /// A number's code, range and factor.
-struct Step {
+struct ConversionStep {
     code: ConversionCode,
     range: RangeInclusive<i256>,
     factor: i256,
 }
 
-impl Step {
+impl ConversionStep {
     fn new(code: ConversionCode) -> Self {
         Self::checked(code, INT64)
     }
@@ -174,41 +174,43 @@ fn source_bytes(descriptor: &ColumnDescriptor) -> u32 {
     }
 }
 
-fn plan_step(file: StoredType, declared: &DataType, physical: PhysicalType) -> Option<Step> {
+fn plan_step(file: StoredType, declared: &DataType, physical: PhysicalType) -> Option<ConversionStep> {
     use ConversionCode as Code;
     use StoredTimeUnit::{Microseconds, Milliseconds, Nanoseconds};
     let step = match (declared, file) {
-        (DataType::Bool, StoredType::Bool) => Step::new(Code::Flag),
+        (DataType::Bool, StoredType::Bool) => ConversionStep::new(Code::Flag),
         (DataType::Int16 | DataType::Int32 | DataType::Int64, StoredType::Integer { bits, is_signed }) => {
             // An unsigned integer takes a signed one of more bits.
             let bits_needed = if is_signed { bits } else { bits + 1 };
-            (bits_needed <= integer_bits(declared)).then(|| Step::integer(INT64, 1))?
+            (bits_needed <= integer_bits(declared)).then(|| ConversionStep::integer(INT64, 1))?
         }
         (DataType::Decimal { precision, scale }, file) => plan_decimal(file, *precision, *scale, physical)?,
         (DataType::Float32, StoredType::Float) | (DataType::Float64, StoredType::Double) => {
-            Step::new(Code::Bits)
+            ConversionStep::new(Code::Bits)
         }
-        (DataType::Float64, StoredType::Float) => Step::new(Code::FloatToDouble),
-        (DataType::Float32, StoredType::Half) => Step::new(Code::HalfToFloat),
-        (DataType::Float64, StoredType::Half) => Step::new(Code::HalfToDouble),
-        (DataType::Date, StoredType::Date) => Step::integer(DATE_DAYS, 1),
-        (DataType::Time, StoredType::Time(Milliseconds)) => Step::integer(0..=DAY_US / 1000, 1000),
-        (DataType::Time, StoredType::Time(Microseconds)) => Step::integer(0..=DAY_US, 1),
+        (DataType::Float64, StoredType::Float) => ConversionStep::new(Code::FloatToDouble),
+        (DataType::Float32, StoredType::Half) => ConversionStep::new(Code::HalfToFloat),
+        (DataType::Float64, StoredType::Half) => ConversionStep::new(Code::HalfToDouble),
+        (DataType::Date, StoredType::Date) => ConversionStep::integer(DATE_DAYS, 1),
+        (DataType::Time, StoredType::Time(Milliseconds)) => ConversionStep::integer(0..=DAY_US / 1000, 1000),
+        (DataType::Time, StoredType::Time(Microseconds)) => ConversionStep::integer(0..=DAY_US, 1),
         (DataType::Time, StoredType::Time(Nanoseconds)) => {
-            Step::checked(Code::Nanoseconds, 0..=DAY_US * 1000 + 999)
+            ConversionStep::checked(Code::Nanoseconds, 0..=DAY_US * 1000 + 999)
         }
         (DataType::Timestamp, StoredType::Timestamp { unit, is_utc: false })
         | (DataType::TimestampTz, StoredType::Timestamp { unit, is_utc: true }) => match unit {
-            Milliseconds => Step::integer(TIMESTAMP_US_MIN / 1000..=i128::from(i64::MAX / 1000), 1000),
-            Microseconds => Step::integer(TIMESTAMP_US_MIN..=i128::from(i64::MAX), 1),
-            Nanoseconds => Step::new(Code::Nanoseconds),
+            Milliseconds => {
+                ConversionStep::integer(TIMESTAMP_US_MIN / 1000..=i128::from(i64::MAX / 1000), 1000)
+            }
+            Microseconds => ConversionStep::integer(TIMESTAMP_US_MIN..=i128::from(i64::MAX), 1),
+            Nanoseconds => ConversionStep::new(Code::Nanoseconds),
         },
         (DataType::Timestamp, StoredType::Int96) => {
-            Step::checked(Code::Int96, TIMESTAMP_US_MIN..=i128::from(i64::MAX))
+            ConversionStep::checked(Code::Int96, TIMESTAMP_US_MIN..=i128::from(i64::MAX))
         }
         (DataType::Text, StoredType::Text | StoredType::Bytes)
-        | (DataType::Bytea, StoredType::Bytes | StoredType::FixedBytes) => Step::new(Code::String),
-        (DataType::Uuid, StoredType::FixedBytes) => Step::new(Code::Bits),
+        | (DataType::Bytea, StoredType::Bytes | StoredType::FixedBytes) => ConversionStep::new(Code::String),
+        (DataType::Uuid, StoredType::FixedBytes) => ConversionStep::new(Code::Bits),
         _ => return None,
     };
     Some(step)
@@ -223,7 +225,12 @@ fn integer_bits(declared: &DataType) -> u32 {
 }
 
 /// A decimal to at least as many digits after the point, checked where it might have too many before it.
-fn plan_decimal(file: StoredType, precision: u8, scale: u8, physical: PhysicalType) -> Option<Step> {
+fn plan_decimal(
+    file: StoredType,
+    precision: u8,
+    scale: u8,
+    physical: PhysicalType,
+) -> Option<ConversionStep> {
     let (file_precision, file_scale, is_decimal, is_wide) = match file {
         StoredType::Decimal { precision, scale, is_wide } => (precision, scale, true, is_wide),
         StoredType::Integer { bits: 8, .. } => (3, 0, false, false),
@@ -258,5 +265,5 @@ fn plan_decimal(file: StoredType, precision: u8, scale: u8, physical: PhysicalTy
         PhysicalType::INT32 | PhysicalType::INT64 => ConversionCode::WideInteger,
         _ => ConversionCode::Decimal,
     };
-    Some(Step { code, range, factor })
+    Some(ConversionStep { code, range, factor })
 }

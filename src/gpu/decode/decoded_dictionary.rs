@@ -157,7 +157,7 @@ impl<'a> DictionaryPlace<'a> {
     pub(super) fn keep(self, queue: &Queue, chunk: &ResidentChunk) -> Result<()> {
         let Self::New(made) = self else { return Ok(()) };
         queue.memory().publish(made.buffers(), queue.stream())?;
-        if made.buffers().all(Buffer::try_disown) {
+        if made.buffers().all(Buffer::try_detach) {
             let _ = chunk.kept.dictionary.set(made);
         }
         Ok(())
@@ -238,7 +238,7 @@ impl CodeEntries {
         }
         if stays {
             queue.memory().publish(made.buffers(), queue.stream())?;
-            if made.buffers().all(Buffer::try_disown) {
+            if made.buffers().all(Buffer::try_detach) {
                 let joined = JoinedDictionaries { members: numbers, entries: made.clone() };
                 *lock_whole(&first.chunk.kept.joined) = Some(joined);
             }

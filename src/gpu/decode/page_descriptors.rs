@@ -105,10 +105,10 @@ impl PageDescriptors {
         if chunk.kept.descriptors.get().is_none() {
             match Self::make(queue, plan)? {
                 Made::Never => drop(chunk.kept.descriptors.set(None)),
-                Made::NotNow => {}
+                Made::Deferred => {}
                 Made::Now(made) => {
                     queue.memory().publish([&made.buffer].into_iter(), queue.stream())?;
-                    if made.buffer.try_disown() {
+                    if made.buffer.try_detach() {
                         drop(chunk.kept.descriptors.set(Some(made)));
                     }
                 }
@@ -132,7 +132,7 @@ impl PageDescriptors {
         let mut column = plan.conversion.page_column();
         if let Some(dictionary) = plan.dictionary() {
             let Some(decoded) = chunk.kept.dictionary.get().filter(|decoded| decoded.is_as(&variant)) else {
-                return Ok(Made::NotNow);
+                return Ok(Made::Deferred);
             };
             column.dictionary = decoded.entries.address();
             column.dictionary_count = dictionary.page.row_count;
@@ -141,7 +141,7 @@ impl PageDescriptors {
             return Ok(Made::Never);
         };
         let scratch = match plan.is_optional {
-            true => Some(take_words(queue, &mut pages)?),
+            true => Some(allocate_words(queue, &mut pages)?),
             false => None,
         };
         let mut arrays = PackedArrays::default();
@@ -154,10 +154,10 @@ impl PageDescriptors {
         let number_place = arrays.add(&numbers);
         let bytes = arrays.bytes.len() as u64;
         if bytes > chunk.descriptor_bytes() || bytes > memory.cache_room() {
-            return Ok(Made::NotNow);
+            return Ok(Made::Deferred);
         }
         let buffer = match memory.allocate_for(Lifetime::Long, bytes, queue.stream()) {
-            Err(error) if error.kind == ErrorKind::OutOfMemory => return Ok(Made::NotNow),
+            Err(error) if error.kind == ErrorKind::OutOfMemory => return Ok(Made::Deferred),
             buffer => buffer?,
         };
         memory.upload_to(&arrays.bytes, buffer.address(), queue.stream())?;
@@ -229,7 +229,7 @@ impl PageDescriptors {
 enum Made {
     Now(Box<PageDescriptors>),
     /// Not now: memory is short, or the dictionary does not stay yet.
-    NotNow,
+    Deferred,
     /// Never.
     Never,
 }
@@ -278,7 +278,7 @@ impl DescribedPages {
 
 /// Gives pages memory for their level words, which no kernel reads: the memory, and the bytes of
 /// the words; behind them is a status.
-fn take_words(queue: &Queue, pages: &mut [EncodedPage]) -> Result<(Buffer, u64)> {
+fn allocate_words(queue: &Queue, pages: &mut [EncodedPage]) -> Result<(Buffer, u64)> {
     let words = |page: &EncodedPage| u64::from(page.row_count.div_ceil(WORD_ROWS)) * WORD_BYTES;
     let bytes: u64 = pages.iter().map(words).sum();
     let buffer = queue.memory().allocate(bytes + WORD_BYTES, queue.stream())?;

@@ -292,7 +292,7 @@ impl Queue {
             // A dictionary's entry for NULL is evaluated with the others even if no row turns out
             // to be NULL: it is and stays all zeroes.
             if let AnyColumn::Cells(cells) = column {
-                self.spoil_nulls(cells, row_count);
+                self.poison_nulls(cells, row_count);
             }
         }
         let pages = all_plans().map(ChunkPlan::page_counts).fold(PageCounts::default(), PageCounts::plus);

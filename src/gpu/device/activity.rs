@@ -37,12 +37,12 @@ pub struct ActivityLog {
 
 #[derive(Default)]
 struct LogState {
-    entries: Vec<Entry>,
+    entries: Vec<LoggedActivity>,
     /// The number of dropped activities.
     missed: u64,
 }
 
-struct Entry {
+struct LoggedActivity {
     /// The operator that it belongs to, as
     /// [`DeviceMemory::attribute`](super::DeviceMemory::attribute) set it.
     operator: u32,
@@ -106,7 +106,7 @@ impl ActivityLog {
         self.origin.elapsed().as_secs_f64() * 1e6
     }
 
-    fn add(&self, entry: Entry) {
+    fn add(&self, entry: LoggedActivity) {
         let mut state = self.lock();
         if state.entries.len() < ACTIVITIES_MAX {
             state.entries.push(entry);
@@ -121,7 +121,7 @@ impl ActivityLog {
         lock_whole(&self.state)
     }
 
-    fn release(&self, entry: &Entry) {
+    fn release(&self, entry: &LoggedActivity) {
         if let End::Device(_, event) = entry.end {
             self.platform.release_timed_event(event);
         }
@@ -175,9 +175,9 @@ pub(super) struct What {
 }
 
 impl What {
-    fn entry(self, begun_us: f64, end: End) -> Entry {
+    fn entry(self, begun_us: f64, end: End) -> LoggedActivity {
         let Self { operator, kind, name, bytes } = self;
-        Entry { operator, kind, name, bytes, begun_us, end }
+        LoggedActivity { operator, kind, name, bytes, begun_us, end }
     }
 }
 

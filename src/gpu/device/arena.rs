@@ -83,7 +83,7 @@ struct ArenaState {
 }
 
 /// The outcome of taking memory.
-enum Taken {
+enum TakeResult {
     Yes,
     /// Caches have this much of it, or readers that still use evicted chunks.
     Missing(u64),
@@ -189,16 +189,16 @@ impl Arena {
         let mut deadline = None;
         loop {
             let missing = match self.lock().take_accounted(account.number, bytes, self.bytes_max) {
-                Taken::Yes => return true,
-                Taken::No => return false,
-                Taken::Missing(missing) => missing,
+                TakeResult::Yes => return true,
+                TakeResult::No => return false,
+                TakeResult::Missing(missing) => missing,
             };
             self.reclaim(missing);
             let mut state = self.lock();
             match state.take_accounted(account.number, bytes, self.bytes_max) {
-                Taken::Yes => return true,
-                Taken::No => return false,
-                Taken::Missing(_) => {}
+                TakeResult::Yes => return true,
+                TakeResult::No => return false,
+                TakeResult::Missing(_) => {}
             }
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + RELEASE_WAIT_MAX);
             let left = deadline.saturating_duration_since(Instant::now());
@@ -213,7 +213,7 @@ impl Arena {
 
     /// Moves memory from an account to the memory without one, like that of caches. Returns whether
     /// there is room: the account keeps its reservation.
-    pub(super) fn try_disown(&self, account: &Account, bytes: u64) -> bool {
+    pub(super) fn try_detach(&self, account: &Account, bytes: u64) -> bool {
         let mut state = self.lock();
         let before = state.account(account.number);
         state.put(account.number, AccountState { used_bytes: before.used_bytes - bytes, ..before });
@@ -272,20 +272,20 @@ impl ArenaState {
         self.cached_bytes.saturating_sub(self.cache_bytes_max(bytes_max))
     }
 
-    fn take_accounted(&mut self, account: u64, bytes: u64, bytes_max: u64) -> Taken {
+    fn take_accounted(&mut self, account: u64, bytes: u64, bytes_max: u64) -> TakeResult {
         let before = self.account(account);
         let used_bytes = before.used_bytes + bytes;
         let after = AccountState { used_bytes, peak_bytes: before.peak_bytes.max(used_bytes), ..before };
         if !self.has_room(before, after, bytes_max) {
-            return Taken::No;
+            return TakeResult::No;
         }
         match (self.used_bytes + bytes).saturating_sub(bytes_max) {
             0 => {
                 self.put(account, after);
                 self.add_used(bytes);
-                Taken::Yes
+                TakeResult::Yes
             }
-            missing => Taken::Missing(missing),
+            missing => TakeResult::Missing(missing),
         }
     }
 

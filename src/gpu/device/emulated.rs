@@ -39,7 +39,7 @@ use self::{
 };
 use super::{
     BatchSize, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Event, FrameBatch, FrameFormat, Kernel,
-    NullCells, Platform, Stream, StreamPriority, TimedEvent, hostile::hostile_cell,
+    NullCells, Platform, Stream, StreamPriority, TimedEvent, poison::poison_cell,
 };
 
 /// The increment of SplitMix64.
@@ -478,17 +478,17 @@ impl Platform for EmulatedPlatform {
         Ok((self.schedule.nanoseconds(to.0)? - self.schedule.nanoseconds(from.0)?) / 1000.0)
     }
 
-    fn spoil_nulls(&self, cells: NullCells, stream: Stream) {
-        let spoiled = self.schedule.enqueue(stream, move || {
-            spoil(cells);
+    fn poison_nulls(&self, cells: NullCells, stream: Stream) {
+        let poisoned = self.schedule.enqueue(stream, move || {
+            poison_cells(cells);
             Ok(())
         });
-        assert!(spoiled.is_ok(), "{spoiled:?}");
+        assert!(poisoned.is_ok(), "{poisoned:?}");
     }
 }
 
 /// Fills the cells of NULL rows with poison.
-fn spoil(cells: NullCells) {
+fn poison_cells(cells: NullCells) {
     let NullCells { values, validity, cell_type, row_count } = cells;
     if row_count == 0 {
         return;
@@ -504,7 +504,7 @@ fn spoil(cells: NullCells) {
     };
     let cells = validity.iter().zip(values.chunks_exact_mut(cell_bytes)).enumerate();
     for (row, (_, cell)) in cells.filter(|(_, (flag, _))| **flag == 0) {
-        cell.copy_from_slice(&hostile_cell(cell_type, row)[..cell_bytes]);
+        cell.copy_from_slice(&poison_cell(cell_type, row)[..cell_bytes]);
     }
 }
 

@@ -33,19 +33,19 @@ const EXTENTS_MIN: u64 = 256;
 /// Page-locked memory up to a budget. Cheap to clone.
 #[derive(Clone)]
 pub struct HostMemory {
-    shared: Arc<Shared>,
+    shared: Arc<HostMemoryInner>,
 }
 
-struct Shared {
+struct HostMemoryInner {
     platform: Arc<dyn Platform>,
     slab_bytes: usize,
     slabs_max: usize,
     slabs_per_extent: usize,
-    state: Mutex<State>,
+    state: Mutex<HostMemoryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct HostMemoryState {
     /// The start of each, and its slabs.
     extents: Vec<(u64, usize)>,
     /// Slabs of all extents.
@@ -78,7 +78,7 @@ impl HostMemory {
 
     /// Memory of slabs of one size, so many of which are locked at once.
     fn of_slabs(platform: Arc<dyn Platform>, bytes_max: u64, slab_bytes: u64, slabs_per_extent: u64) -> Self {
-        let shared = Shared {
+        let shared = HostMemoryInner {
             platform,
             slab_bytes: slab_bytes as usize,
             slabs_max: (bytes_max / slab_bytes) as usize,
@@ -126,13 +126,13 @@ impl HostMemory {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl HostMemoryInner {
+    fn lock(&self) -> MutexGuard<'_, HostMemoryState> {
         lock(&self.state)
     }
 }
 
-impl Drop for Shared {
+impl Drop for HostMemoryInner {
     fn drop(&mut self) {
         let extents = std::mem::take(&mut self.lock().extents);
         for (address, slabs) in extents {

@@ -18,17 +18,17 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 /// A limit of bytes that all users share. Cheap to clone.
 #[derive(Clone)]
 pub struct HostBudget {
-    shared: Arc<Shared>,
+    shared: Arc<HostBudgetInner>,
 }
 
-struct Shared {
+struct HostBudgetInner {
     bytes_max: u64,
-    state: Mutex<State>,
+    state: Mutex<HostBudgetState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct HostBudgetState {
     used_bytes: u64,
     /// The numbers of waiting requests.
     waiting: VecDeque<u64>,
@@ -38,14 +38,14 @@ struct State {
 /// A share of bytes, returned when it is dropped.
 #[must_use = "the bytes are given back when this is dropped"]
 pub struct HostShare {
-    shared: Arc<Shared>,
+    shared: Arc<HostBudgetInner>,
     bytes: u64,
 }
 
 impl HostBudget {
     /// A budget of at most so many bytes.
     pub fn new(bytes_max: u64) -> Self {
-        let shared = Shared { bytes_max, state: Mutex::default(), changed: Condvar::new() };
+        let shared = HostBudgetInner { bytes_max, state: Mutex::default(), changed: Condvar::new() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -88,8 +88,8 @@ impl HostBudget {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl HostBudgetInner {
+    fn lock(&self) -> MutexGuard<'_, HostBudgetState> {
         lock(&self.state)
     }
 }

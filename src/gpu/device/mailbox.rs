@@ -38,11 +38,11 @@ const LOOKED_AT_MAX: usize = 8;
 /// Page-locked slots for readbacks.
 pub(super) struct Mailbox {
     platform: Arc<dyn Platform>,
-    slots: Mutex<Slots>,
+    slots: Mutex<ReadbackSlots>,
 }
 
 #[derive(Default)]
-struct Slots {
+struct ReadbackSlots {
     pages: Vec<u64>,
     idle: Vec<u64>,
     /// Slots that nobody wants any more, before their copies are known to have happened. The oldest ones first.
@@ -124,7 +124,7 @@ impl Mailbox {
         Ok(page)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Slots> {
+    fn lock(&self) -> MutexGuard<'_, ReadbackSlots> {
         lock(&self.slots)
     }
 }
@@ -133,7 +133,7 @@ impl Drop for Mailbox {
     /// Waits for copies that nobody wanted any more: their slots go with the mailbox.
     fn drop(&mut self) {
         let mut slots = self.lock();
-        let Slots { pages, unsettled, .. } = &mut *slots;
+        let ReadbackSlots { pages, unsettled, .. } = &mut *slots;
         for (_, event) in unsettled.drain(..) {
             let happened = self.platform.wait_event(event);
             self.platform.release_event(event);

@@ -21,7 +21,7 @@ use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_plan::{ActivityKind, DeviceSettings, ErrorKind, Result};
 
 use self::{
-    buffer::{Allocation, Origin, Uses},
+    buffer::{Allocation, BufferUses, Origin},
     pool::MemoryPool,
 };
 pub use self::{
@@ -40,7 +40,7 @@ use super::{
 /// What is done through a handle that [`DeviceMemory::watched`] gave is noted in a log.
 #[derive(Clone)]
 pub struct DeviceMemory {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceMemoryInner>,
     /// Whom allocations count for; nobody's query if absent.
     account: Option<Arc<Account>>,
     watch: Option<Watch>,
@@ -103,7 +103,7 @@ struct Watch {
 /// What is done for no operator.
 const NO_OPERATOR: u32 = u32::MAX;
 
-struct Shared {
+struct DeviceMemoryInner {
     platform: Arc<dyn Platform>,
     arena: Arc<Arena>,
     pool: MemoryPool,
@@ -115,7 +115,7 @@ struct Shared {
 impl DeviceMemory {
     /// Memory of a platform, of which at most `bytes_max` are used.
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
-        let shared = Shared {
+        let shared = DeviceMemoryInner {
             arena: Arc::new(Arena::new(bytes_max)),
             pool: MemoryPool::new(platform.clone(), bytes_max),
             mailbox: Arc::new(Mailbox::new(platform.clone())),
@@ -186,8 +186,8 @@ impl DeviceMemory {
     }
 
     /// Whether a query whose reader has stopped is to go on without it, so that others get its memory.
-    pub fn is_to_make_room(&self) -> bool {
-        self.account.as_ref().is_some_and(|account| account.is_to_make_room())
+    pub fn yields_memory(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.yields_memory())
     }
 
     /// What an operator may hold, of which `guaranteed_bytes` are a part of the account's minimum; the sum of
@@ -350,7 +350,7 @@ impl DeviceMemory {
                 address,
                 bytes,
                 origin,
-                uses: Mutex::new(Uses { streams: vec![stream], written: None }),
+                uses: Mutex::new(BufferUses { streams: vec![stream], written: None }),
             })),
             Err(error) => {
                 shared.arena.give_back(self.account.as_deref(), bytes);
@@ -485,7 +485,7 @@ impl DeviceMemory {
     }
 }
 
-impl Shared {
+impl DeviceMemoryInner {
     /// Memory of a reservation of its own: slow.
     fn allocate_own(&self, bytes: u64, stream: Stream) -> Result<(u64, Origin)> {
         let reserved_bytes = self.pool.own_bytes(bytes);

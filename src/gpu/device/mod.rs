@@ -2,7 +2,7 @@
 //!
 //! - `platform.rs`: memory, copies, streams and launches, the interface between this crate and a
 //!   kind of device; `kernel.rs`: the list of kernels
-//! - `emulated.rs`: a platform on the host, running the kernels' own sources; `hostile.rs`: its
+//! - `emulated.rs`: a platform on the host, running the kernels' own sources; `poison.rs`: its
 //!   poison for cells of NULL rows
 //! - `memory.rs`: buffers; `arena.rs`: limits for each user
 //! - `upload.rs`: bytes on their way from files to the device
@@ -31,11 +31,11 @@ mod emulated;
 mod host;
 mod host_budget;
 mod host_threads;
-mod hostile;
 mod kernel;
 mod mailbox;
 mod memory;
 mod platform;
+mod poison;
 mod staging;
 mod upload;
 
@@ -51,10 +51,10 @@ pub use emulated::{EmulatedPlatform, Refusal};
 pub use host::{HostBytes, HostMemory};
 pub use host_budget::{HostBudget, HostShare};
 pub use host_threads::{HostThreads, LentThreads};
-pub use hostile::NullCells;
 pub use kernel::{KERNELS, Kernel};
 pub use mailbox::Readback;
 pub use memory::{Buffer, DeviceMemory, Lifetime, MemoryTechniques, PoolUse, StreamLease};
 pub use platform::{Event, Platform, Stream, StreamPriority, TimedEvent};
+pub use poison::NullCells;
 pub use staging::StagingBuffer;
 pub use upload::{DeviceFile, DeviceFileMode};

@@ -215,5 +215,5 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Announces cells of NULL rows that an operation has just written on a stream, which have no
     /// meaning. A platform for tests fills them with poison.
-    fn spoil_nulls(&self, _cells: NullCells, _stream: Stream) {}
+    fn poison_nulls(&self, _cells: NullCells, _stream: Stream) {}
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use pystachio_engine::locking::{lock_whole, whole};
 use pystachio_plan::Result;
 
-use super::query::{Exchange, STOP_INTERVAL};
+use super::query::{RankExchange, STOP_INTERVAL};
 
 /// The number of a rank that ended without an announcement.
 pub const NOT_ANNOUNCED: u64 = u64::MAX;
@@ -53,7 +53,7 @@ impl Announcement {
 /// The announcements of one exchange. Cheap to clone.
 #[derive(Clone)]
 pub struct Announcements {
-    pub(super) exchange: Arc<Exchange>,
+    pub(super) exchange: Arc<RankExchange>,
 }
 
 impl Announcements {
@@ -69,7 +69,7 @@ impl Announcements {
     ///
     /// The failure of the query, and `Cancelled`.
     pub fn wait(&self) -> Result<Vec<u64>> {
-        let Exchange { announcement, health, .. } = &*self.exchange;
+        let RankExchange { announcement, health, .. } = &*self.exchange;
         let mut all = lock_whole(&announcement.all);
         loop {
             health.check()?;

@@ -18,7 +18,7 @@ use pystachio_plan::Result;
 use super::{
     Rank,
     outbox::keep_until_used,
-    query::{Exchange, STOP_INTERVAL},
+    query::{RankExchange, STOP_INTERVAL},
     region::{RegionBlock, RegionExtent},
 };
 use crate::device::Stream;
@@ -110,12 +110,12 @@ impl Inbox {
 /// Receives the rows of one exchange. Clones share its blocks. Dropping the last one tells senders
 /// that no more are wanted.
 pub struct InboxConsumer {
-    exchange: Arc<Exchange>,
+    exchange: Arc<RankExchange>,
 }
 
 impl InboxConsumer {
     /// The first consumer of an inbox.
-    pub(super) fn first(exchange: Arc<Exchange>) -> Self {
+    pub(super) fn first(exchange: Arc<RankExchange>) -> Self {
         Self { exchange }
     }
 
@@ -140,7 +140,7 @@ impl InboxConsumer {
     }
 
     fn take_some(&self, stream: Stream, count_max: usize) -> Result<Vec<ReceivedBlock>> {
-        let Exchange { inbox, health, counters, .. } = &*self.exchange;
+        let RankExchange { inbox, health, counters, .. } = &*self.exchange;
         let begun = Instant::now();
         let mut state = inbox.lock();
         let taken: Vec<(Rank, RegionBlock)> = loop {
@@ -174,7 +174,7 @@ impl Clone for InboxConsumer {
 
 impl Drop for InboxConsumer {
     fn drop(&mut self) {
-        let Exchange { inbox, health, .. } = &*self.exchange;
+        let RankExchange { inbox, health, .. } = &*self.exchange;
         let mut state = inbox.lock();
         state.consumer_count -= 1;
         if state.consumer_count == 0 {
@@ -191,7 +191,7 @@ pub struct ReceivedBlock {
     from: Rank,
     /// Present until the drop.
     block: Option<RegionBlock>,
-    exchange: Arc<Exchange>,
+    exchange: Arc<RankExchange>,
     stream: Stream,
 }
 

@@ -182,7 +182,7 @@ impl ControlShape {
         })
     }
 
-    fn read(&self, from: Rank, round: u64, bytes: &[u8]) -> Read<ControlBlock> {
+    fn read(&self, from: Rank, round: u64, bytes: &[u8]) -> DecodeResult<ControlBlock> {
         within("bytes", bytes.len(), self.bytes_max())?;
         let mut reader = Reader { bytes };
         expect("magic", u64::from(reader.u32()?), u64::from(MAGIC))?;
@@ -203,14 +203,14 @@ impl ControlShape {
             }
             exchanges.push(entry);
         }
-        let aborts = (0..abort_count).map(|_| read_abort(&mut reader)).collect::<Read<_>>()?;
+        let aborts = (0..abort_count).map(|_| read_abort(&mut reader)).collect::<DecodeResult<_>>()?;
         if !reader.bytes.is_empty() {
             return Err(format!("there is more behind its entries: bytes={}", reader.bytes.len()));
         }
         Ok(ControlBlock { is_leaving, exchanges, aborts })
     }
 
-    fn read_exchange(&self, reader: &mut Reader) -> Read<ExchangeEntry> {
+    fn read_exchange(&self, reader: &mut Reader) -> DecodeResult<ExchangeEntry> {
         let key = ExchangeKey { query: QueryId(reader.u64()?), exchange: ExchangeId(reader.u32()?) };
         let flags = flags(reader.u16()?, IS_ENDED | IS_CLOSED | IS_ANNOUNCED)?;
         let first_sender = Rank(reader.u16()?);
@@ -224,7 +224,7 @@ impl ControlShape {
         let mut blocks = Vec::with_capacity(self.rank_count);
         for _ in 0..self.rank_count {
             let count = within("blocks", usize::from(reader.u8()?), BLOCKS_A_DESTINATION_MAX)?;
-            blocks.push((0..count).map(|_| self.read_block_bytes(reader)).collect::<Read<_>>()?);
+            blocks.push((0..count).map(|_| self.read_block_bytes(reader)).collect::<DecodeResult<_>>()?);
         }
         Ok(ExchangeEntry {
             key,
@@ -237,7 +237,7 @@ impl ControlShape {
         })
     }
 
-    fn read_block_bytes(&self, reader: &mut Reader) -> Read<u64> {
+    fn read_block_bytes(&self, reader: &mut Reader) -> DecodeResult<u64> {
         let bytes = reader.u64()?;
         match bytes > 0 && bytes <= self.block_bytes_max && bytes.is_multiple_of(BLOCK_ALIGNMENT) {
             true => Ok(bytes),
@@ -246,7 +246,7 @@ impl ControlShape {
     }
 }
 
-fn read_abort(reader: &mut Reader) -> Read<AbortEntry> {
+fn read_abort(reader: &mut Reader) -> DecodeResult<AbortEntry> {
     let query = QueryId(reader.u64()?);
     let kind = match reader.u16()? {
         0 => AbortKind::Failed,
@@ -259,23 +259,23 @@ fn read_abort(reader: &mut Reader) -> Read<AbortEntry> {
 }
 
 /// The decoded value, or its fault.
-type Read<T> = std::result::Result<T, String>;
+type DecodeResult<T> = std::result::Result<T, String>;
 
-fn expect(name: &str, value: u64, expected: u64) -> Read<()> {
+fn expect(name: &str, value: u64, expected: u64) -> DecodeResult<()> {
     match value == expected {
         true => Ok(()),
         false => Err(format!("{name} is {value} instead of {expected}")),
     }
 }
 
-fn within(name: &str, value: usize, most: usize) -> Read<usize> {
+fn within(name: &str, value: usize, most: usize) -> DecodeResult<usize> {
     match value <= most {
         true => Ok(value),
         false => Err(format!("{name} exceeds its limit: {value}, limit {most}")),
     }
 }
 
-fn flags(value: u16, known: u16) -> Read<u16> {
+fn flags(value: u16, known: u16) -> DecodeResult<u16> {
     match value & !known {
         0 => Ok(value),
         unknown => Err(format!("unknown flags: {unknown:#x}")),
@@ -296,29 +296,29 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+    fn take(&mut self, count: usize) -> DecodeResult<&'a [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(count).ok_or("it ends within an entry")?;
         self.bytes = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> DecodeResult<[u8; N]> {
         self.take(N)?.try_into().map_err(|_| "it ends within a number".into())
     }
 
-    fn u8(&mut self) -> Read<u8> {
+    fn u8(&mut self) -> DecodeResult<u8> {
         self.array().map(u8::from_le_bytes)
     }
 
-    fn u16(&mut self) -> Read<u16> {
+    fn u16(&mut self) -> DecodeResult<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Read<u32> {
+    fn u32(&mut self) -> DecodeResult<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Read<u64> {
+    fn u64(&mut self) -> DecodeResult<u64> {
         self.array().map(u64::from_le_bytes)
     }
 }

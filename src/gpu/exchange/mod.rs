@@ -10,7 +10,7 @@
 //! - `communicator.rs`: traits that carry bytes; `socket/`: links between ranks, which move parts
 //!   over sockets or between devices that read each other's memory
 //! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one;
-//!   `message.rs`: the ranks' reports at its beginning; `patience.rs`: deadlines for other ranks;
+//!   `message.rs`: the ranks' reports at its beginning; `deadline.rs`: deadlines for other ranks;
 //!   `waker.rs`: how the thread sleeps
 //! - `warm_up.rs`: first transfers between connected ranks, so that no query waits for their setup
 //! - `announcement.rs`: numbers that ranks announce before they send, so that all decide alike
@@ -50,6 +50,7 @@
 mod announcement;
 mod block;
 mod communicator;
+mod deadline;
 #[cfg(test)]
 pub(crate) mod faulty;
 mod inbox;
@@ -58,7 +59,6 @@ mod message;
 mod network;
 mod outbox;
 mod pack;
-mod patience;
 mod query;
 mod reach;
 mod region;
@@ -76,13 +76,13 @@ pub use self::{
     announcement::{Announcements, NOT_ANNOUNCED},
     block::{BlockColumn, BlockLayout, BlockParts},
     communicator::{Communicator, ReceivePart, SendPart, Transfers},
+    deadline::Deadline,
     inbox::{InboxConsumer, ReceivedBlock},
     link_meter::LinkMeter,
     message::{EXCHANGES_MAX, EXCHANGES_OF_QUERY_MAX, RANKS_MAX},
     network::{ExchangeNetwork, NetworkOptions},
     outbox::{Destination, OutboxProducer, OutgoingBlock},
     pack::Routing,
-    patience::Patience,
     query::{ExchangeMetrics, ExchangeSpec, Narrowing, QueryExchanges},
     reach::{RankLayout, ReachedRanks},
     region::{BLOCK_ALIGNMENT, ExchangeRegion},
@@ -93,6 +93,8 @@ pub use self::{
     unpack::UnpackedChunks,
     warm_up::warm_up,
 };
+
+pub use pystachio_plan::ExchangeId;
 
 /// The number of a rank; ranks are numbered from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,13 +122,6 @@ impl fmt::Display for Rank {
 pub struct QueryId(
     /// The number.
     pub u64,
-);
-
-/// An exchange within a query, by the same number on all ranks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExchangeId(
-    /// The number.
-    pub u32,
 );
 
 /// An exchange.

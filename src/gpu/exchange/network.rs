@@ -26,12 +26,12 @@ use super::{
     BLOCK_ALIGNMENT, Communicator, ExchangeKey, ExchangeRegion, ExchangeSpec, QueryExchanges, QueryId,
     RANKS_MAX, Rank, RankLayout,
     announcement::Announcement,
+    deadline::Deadline,
     inbox::{Inbox, InboxConsumer},
     link_meter::LinkMeter,
     message::{EXCHANGES_MAX, EXCHANGES_OF_QUERY_MAX},
     outbox::{GatherLimits, Outbox, OutboxProducer},
-    patience::Patience,
-    query::{Counters, Ends, Exchange, QueryHealth},
+    query::{Counters, Ends, QueryHealth, RankExchange},
     region::ExtentBytes,
     waker::Waker,
 };
@@ -136,10 +136,10 @@ struct NetworkState {
 /// A query on this rank.
 struct OpenQuery {
     health: Arc<QueryHealth>,
-    exchanges: Vec<Arc<Exchange>>,
+    exchanges: Vec<Arc<RankExchange>>,
     /// Whether each rank has reported it.
     have_joined: Vec<bool>,
-    patience: Patience,
+    deadline: Deadline,
     /// Whether its drivers were woken after it failed.
     is_over: bool,
 }
@@ -330,7 +330,7 @@ impl ExchangeNetwork {
         }
     }
 
-    fn open_exchange(&self, health: &Arc<QueryHealth>, spec: &ExchangeSpec) -> Result<Arc<Exchange>> {
+    fn open_exchange(&self, health: &Arc<QueryHealth>, spec: &ExchangeSpec) -> Result<Arc<RankExchange>> {
         let NetworkOptions { block_bytes_max, gather_bytes_min, gather_age_max, round_bytes_max, .. } =
             self.options;
         let block_bytes_max = spec.block_bytes_max.map_or(block_bytes_max, |own| own.min(block_bytes_max));
@@ -348,7 +348,7 @@ impl ExchangeNetwork {
         };
         let limits =
             GatherLimits { bytes_min, age_max: gather_age_max, bytes_max: round_bytes_max, block_bytes_max };
-        Ok(Arc::new(Exchange {
+        Ok(Arc::new(RankExchange {
             key: ExchangeKey { query: health.id, exchange: spec.id },
             health: health.clone(),
             outbox: Outbox::new(outbox, (self.rank, self.layout.rank_count(), reached), limits),
@@ -361,7 +361,7 @@ impl ExchangeNetwork {
         }))
     }
 
-    fn hand_over(&self, health: Arc<QueryHealth>, exchanges: Vec<Arc<Exchange>>) -> Result<()> {
+    fn hand_over(&self, health: Arc<QueryHealth>, exchanges: Vec<Arc<RankExchange>>) -> Result<()> {
         let mut state = self.shared.lock();
         if let Some(error) = state.reason_against(health.id) {
             return Err(error);
@@ -370,7 +370,7 @@ impl ExchangeNetwork {
             health,
             exchanges,
             have_joined: vec![false; self.layout.rank_count()],
-            patience: Patience::new(self.options.join_max, Instant::now()),
+            deadline: Deadline::new(self.options.join_max, Instant::now()),
             is_over: false,
         });
         self.waker.wake();

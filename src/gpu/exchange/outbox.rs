@@ -21,7 +21,7 @@ use super::{
     Narrowing, Rank, ReachedRanks,
     announcement::NOT_ANNOUNCED,
     message::BLOCKS_A_DESTINATION_MAX,
-    query::{Exchange, STOP_INTERVAL},
+    query::{RankExchange, STOP_INTERVAL},
     region::{RegionBlock, RegionExtent},
 };
 use crate::device::Stream;
@@ -247,13 +247,13 @@ impl Outbox {
 /// Sends the rows of one exchange. A clone is one more producer; the exchange ends when all of them
 /// have finished.
 pub struct OutboxProducer {
-    exchange: Arc<Exchange>,
+    exchange: Arc<RankExchange>,
     is_finished: bool,
 }
 
 impl OutboxProducer {
     /// The first producer of an outbox.
-    pub(super) fn first(exchange: Arc<Exchange>) -> Self {
+    pub(super) fn first(exchange: Arc<RankExchange>) -> Self {
         Self { exchange, is_finished: false }
     }
 
@@ -299,7 +299,7 @@ impl OutboxProducer {
     /// `NotSupported` for more bytes than a block has; the failure of the query, `Cancelled`, and
     /// faults of the device.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<OutgoingBlock> {
-        let Exchange { outbox, health, counters, .. } = &*self.exchange;
+        let RankExchange { outbox, health, counters, .. } = &*self.exchange;
         self.check_block(bytes)?;
         outbox.extent.region().use_on(stream)?;
         let mut begun = None;
@@ -334,7 +334,7 @@ impl OutboxProducer {
     ///
     /// Errors of [`OutboxProducer::reserve`].
     pub fn try_reserve(&self, bytes: u64, stream: Stream) -> Result<Option<OutgoingBlock>> {
-        let Exchange { outbox, health, .. } = &*self.exchange;
+        let RankExchange { outbox, health, .. } = &*self.exchange;
         self.check_block(bytes)?;
         health.check()?;
         outbox.extent.region().use_on(stream)?;
@@ -381,7 +381,7 @@ impl Clone for OutboxProducer {
 
 impl Drop for OutboxProducer {
     fn drop(&mut self) {
-        let Exchange { outbox, health, key, announcement, .. } = &*self.exchange;
+        let RankExchange { outbox, health, key, announcement, .. } = &*self.exchange;
         if !self.is_finished {
             let early = || Error::internal(format!("a producer of {key} ended before it had sent all"));
             // If the query failed or was cancelled, that is the reason.
@@ -402,12 +402,12 @@ impl Drop for OutboxProducer {
 pub struct OutgoingBlock {
     /// Absent after the push.
     block: Option<PackedBlock>,
-    exchange: Arc<Exchange>,
+    exchange: Arc<RankExchange>,
     stream: Stream,
 }
 
 impl OutgoingBlock {
-    fn new(memory: RegionBlock, exchange: Arc<Exchange>, stream: Stream) -> Self {
+    fn new(memory: RegionBlock, exchange: Arc<RankExchange>, stream: Stream) -> Self {
         let wide_bytes = memory.bytes();
         Self { block: Some(PackedBlock { memory, wide_bytes }), exchange, stream }
     }
@@ -437,7 +437,7 @@ impl OutgoingBlock {
     ///
     /// `Internal` for a rank that is not reachable, and faults of the device.
     pub fn push(mut self, destination: Destination) -> Result<()> {
-        let Exchange { outbox, health, key, .. } = &*self.exchange;
+        let RankExchange { outbox, health, key, .. } = &*self.exchange;
         if let Destination::Rank(rank) = destination
             && !outbox.reached.contains(rank)
         {

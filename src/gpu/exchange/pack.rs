@@ -12,7 +12,7 @@
 //! order, and each block's are packed by themselves: they are read and written once more. Over
 //! still slower links texts are compressed, too.
 //!
-//! - `leaving.rs`: the outgoing columns of a chunk, and how they get into blocks; `texts.rs`: texts
+//! - `outgoing.rs`: the outgoing columns of a chunk, and how they get into blocks; `texts.rs`: texts
 //!
 //! Callers collect rows before: a chunk becomes at least a block for every destination, and small
 //! ones cost as many launches as large ones.
@@ -23,20 +23,20 @@
 //!
 //! Deliberately absent: dictionaries, whose codes were turned into cells before.
 
-mod leaving;
+mod outgoing;
 mod texts;
 
 use std::ops::Range;
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use self::leaving::LeavingChunk;
+use self::outgoing::OutgoingChunk;
 use super::{Destination, Narrowing, OutboxProducer, OutgoingBlock, Rank, ReachedRanks, block::BlockLayout};
 use crate::{
     device::{Buffer, Chunk, Column},
     operation::{
-        CompressedText, DEAL_BLOCKS_MAX, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Packing, Queue,
-        RowOwners, StayingRows,
+        CompressedText, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Packing, Queue, RowOwners,
+        SCATTER_TARGETS_MAX, StayingRows,
     },
 };
 
@@ -162,14 +162,14 @@ impl OutboxProducer {
             shares.into_iter().partition(|(destination, _)| Some(*destination) == own);
         let owned = owned.into_iter().next().map(|(_, rows)| rows);
         let compression = self.compression(chunk, &shares);
-        let leaving = match LeavingChunk::new(queue, chunk, owners.clone(), compression) {
+        let outgoing = match OutgoingChunk::new(queue, chunk, owners.clone(), compression) {
             // Ordering cells takes memory for all of them.
             Err(error) if error.kind == ErrorKind::OutOfMemory && compression != Compression::Nothing => {
-                LeavingChunk::new(queue, chunk, owners, Compression::Nothing)?
+                OutgoingChunk::new(queue, chunk, owners, Compression::Nothing)?
             }
-            leaving => leaving?,
+            outgoing => outgoing?,
         };
-        let owned = leaving.send(queue, self, (shares, owned))?;
+        let owned = outgoing.send(queue, self, (shares, owned))?;
         Ok(owned.or_else(|| kept.cloned()))
     }
 
@@ -230,7 +230,7 @@ fn cell_bytes(column: &Column) -> u64 {
     column.cell_type.bytes().into()
 }
 
-impl LeavingChunk {
+impl OutgoingChunk {
     /// Cuts ranges of rows into pieces that fit into blocks unpacked, in their order, which bounds
     /// the memory of unpacking. Waits if there is text, and if they are packed.
     fn pieces(&self, queue: &Queue, ranges: Vec<Share>, block_bytes_max: u64) -> Result<Vec<Piece>> {
@@ -270,10 +270,10 @@ impl LeavingChunk {
         let pieces = self.pieces(queue, shares, producer.block_bytes_max())?;
         let owned = owned.map(|rows| self.owned_rows(queue, rows)).transpose()?;
         let mut pieces = pieces.as_slice();
-        let mut undealt = owned.as_ref();
-        while !pieces.is_empty() || undealt.is_some() {
+        let mut unwritten = owned.as_ref();
+        while !pieces.is_empty() || unwritten.is_some() {
             let mut filled: Vec<FilledBlock<'_>> = Vec::new();
-            for piece in pieces.iter().take(DEAL_BLOCKS_MAX - usize::from(undealt.is_some())) {
+            for piece in pieces.iter().take(SCATTER_TARGETS_MAX - usize::from(unwritten.is_some())) {
                 let layout = self.layout(piece);
                 let layout = layout.ok_or_else(|| Error::internal("a block without a layout"))?;
                 let block = match filled.is_empty() {
@@ -283,7 +283,7 @@ impl LeavingChunk {
                 let Some(block) = block else { break };
                 filled.push(FilledBlock { piece, layout, block });
             }
-            self.fill(queue, &filled, undealt.take())?;
+            self.fill(queue, &filled, unwritten.take())?;
             pieces = pieces.get(filled.len()..).unwrap_or_default();
             for FilledBlock { piece, layout, block } in filled {
                 block.of_wide_bytes(layout.wide_bytes).push(piece.destination)?;

@@ -71,11 +71,11 @@ pub enum Narrowing {
 impl ExchangeSpec {
     /// An exchange of all ranks with this size of either buffer, whose blocks follow the network's
     /// options, not packed.
-    pub fn new(id: ExchangeId, box_bytes: u64) -> Self {
+    pub fn new(id: ExchangeId, buffer_bytes: u64) -> Self {
         Self {
             id,
-            outbox_bytes: box_bytes,
-            inbox_bytes: box_bytes,
+            outbox_bytes: buffer_bytes,
+            inbox_bytes: buffer_bytes,
             block_bytes_max: None,
             is_gathered: true,
             groups_max: None,
@@ -245,7 +245,7 @@ impl QueryHealth {
 }
 
 /// One exchange on this rank.
-pub(super) struct Exchange {
+pub(super) struct RankExchange {
     pub(super) key: ExchangeKey,
     pub(super) health: Arc<QueryHealth>,
     pub(super) outbox: Outbox,
@@ -258,7 +258,7 @@ pub(super) struct Exchange {
     pub(super) link: Arc<LinkMeter>,
 }
 
-impl Exchange {
+impl RankExchange {
     /// Wakes all drivers that wait for it, so that they check the query's health.
     pub(super) fn wake_drivers(&self) {
         self.outbox.changed.notify_all();
@@ -288,7 +288,7 @@ pub struct QueryExchanges {
 
 /// The two ends of an exchange, until they are taken.
 pub(super) struct Ends {
-    pub(super) exchange: Arc<Exchange>,
+    pub(super) exchange: Arc<RankExchange>,
     pub(super) producer: Option<OutboxProducer>,
     pub(super) consumer: Option<InboxConsumer>,
 }

@@ -96,7 +96,7 @@ impl FreeRanges {
 
 /// Free ranges, and those that become free when some work has happened.
 #[derive(Default)]
-struct Ranges {
+struct RegionRanges {
     free: FreeRanges,
     retiring: Vec<Retiring>,
 }
@@ -107,7 +107,7 @@ struct Retiring {
     uses: Vec<Event>,
 }
 
-impl Ranges {
+impl RegionRanges {
     /// Looks which work has happened. Says whether more is free than before.
     fn settle(&mut self, platform: &dyn Platform) -> Result<bool> {
         let mut has_more = false;
@@ -160,7 +160,7 @@ pub struct ExchangeRegion {
 struct RegionShared {
     memory: DeviceMemory,
     buffer: Buffer,
-    ranges: Mutex<Ranges>,
+    ranges: Mutex<RegionRanges>,
 }
 
 impl ExchangeRegion {
@@ -177,7 +177,7 @@ impl ExchangeRegion {
         let buffer = memory.allocate(bytes, lease.stream())?;
         // From here on every stream may use it without being ordered after this one.
         memory.platform().wait(lease.stream())?;
-        let mut ranges = Ranges::default();
+        let mut ranges = RegionRanges::default();
         ranges.free.give_back(buffer.address(), bytes);
         Ok(Self { shared: Arc::new(RegionShared { memory, buffer, ranges: Mutex::new(ranges) }) })
     }
@@ -245,14 +245,14 @@ impl ExchangeRegion {
     }
 
     fn extent(&self, start: u64, bytes: u64) -> Arc<RegionExtent> {
-        let mut own = Ranges::default();
+        let mut own = RegionRanges::default();
         own.free.give_back(start, bytes);
         Arc::new(RegionExtent { region: self.clone(), start, bytes, ranges: Mutex::new(own) })
     }
 }
 
 impl RegionShared {
-    fn lock(&self) -> MutexGuard<'_, Ranges> {
+    fn lock(&self) -> MutexGuard<'_, RegionRanges> {
         lock(&self.ranges)
     }
 }
@@ -272,7 +272,7 @@ pub(super) struct RegionExtent {
     region: ExchangeRegion,
     start: u64,
     bytes: u64,
-    ranges: Mutex<Ranges>,
+    ranges: Mutex<RegionRanges>,
 }
 
 impl RegionExtent {
@@ -328,7 +328,7 @@ impl RegionExtent {
         !self.lock().retiring.is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ranges> {
+    fn lock(&self) -> MutexGuard<'_, RegionRanges> {
         lock(&self.ranges)
     }
 }

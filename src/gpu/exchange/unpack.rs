@@ -93,7 +93,7 @@ fn unpack(blocks: Vec<(ReceivedBlock, BlockLayout)>, queue: &Queue, types: &[Dat
             queue.memory().fill_range(&memory, start..start + rows, 1, queue.stream())?;
         }
     }
-    let parts = ReadParts::of(&blocks, (&whole, memory.address()));
+    let parts = UnpackWork::of(&blocks, (&whole, memory.address()));
     queue.copy_ranges(&parts.copied)?;
     queue.unpack(&parts.packed)?;
     queue.decompress_texts(&parts.compressed)?;
@@ -108,7 +108,7 @@ fn unpack(blocks: Vec<(ReceivedBlock, BlockLayout)>, queue: &Queue, types: &[Dat
         };
         let cell_type = column.cell_type;
         let column = Column { data_type: data_type.clone(), cell_type, values, validity, strings };
-        queue.spoil_nulls(&column, whole.row_count);
+        queue.poison_nulls(&column, whole.row_count);
         Ok(column)
     };
     let columns = types.iter().zip(&whole.columns).map(column).collect::<Result<_>>()?;
@@ -157,13 +157,13 @@ fn layout_of_all(blocks: &[(ReceivedBlock, BlockLayout)], types: &[DataType]) ->
 
 /// The work that moves the parts of blocks to their places among all rows.
 #[derive(Default)]
-struct ReadParts {
+struct UnpackWork {
     packed: Vec<UnpackRange>,
     compressed: Vec<DecompressRange>,
     copied: Vec<ByteRange>,
 }
 
-impl ReadParts {
+impl UnpackWork {
     /// The parts of some blocks. The rows are laid out as in a block that begins before the memory,
     /// at an address.
     fn of(blocks: &[(ReceivedBlock, BlockLayout)], (whole, address): (&BlockLayout, u64)) -> Self {

@@ -27,15 +27,15 @@ const TIMER_SLACK_NS: libc::c_ulong = 1000;
 
 /// Wakes the network thread. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Waker(Arc<Bell>);
+pub(super) struct Waker(Arc<WakeEvent>);
 
 /// The sleeping side of a [`Waker`].
-pub(super) struct Sleeper(Arc<Bell>);
+pub(super) struct Sleeper(Arc<WakeEvent>);
 
-struct Bell {
+struct WakeEvent {
     event: File,
     /// Whether a wake-up is pending already: the system call is spared then.
-    is_rung: AtomicBool,
+    is_pending: AtomicBool,
 }
 
 impl Waker {
@@ -54,12 +54,12 @@ impl Waker {
         }
         // SAFETY: the descriptor is new, and no other code has it.
         let event = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-        let bell = Arc::new(Bell { event, is_rung: AtomicBool::new(false) });
-        Ok((Self(bell.clone()), Sleeper(bell)))
+        let event = Arc::new(WakeEvent { event, is_pending: AtomicBool::new(false) });
+        Ok((Self(event.clone()), Sleeper(event)))
     }
 
     pub(super) fn wake(&self) {
-        if !self.0.is_rung.swap(true, Ordering::AcqRel) {
+        if !self.0.is_pending.swap(true, Ordering::AcqRel) {
             // The counter can't overflow: only this code writes it.
             let _ = (&self.0.event).write(&1u64.to_ne_bytes());
         }
@@ -92,7 +92,7 @@ impl Sleeper {
             let _ = (&self.0.event).read(&mut [0; 8]);
         }
         // Wake-ups before this are covered by the poll that follows; later ones write again.
-        self.0.is_rung.swap(false, Ordering::AcqRel);
+        self.0.is_pending.swap(false, Ordering::AcqRel);
     }
 }
 

@@ -31,7 +31,7 @@ use std::{
 use pystachio_plan::{ErrorKind, Result};
 
 use super::{
-    Communicator, ExchangeRegion, Patience, Rank, ReceivePart, SendPart,
+    Communicator, Deadline, ExchangeRegion, Rank, ReceivePart, SendPart,
     communicator::silence_error,
     outbox::keep_until_used,
     region::{ExtentBytes, RegionBlock, RegionExtent},
@@ -66,12 +66,12 @@ pub fn warm_up(
     if communicator.rank_count() == 1 {
         return Ok(None);
     }
-    let mut patience = Patience::new(limit, Instant::now());
+    let mut deadline = Deadline::new(limit, Instant::now());
     let bytes = block_bytes_max.min(WARM_UP_BYTES_MAX);
-    let reserved = region.use_on(communicator.stream()).and_then(|()| reserve(region, bytes, &mut patience));
+    let reserved = region.use_on(communicator.stream()).and_then(|()| reserve(region, bytes, &mut deadline));
     let blocks = reserved.inspect_err(|error| communicator.abort(error))?;
-    let moved = move_blocks(communicator, &blocks, LOOK_INTERVAL, &mut patience)
-        .and_then(|()| measure(communicator, &blocks, &mut patience));
+    let moved = move_blocks(communicator, &blocks, LOOK_INTERVAL, &mut deadline)
+        .and_then(|()| measure(communicator, &blocks, &mut deadline));
     if let Err(error) = &moved {
         communicator.abort(error);
         // The network may read and write until its stream has ended.
@@ -85,13 +85,13 @@ pub fn warm_up(
 fn measure(
     communicator: &mut dyn Communicator,
     blocks: &[RegionBlock; 2],
-    patience: &mut Patience,
+    deadline: &mut Deadline,
 ) -> Result<f64> {
     let bytes = blocks[0].bytes() * (communicator.rank_count() as u64 - 1);
     let mut fastest = Duration::MAX;
     for _ in 0..MEASURED_MOVES {
         let begun = Instant::now();
-        move_blocks(communicator, blocks, MEASURED_LOOK_INTERVAL, patience)?;
+        move_blocks(communicator, blocks, MEASURED_LOOK_INTERVAL, deadline)?;
         fastest = fastest.min(begun.elapsed());
     }
     Ok(bytes as f64 / fastest.as_secs_f64().max(f64::MIN_POSITIVE))
@@ -99,12 +99,12 @@ fn measure(
 
 /// A block to send and one to receive into, as soon as there is room: queries of an earlier network
 /// may be about to end.
-fn reserve(region: &ExchangeRegion, bytes: u64, patience: &mut Patience) -> Result<[RegionBlock; 2]> {
+fn reserve(region: &ExchangeRegion, bytes: u64, deadline: &mut Deadline) -> Result<[RegionBlock; 2]> {
     let both = 2 * bytes.next_multiple_of(super::BLOCK_ALIGNMENT);
     loop {
         match region.allocate_extent(ExtentBytes { wanted: both, least: both }) {
             Ok(extent) => return blocks_of(&extent, bytes),
-            Err(error) if error.kind != ErrorKind::OutOfMemory || patience.is_over(Instant::now()) => {
+            Err(error) if error.kind != ErrorKind::OutOfMemory || deadline.is_over(Instant::now()) => {
                 return Err(error);
             }
             Err(_) => thread::sleep(LOOK_INTERVAL),
@@ -122,7 +122,7 @@ fn move_blocks(
     communicator: &mut dyn Communicator,
     [source, target]: &[RegionBlock; 2],
     look_interval: Duration,
-    patience: &mut Patience,
+    deadline: &mut Deadline,
 ) -> Result<()> {
     let others = (0..communicator.rank_count() as u16).map(Rank).filter(|rank| *rank != communicator.rank());
     let (sends, receives): (Vec<SendPart>, Vec<ReceivePart>) = others
@@ -134,9 +134,9 @@ fn move_blocks(
     let before = communicator.poll_transfers()?;
     communicator.begin_transfers(&sends, &receives)?;
     while communicator.poll_transfers()? == before {
-        if patience.is_over(Instant::now()) {
+        if deadline.is_over(Instant::now()) {
             let missing = communicator.missing_in_group();
-            let waited = format!("for {:?}, in its first transfers", patience.whole());
+            let waited = format!("for {:?}, in its first transfers", deadline.whole());
             return Err(silence_error(&missing, waited));
         }
         thread::sleep(look_interval);

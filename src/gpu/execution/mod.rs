@@ -83,7 +83,7 @@ trait Source: Send {
 }
 
 /// A source with its columns, and what it has given so far.
-struct Operator {
+struct CountedSource {
     columns: Columns,
     source: Box<dyn Source>,
     /// Place in [`QueryMetrics::operators`].
@@ -98,7 +98,7 @@ struct Operator {
     is_ended: bool,
 }
 
-impl Operator {
+impl CountedSource {
     fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         driver.check_cancelled()?;
         let started = Instant::now();

@@ -3,14 +3,14 @@
 use pystachio_plan::{Error, Result};
 
 use super::{
-    Driver, Operator, Source,
+    CountedSource, Driver, Source,
     expressions::{RowCondition, RowProgram},
 };
 use crate::device::Rows;
 
 /// The rows for which a condition is true.
 pub(super) struct FilterSource {
-    pub(super) input: Operator,
+    pub(super) input: CountedSource,
     pub(super) predicate: RowCondition,
 }
 
@@ -38,7 +38,7 @@ impl Source for FilterSource {
 
 /// New columns.
 pub(super) struct ProjectSource {
-    pub(super) input: Operator,
+    pub(super) input: CountedSource,
     pub(super) program: RowProgram,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn project(driver: &Driver, rows: &Rows, program: &RowProgram) -> Res
 /// Some rows of the input's order.
 pub(super) struct LimitSource {
     /// Absent once no more of its rows are wanted. Dropping it stops the readers of its scans.
-    pub(super) input: Option<Operator>,
+    pub(super) input: Option<CountedSource>,
     /// Rows still to skip.
     pub(super) skip: usize,
     /// Rows still to give; `None`: all.
@@ -95,7 +95,7 @@ impl Source for LimitSource {
 
 /// The rows of several inputs, converted to common types by a program.
 pub(super) struct UnionSource {
-    pub(super) inputs: Vec<(Operator, RowProgram)>,
+    pub(super) inputs: Vec<(CountedSource, RowProgram)>,
     /// The input being read.
     pub(super) current: usize,
 }

@@ -147,7 +147,7 @@ impl Queue {
             validity: Some(self.allocate_filled::<u8>(row_count as u64, 0)?),
             strings: Vec::new(),
         };
-        self.spoil_nulls(&nulls, row_count);
+        self.poison_nulls(&nulls, row_count);
         Ok(nulls)
     }
 

@@ -298,7 +298,7 @@ impl Queue {
             validity: Some(validity),
             strings: Vec::new(),
         };
-        self.spoil_nulls(&finished, group_count as usize);
+        self.poison_nulls(&finished, group_count as usize);
         Ok(finished)
     }
 }

@@ -35,7 +35,7 @@ pub const KEYS_MAX: usize = 16;
 pub struct JoinTable {
     row_count: usize,
     keys: Vec<Column>,
-    slots: Slots,
+    slots: SlotLookup,
     heads: Buffer,
     next_rows: Buffer,
     slot_count: u64,
@@ -75,8 +75,8 @@ impl JoinTable {
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         let keys = self.keys.iter().flat_map(Column::buffers);
         let hashes = match &self.slots {
-            Slots::ByHash(hashes) => Some(hashes),
-            Slots::ByKey(_) => None,
+            SlotLookup::ByHash(hashes) => Some(hashes),
+            SlotLookup::ByKey(_) => None,
         };
         keys.chain(hashes).chain([&self.heads, &self.next_rows])
     }
@@ -108,14 +108,14 @@ fn hashed_slots(row_count: usize) -> u64 {
 }
 
 /// How keys find their slot.
-enum Slots {
+enum SlotLookup {
     /// By their hashes, one a build row.
     ByHash(Buffer),
     /// By themselves: integers from this one on.
     ByKey(i64),
 }
 
-impl Slots {
+impl SlotLookup {
     fn code(&self) -> u32 {
         match self {
             Self::ByHash(_) => SLOTS_BY_HASH,
@@ -166,7 +166,7 @@ impl Queue {
     pub fn build(&self, keys: Vec<Column>, row_count: usize) -> Result<JoinTable> {
         let (slots, slot_count) = match self.dense_slots(&keys, row_count)? {
             Some(dense) => dense,
-            None => (Slots::ByHash(self.hash(&keys, row_count, false)?), hashed_slots(row_count)),
+            None => (SlotLookup::ByHash(self.hash(&keys, row_count, false)?), hashed_slots(row_count)),
         };
         let heads = self.allocate_filled::<u32>(slot_count, 0xff)?;
         let next_rows = self.allocate::<u32>(row_count as u64)?;
@@ -186,7 +186,7 @@ impl Queue {
         self.launch_strided(Kernel::InsertBuildRows, row_count as u64, &arguments)?;
         let has_chains_of_one = self.is_zero(&shared)?;
         let mut is_unique = has_chains_of_one;
-        if let (false, Slots::ByHash(hashes)) = (is_unique, &slots) {
+        if let (false, SlotLookup::ByHash(hashes)) = (is_unique, &slots) {
             let found = self.zeros::<u32>(1)?;
             let arguments = FindEqualKeys {
                 keys: key_columns(&keys)?,
@@ -217,8 +217,8 @@ impl Queue {
     ) -> Result<Option<Pairs>> {
         debug_assert!(table.keys.iter().zip(keys).all(|(a, b)| a.cell_type == b.cell_type));
         let hashes = match table.slots {
-            Slots::ByHash(_) => Some(self.hash(keys, row_count, false)?),
-            Slots::ByKey(_) => None,
+            SlotLookup::ByHash(_) => Some(self.hash(keys, row_count, false)?),
+            SlotLookup::ByKey(_) => None,
         };
         let mut arguments = ProbeRows {
             build_keys: key_columns(&table.keys)?,
@@ -236,9 +236,9 @@ impl Queue {
             ..ProbeRows::default()
         };
         // If a key is its slot, the first row is a match.
-        let is_one_step =
-            table.has_chains_of_one || (mode == ProbeMode::First && matches!(table.slots, Slots::ByKey(_)));
-        let walk = if is_one_step { None } else { Some(Walk::new(self, row_count)?) };
+        let is_one_step = table.has_chains_of_one
+            || (mode == ProbeMode::First && matches!(table.slots, SlotLookup::ByKey(_)));
+        let walk = if is_one_step { None } else { Some(ChainWalk::new(self, row_count)?) };
         if let Some(walk) = &walk {
             arguments.cursors = walk.cursors.address();
             arguments.unfinished = walk.unfinished.address();
@@ -335,19 +335,19 @@ impl Queue {
     }
 
     /// Slots that are keys, if there is one integer key and its values lie close enough together; waits then.
-    fn dense_slots(&self, keys: &[Column], row_count: usize) -> Result<Option<(Slots, u64)>> {
+    fn dense_slots(&self, keys: &[Column], row_count: usize) -> Result<Option<(SlotLookup, u64)>> {
         let [key] = keys else { return Ok(None) };
         let Some(KeyRange { least, greatest }) = self.key_range(key, row_count)? else { return Ok(None) };
         let slot_count = greatest.abs_diff(least).saturating_add(1);
         let is_dense = slot_count <= (row_count as u64).saturating_mul(SLOTS_PER_ROW_MAX);
-        Ok(is_dense.then_some((Slots::ByKey(least), slot_count)))
+        Ok(is_dense.then_some((SlotLookup::ByKey(least), slot_count)))
     }
 
     /// At most one pair for each probe row.
     fn match_rows(
         &self,
         arguments: ProbeRows,
-        walk: Option<&Walk>,
+        walk: Option<&ChainWalk>,
         row_count: usize,
         pairs_max: u64,
     ) -> Result<Option<Pairs>> {
@@ -387,14 +387,14 @@ impl Queue {
 }
 
 /// The progress of probe rows along their chains.
-struct Walk {
+struct ChainWalk {
     /// The build row of each probe row at which the next launch continues.
     cursors: Buffer,
     /// Their number.
     unfinished: Buffer,
 }
 
-impl Walk {
+impl ChainWalk {
     fn new(queue: &Queue, row_count: usize) -> Result<Self> {
         Ok(Self { cursors: queue.allocate::<u32>(row_count as u64)?, unfinished: queue.zeros::<u32>(1)? })
     }
@@ -408,7 +408,7 @@ impl Walk {
 /// Whether another launch must continue the chains; sets its arguments.
 fn goes_on(
     queue: &Queue,
-    walk: Option<&Walk>,
+    walk: Option<&ChainWalk>,
     unfinished: Option<Readback>,
     arguments: &mut ProbeRows,
 ) -> Result<bool> {

@@ -5,7 +5,7 @@
 //! - `join.rs`, `key_filter.rs`: tables and sets that rows are looked up in by key
 //! - `group.rs`, `slots.rs`: groups and their accumulators
 //! - `sort.rs`, `text_ranks.rs`, `partition.rs`: orders of rows, and rows by partition
-//! - `deal.rs`, `packing.rs`, `compression.rs`: rows partitioned by owner, integers packed and text
+//! - `scatter.rs`, `packing.rs`, `compression.rs`: rows partitioned by owner, integers packed and text
 //!   compressed for exchanges
 //! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as indices into a
 //!   dictionary, and chunks as Arrow arrays on the host
@@ -28,7 +28,6 @@ mod abi;
 mod chunks;
 mod codes;
 mod compression;
-mod deal;
 mod fault;
 mod group;
 mod join;
@@ -38,6 +37,7 @@ mod packing;
 mod partition;
 mod queue;
 mod rows;
+mod scatter;
 mod slots;
 mod sort;
 mod status;
@@ -49,7 +49,6 @@ mod traffic;
 
 pub(crate) use abi::Status;
 pub use compression::{CompressedText, DecompressRange, compressed_bytes_min};
-pub use deal::{DEAL_BLOCKS_MAX, DealTarget, DealTargetPart, RowOwners, StayingRows};
 pub use fault::FaultReport;
 pub use group::{Accumulation, Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, KEYS_MAX, Pairs, ProbeMode};
@@ -60,6 +59,7 @@ pub use packing::{CellRange, PackRange, PackedForm, Packing, UnpackRange, is_wor
 pub use partition::{EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
 pub use rows::{ByteRange, NO_ROW, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};
+pub use scatter::{RowOwners, SCATTER_TARGETS_MAX, ScatterTarget, ScatterTargetPart, StayingRows};
 pub use slots::{FEW_SLOTS_MAX, SlotKey, SlotLayout, Slots, slot_count};
 pub(crate) use slots::{SLOT_INPUTS_MAX, SLOT_KEYS_MAX, SLOT_OUTPUTS_MAX};
 pub use sort::SortColumn;

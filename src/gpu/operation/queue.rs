@@ -50,10 +50,10 @@ const _: () = assert!(ZERO_CELLS_BYTES_MAX <= ZEROS_BYTES);
 /// which is then lost to this process. What else there is, operations say themselves.
 #[derive(Clone)]
 pub struct Queue {
-    shared: Arc<Shared>,
+    shared: Arc<QueueInner>,
 }
 
-struct Shared {
+struct QueueInner {
     memory: DeviceMemory,
     lease: Arc<StreamLease>,
     defers_faults: bool,
@@ -108,7 +108,9 @@ impl Queue {
 
     fn on(memory: DeviceMemory, lease: Arc<StreamLease>, defers_faults: bool) -> Self {
         let (deferred_status, zeros, scan_state) = Default::default();
-        Self { shared: Arc::new(Shared { memory, lease, defers_faults, deferred_status, zeros, scan_state }) }
+        Self {
+            shared: Arc::new(QueueInner { memory, lease, defers_faults, deferred_status, zeros, scan_state }),
+        }
     }
 
     /// The device's memory.
@@ -182,10 +184,10 @@ impl Queue {
         Ok(part)
     }
 
-    /// Says that cells of a column's NULLs were written; see [`crate::device::Platform::spoil_nulls`].
-    pub(crate) fn spoil_nulls(&self, column: &Column, row_count: usize) {
+    /// Says that cells of a column's NULLs were written; see [`crate::device::Platform::poison_nulls`].
+    pub(crate) fn poison_nulls(&self, column: &Column, row_count: usize) {
         if let Some(cells) = NullCells::of(column, row_count) {
-            self.memory().platform().spoil_nulls(cells, self.stream());
+            self.memory().platform().poison_nulls(cells, self.stream());
         }
     }
 

@@ -51,7 +51,7 @@ pub struct ByteRange {
 }
 
 /// An enqueued scan over counts or flags.
-struct Scan {
+struct PrefixScan {
     /// Offsets or row numbers.
     target: Buffer,
     /// `u64`: the sum before each tile, and that of all.
@@ -59,7 +59,7 @@ struct Scan {
     tiles: u64,
 }
 
-impl Scan {
+impl PrefixScan {
     /// Sends the total to the host.
     fn post_total(&self, queue: &Queue) -> Result<Readback> {
         queue.memory().post::<u64>(self.sums.address() + self.tiles * 8, 1, queue.stream())
@@ -220,7 +220,7 @@ impl Queue {
             }
             self.launch_strided(Kernel::GatherCells, count, &arguments)?;
         }
-        copied.iter().for_each(|column| self.spoil_nulls(column, count as usize));
+        copied.iter().for_each(|column| self.poison_nulls(column, count as usize));
         Ok(copied)
     }
 
@@ -278,9 +278,15 @@ impl Queue {
     }
 
     /// Enqueues a scan of some counts into a target of `T`, a value a row.
-    fn scan<T>(&self, kernel: Kernel, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<Scan> {
+    fn scan<T>(
+        &self,
+        kernel: Kernel,
+        counts: &Buffer,
+        count_bytes: u32,
+        row_count: usize,
+    ) -> Result<PrefixScan> {
         let tiles = (row_count as u64).div_ceil(TILE_ROWS);
-        let scan = Scan {
+        let scan = PrefixScan {
             target: self.allocate::<T>(row_count as u64)?,
             sums: self.allocate::<u64>(tiles + 1)?,
             tiles,

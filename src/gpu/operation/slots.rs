@@ -382,7 +382,7 @@ impl Queue {
         self.launch_strided(Kernel::TakeSlots, take.row_count, &take)?;
         slots.status.check(self)?;
         for column in &columns {
-            self.spoil_nulls(column, take.row_count as usize);
+            self.poison_nulls(column, take.row_count as usize);
         }
         Ok(columns)
     }

@@ -1,10 +1,10 @@
 //! Operations on the emulated device against plain loops over the same values.
 
 mod compression;
-mod deal;
 mod key_filters;
 mod packing;
 mod ranges;
+mod scatter;
 mod slots;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -45,7 +45,7 @@ fn numbers(queue: &Queue, values: &[Option<i64>]) -> Column {
         validity: validity(queue, values),
         strings: Vec::new(),
     };
-    queue.spoil_nulls(&column, values.len());
+    queue.poison_nulls(&column, values.len());
     column
 }
 
@@ -63,7 +63,7 @@ fn large_numbers(queue: &Queue, values: &[Option<i256>]) -> Column {
         validity: validity(queue, values),
         strings: Vec::new(),
     };
-    queue.spoil_nulls(&column, values.len());
+    queue.poison_nulls(&column, values.len());
     column
 }
 
@@ -127,7 +127,7 @@ fn texts(queue: &Queue, values: &[Option<String>]) -> Column {
         validity: validity(queue, values),
         strings: vec![buffer],
     };
-    queue.spoil_nulls(&column, values.len());
+    queue.poison_nulls(&column, values.len());
     column
 }
 

@@ -30,12 +30,12 @@ struct Undecided {
     /// Bytes known to be equal in all texts of the group.
     shared: Buffer,
     /// `None`: all are one group, and nothing is known of its texts.
-    groups: Option<Groups>,
+    groups: Option<PlaceGroups>,
     count: usize,
 }
 
 /// The start of each place's group, and the place of its leader.
-struct Groups {
+struct PlaceGroups {
     firsts: Buffer,
     leaders: Buffer,
 }
@@ -71,7 +71,7 @@ impl Queue {
     fn next_round(&self, texts: &Column, undecided: Undecided, ranks: &Buffer) -> Result<Undecided> {
         let count = undecided.count;
         let address =
-            |of: fn(&Groups) -> &Buffer| undecided.groups.as_ref().map_or(0, |all| of(all).address());
+            |of: fn(&PlaceGroups) -> &Buffer| undecided.groups.as_ref().map_or(0, |all| of(all).address());
         let group_words = self.words_column(count)?;
         let text_words = self.words_column(count)?;
         let compared = CompareTexts {
@@ -118,7 +118,7 @@ impl Queue {
             groups: None,
             count: places.count,
         };
-        let groups = Groups {
+        let groups = PlaceGroups {
             firsts: self.allocate::<u32>(places.count as u64)?,
             leaders: self.allocate::<u32>(places.count as u64)?,
         };

@@ -13,10 +13,10 @@ use super::{
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
         AssignRangePartitions, CellRangeView, CollectRuns, ColumnView, CombineFlags, CompareTexts,
-        CompressTexts, CopyRanges, CopyStrings, DealRows, DecompressTexts, EncodeSortWords, FindEqualKeys,
-        FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
-        MeasureKeys, MeasureRanges, MeasureSortWords, MoveStrings, PackCells, PlaceStrings, ProbeRows,
-        SLOTS_BY_KEY, ScanCounts, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots,
+        CompressTexts, CopyRanges, CopyStrings, DecompressTexts, EncodeSortWords, FindEqualKeys, FinishSums,
+        GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
+        MeasureRanges, MeasureSortWords, MoveStrings, PackCells, PlaceStrings, ProbeRows, SLOTS_BY_KEY,
+        ScanCounts, ScatterRows, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots,
         TestFilterKeys, TextGroups, UnpackCells, UnpackedRange, WritePairs,
     },
 };
@@ -85,13 +85,13 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let AssignOwners { keys, row_count, .. } = read(arguments);
             row_count * (key_bytes(&keys) + FLAG_BYTES)
         }
-        Kernel::DealRows => {
-            let DealRows { row_count, column_count, block_count, columns, blocks, .. } = read(arguments);
+        Kernel::ScatterRows => {
+            let ScatterRows { row_count, column_count, block_count, columns, blocks, .. } = read(arguments);
             let blocks = blocks.iter().take(block_count as usize);
-            let dealt: u64 = blocks.map(|block| block.end_row.saturating_sub(block.first_row)).sum();
+            let scattered: u64 = blocks.map(|block| block.end_row.saturating_sub(block.first_row)).sum();
             let columns = columns.iter().take(column_count as usize);
             let bytes: u64 = columns.map(|column| 2 * cell(column)).sum();
-            row_count * FLAG_BYTES + dealt * bytes
+            row_count * FLAG_BYTES + scattered * bytes
         }
         Kernel::MeasureRanges => {
             let MeasureRanges { range_count, ranges, .. } = read(arguments);

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Mutex};
 
 use pystachio_plan::DataType;
 
-use super::{constants::ConstantImage, instruction::Instruction, registers::Allocation};
+use super::{constants::ConstantImage, instruction::Instruction, registers::RegisterAllocation};
 use crate::device::{Buffer, Stream};
 
 /// Requirements of a program.
@@ -39,12 +39,12 @@ pub struct Code {
 
 impl Code {
     pub(super) fn new(
-        allocation: Allocation,
+        allocation: RegisterAllocation,
         constants: ConstantImage,
         loaded: Vec<(usize, DataType)>,
         needs: Needs,
     ) -> Self {
-        let Allocation { instructions, register_count } = allocation;
+        let RegisterAllocation { instructions, register_count } = allocation;
         Self { instructions, constants, loaded, needs, register_count, copies: Mutex::default() }
     }
 }

@@ -74,7 +74,7 @@ impl Queue {
         for column in results.iter_mut().filter(|column| column.cell_type == CellType::String) {
             column.strings.clone_from(&texts);
         }
-        results.iter().for_each(|column| self.spoil_nulls(column, chunk.row_count));
+        results.iter().for_each(|column| self.poison_nulls(column, chunk.row_count));
         Ok(results)
     }
 }

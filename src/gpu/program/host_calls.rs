@@ -116,7 +116,7 @@ impl HostCalls {
                 validity: Some(queue.upload(&validity)?),
                 strings: Vec::new(),
             };
-            queue.spoil_nulls(&column, chunk.row_count);
+            queue.poison_nulls(&column, chunk.row_count);
             extended.columns.push(column);
         }
         Ok(extended)

@@ -16,7 +16,7 @@ use super::{
 
 /// Instructions with registers.
 #[derive(Debug)]
-pub(super) struct Allocation {
+pub(super) struct RegisterAllocation {
     pub(super) instructions: Vec<Instruction>,
     pub(super) register_count: usize,
 }
@@ -26,7 +26,7 @@ pub(super) struct Allocation {
 /// # Errors
 ///
 /// `NotSupported` if more values are needed at once.
-pub(super) fn allocate_registers(steps: &[PlacedStep], registers_max: usize) -> Result<Allocation> {
+pub(super) fn allocate_registers(steps: &[PlacedStep], registers_max: usize) -> Result<RegisterAllocation> {
     let mut last_use: HashMap<ValueId, usize> = HashMap::new();
     for (place, placed) in steps.iter().enumerate() {
         for value in named_values(placed) {
@@ -77,7 +77,7 @@ pub(super) fn allocate_registers(steps: &[PlacedStep], registers_max: usize) -> 
         let (mode, detail) = (placed.step.mode, placed.step.detail);
         instructions.push(Instruction { opcode, target, a, b, c, mode, detail });
     }
-    Ok(Allocation { instructions, register_count: usize::from(register_count) })
+    Ok(RegisterAllocation { instructions, register_count: usize::from(register_count) })
 }
 
 fn named_values(placed: &PlacedStep) -> impl Iterator<Item = ValueId> {

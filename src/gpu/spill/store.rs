@@ -27,10 +27,10 @@ pub struct SpillOptions {
 /// The spill storage of one query. Cheap to clone.
 #[derive(Clone)]
 pub struct SpillStore {
-    shared: Arc<Shared>,
+    shared: Arc<SpillStoreInner>,
 }
 
-struct Shared {
+struct SpillStoreInner {
     options: SpillOptions,
     space: Arc<SpillSpace>,
 }
@@ -52,13 +52,13 @@ impl SpillStore {
     /// An empty store.
     pub fn new(options: SpillOptions) -> Self {
         let space = SpillSpace::in_directory(&options.directory);
-        Self { shared: Arc::new(Shared { options, space }) }
+        Self { shared: Arc::new(SpillStoreInner { options, space }) }
     }
 
     /// A store whose file is open already.
     #[cfg(test)]
     pub(super) fn over(options: SpillOptions, file: Arc<SpillFile>) -> Self {
-        Self { shared: Arc::new(Shared { options, space: SpillSpace::over(file) }) }
+        Self { shared: Arc::new(SpillStoreInner { options, space: SpillSpace::over(file) }) }
     }
 
     /// All that was ever written.

@@ -15,7 +15,7 @@ use std::slice;
 
 use super::{
     alternatives::{Placed, keep_cheapest},
-    cost::Dealing,
+    cost::ShuffleSpread,
     distribution::Distribution,
     heavy::KeyedSide,
     placement::{Placement, Wanted},
@@ -54,7 +54,7 @@ impl Grouping {
         required
     }
 
-    /// The groups by which rows can be dealt, as expressions over the input.
+    /// The groups by which rows can be partitioned, as expressions over the input.
     fn row_keys(&self) -> Vec<Expression> {
         let groups = self.groups.iter().map(|named| &named.expression);
         groups.filter(|group| is_exchange_key(group.data_type())).cloned().collect()
@@ -126,7 +126,7 @@ impl Placement<'_> {
         Ok(ways)
     }
 
-    /// Among how many ranks a shuffle by groups deals rows.
+    /// Among how many ranks a shuffle by groups partitions rows.
     fn owners(&self, grouping: &Grouping) -> f64 {
         self.costs.rank_count().min(grouping.rows.max(1.0))
     }
@@ -155,7 +155,7 @@ impl Placement<'_> {
         let required = below.relation.columns().into_iter().map(|(id, _)| id).collect();
         let below = self.exchange(
             below,
-            Wanted { kind, reason, dealing: Dealing::among(self.owners(grouping)) },
+            Wanted { kind, reason, shuffle: ShuffleSpread::among(self.owners(grouping)) },
             &required,
         )?;
         let second = Grouping { groups: grouping.columns(), aggregates: last, rows: grouping.rows };
@@ -176,7 +176,7 @@ impl Placement<'_> {
         {
             owners = owners.min(KeyedSide { key, input: &input.relation }.owners(self.costs.rank_count()));
         }
-        let wanted = Wanted { kind, reason, dealing: Dealing::among(owners) };
+        let wanted = Wanted { kind, reason, shuffle: ShuffleSpread::among(owners) };
         let below = self.exchange(input.clone(), wanted, &grouping.required())?;
         self.above(grouping.operator(&below, AggregatePhase::Whole), grouping.rows, &[&below])
     }

@@ -14,7 +14,7 @@
 //!
 //! Units: bytes and rows are of all ranks together unless a name says `local`; times are seconds.
 //!
-//! Of a shuffle in which rows with heavy keys are not dealt ([`super::heavy`]) those of one side go nowhere, and those of the other are broadcast.
+//! Of a shuffle in which rows with heavy keys are not partitioned ([`super::heavy`]) those of one side go nowhere, and those of the other are broadcast.
 //!
 //! Deliberately absent: skew of values that nothing is known of, spilling, overlap of exchanges with computing.
 
@@ -108,20 +108,20 @@ pub(super) struct Load {
     pub(super) row_bytes: f64,
     /// Ranks that have the rows.
     pub(super) senders: f64,
-    /// How a shuffle deals them.
-    pub(super) dealing: Dealing,
+    /// How a shuffle partitions them.
+    pub(super) shuffle: ShuffleSpread,
 }
 
-/// How a shuffle deals rows.
+/// How a shuffle partitions rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Dealing {
+pub(super) struct ShuffleSpread {
     /// Among how many ranks, of which each gets as many as the one that gets most: few keys make them fewer.
     pub(super) owners: f64,
-    /// The share of the rows that it does not deal, as their keys are heavy.
+    /// The share of the rows that it does not partition, as their keys are heavy.
     pub(super) heavy_share: f64,
 }
 
-impl Dealing {
+impl ShuffleSpread {
     /// All rows among so many ranks.
     pub(super) fn among(owners: f64) -> Self {
         Self { owners, heavy_share: 0.0 }
@@ -210,7 +210,7 @@ impl ExchangeCosts {
 
     /// What an exchange of so many rows costs, in which every rank sends to all.
     pub(super) fn movement(&self, kind: &ExchangeKind, load: Load) -> Movement {
-        let Load { rows, row_bytes, senders, dealing: Dealing { owners, heavy_share } } = load;
+        let Load { rows, row_bytes, senders, shuffle: ShuffleSpread { owners, heavy_share } } = load;
         let ranks = self.rank_count();
         let (whole, heavy) = (rows * row_bytes * (1.0 - heavy_share), rows * row_bytes * heavy_share);
         let moved = whole * (ranks - 1.0) / ranks;

@@ -1,7 +1,7 @@
 //! On which ranks the rows of a relation are.
 //!
 //! ```text
-//! scan, dealt ──► Arbitrary ─┬─ shuffle ───────► Partitioned by hash
+//! scan, partitioned ──► Arbitrary ─┬─ shuffle ───────► Partitioned by hash
 //!                            ├─ broadcast ─────► Replicated ── own ──► Partitioned by hash, Single
 //!                            └─ gather, merge ─► Single                 each of them at once, or by way of Halfway: between hosts, then within
 //! scan, of a range of keys ────────────────────► Partitioned by range
@@ -24,7 +24,7 @@ use crate::{
     is_exchange_key,
 };
 
-/// Expressions that have the same value in every row, by any of which rows are dealt to ranks.
+/// Expressions that have the same value in every row, by any of which rows are partitioned among ranks.
 pub type EqualExpressions = Vec<Expression>;
 
 /// Which rank owns a key.
@@ -94,7 +94,7 @@ impl Distribution {
     /// Those of [`Distribution::of`].
     pub(super) fn above(operator: &Operator, inputs: &[Self]) -> Result<Self> {
         match (operator, inputs) {
-            (Operator::Scan { extent: ScanExtent::Dealt, .. }, []) => Ok(Self::Arbitrary),
+            (Operator::Scan { extent: ScanExtent::Partitioned, .. }, []) => Ok(Self::Arbitrary),
             (Operator::Scan { extent: ScanExtent::Whole, .. }, []) => Ok(Self::Replicated),
             (Operator::Scan { extent: ScanExtent::Range { column, cuts }, columns, .. }, []) => {
                 let column = columns.iter().find(|known| known.id == *column);
@@ -137,7 +137,7 @@ impl Distribution {
     }
 }
 
-/// A key of a join on one side, in the type that both sides have in common. `None` for one that can't deal rows to ranks.
+/// A key of a join on one side, in the type that both sides have in common. `None` for one that can't partition rows among ranks.
 pub(super) fn shuffle_key(key: &JoinKey, side: JoinSide) -> Option<Expression> {
     let common = exchange_key_type(key.left.data_type(), key.right.data_type())?;
     let own = match side {
@@ -212,8 +212,8 @@ pub(super) fn joined(
                 _ => false,
             };
             // Rows with heavy keys meet as by a broadcast, and all others by their keys.
-            let are_dealt_alike = left_by == right_by && left_heavy == right_heavy;
-            (are_dealt_alike && meet_by_keys && meet_by_broadcast).then_some(Arbitrary)
+            let are_partitioned_alike = left_by == right_by && left_heavy == right_heavy;
+            (are_partitioned_alike && meet_by_keys && meet_by_broadcast).then_some(Arbitrary)
         }
         (Chosen { .. }, _) | (_, Chosen { .. }) => None,
         (Replicated, Replicated) => Some(Replicated),
@@ -246,7 +246,7 @@ pub(super) fn joined(
     }
 }
 
-/// Whether rows with equal join keys are on one rank: key by key, both sides are dealt by what the join compares.
+/// Whether rows with equal join keys are on one rank: key by key, both sides are partitioned by what the join compares.
 fn are_partners(keys: &[JoinKey], left: &[EqualExpressions], right: &[EqualExpressions]) -> bool {
     let meet = |(left, right): (&EqualExpressions, &EqualExpressions)| {
         keys.iter().any(|key| {
@@ -260,7 +260,7 @@ fn are_partners(keys: &[JoinKey], left: &[EqualExpressions], right: &[EqualExpre
 }
 
 /// The keys by which the other side of a join has to be shuffled so that it meets this `side`, in order. `None` if this side is
-/// dealt by something that the join does not compare, or by ranges, by which no shuffle deals.
+/// partitioned by something that the join does not compare, or by ranges, by which no shuffle partitions.
 pub(super) fn partner_keys(
     keys: &[JoinKey],
     side: JoinSide,
@@ -389,7 +389,7 @@ fn united(
     }
     let mut by_input = below.iter().zip(inputs).map(|((relation, ids), distribution)| {
         let known = relation.columns();
-        // A column that the union makes another type of is no longer what rows were dealt by.
+        // A column that the union makes another type of is no longer what rows were partitioned by.
         let names = ids.iter().zip(columns).filter_map(|(id, (above, data_type))| {
             let (_, own) = known.iter().find(|(known, _)| known == id)?;
             let expression = Expression::column(*id, own.clone());

@@ -13,7 +13,7 @@
 //! The database's statistics name the frequent values of a table's column ([`CommonValue`]). Where they don't, an engine with access to the
 //! files may count rows before the query begins ([`unknown_columns`]). After filters and joins both are estimates.
 //!
-//! Invariants: rows that match are dealt alike on both sides, whatever the values are ([`crate::is_heavy`]): statistics that are old
+//! Invariants: rows that match are partitioned alike on both sides, whatever the values are ([`crate::is_heavy`]): statistics that are old
 //! cost time and change no row. The build side's rows are never preserved, so that one on every rank is one row of the join.
 //!
 //! Deliberately absent: several keys; values that only the build side has many rows of; floating-point numbers, of which one value has
@@ -26,7 +26,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    cost::{Dealing, ExchangeCosts, row_bytes},
+    cost::{ExchangeCosts, ShuffleSpread, row_bytes},
     distribution::shuffle_key,
 };
 use crate::{
@@ -50,7 +50,7 @@ pub(super) struct KeyedSide<'a> {
     pub(super) input: &'a Relation,
 }
 
-/// The only key of a join on each side, in the type by which both are dealt.
+/// The only key of a join on each side, in the type by which both are partitioned.
 #[derive(Debug)]
 pub(super) struct KeyOfSides {
     left: Expression,
@@ -58,7 +58,7 @@ pub(super) struct KeyOfSides {
 }
 
 impl KeyOfSides {
-    /// `None` for several keys, or one that can't deal rows.
+    /// `None` for several keys, or one that can't partition rows.
     pub(super) fn of(keys: &[JoinKey]) -> Option<Self> {
         let [key] = keys else { return None };
         Some(Self { left: shuffle_key(key, JoinSide::Left)?, right: shuffle_key(key, JoinSide::Right)? })
@@ -79,7 +79,7 @@ impl KeyOfSides {
     }
 }
 
-/// A shuffle of both sides of a join which deals no rows with heavy keys.
+/// A shuffle of both sides of a join which partitions no rows with heavy keys.
 #[derive(Debug)]
 pub(super) struct HeavySplit {
     keys: KeyOfSides,
@@ -112,8 +112,12 @@ impl HeavySplit {
         (!values.is_empty()).then_some(Self { keys, build, values, staying, copied })
     }
 
-    /// What is done to a side, whose rows are on `senders` of so many ranks, and how it is dealt. The other side's exchange gets its id later.
-    pub(super) fn exchange(&self, side: JoinSide, (senders, ranks): (f64, f64)) -> (ExchangeKind, Dealing) {
+    /// What is done to a side, whose rows are on `senders` of so many ranks, and how it is partitioned. The other side's exchange gets its id later.
+    pub(super) fn exchange(
+        &self,
+        side: JoinSide,
+        (senders, ranks): (f64, f64),
+    ) -> (ExchangeKind, ShuffleSpread) {
         let key = match side {
             JoinSide::Left => &self.keys.left,
             JoinSide::Right => &self.keys.right,
@@ -122,12 +126,12 @@ impl HeavySplit {
         if side == self.build {
             let heavy = heavy.into_iter().filter(|value| *value != Value::Null).collect();
             let kind = ExchangeKind::HashOrBroadcast { keys, bytes_max: 0, heavy };
-            return (kind, Dealing { owners: ranks, heavy_share: self.copied });
+            return (kind, ShuffleSpread { owners: ranks, heavy_share: self.copied });
         }
         // What stays is where it was, on one rank perhaps.
         let owners = 1.0 / ((1.0 - self.staying) / ranks + self.staying / senders);
         let kind = ExchangeKind::HashOrStay { keys, partner: ExchangeId(0), heavy };
-        (kind, Dealing { owners, heavy_share: self.staying })
+        (kind, ShuffleSpread { owners, heavy_share: self.staying })
     }
 }
 
@@ -212,7 +216,7 @@ impl<'a> KeyedSide<'a> {
         column.common.iter().filter_map(known).filter(is_share).collect()
     }
 
-    /// Among how many ranks a shuffle of all rows deals them: the one that owns the most frequent key may have more than its share.
+    /// Among how many ranks a shuffle of all rows partitions them: the one that owns the most frequent key may have more than its share.
     pub(super) fn owners(self, ranks: f64) -> f64 {
         let most = self.common().into_iter().map(|(_, share)| share).fold(0.0, f64::max);
         match most * ranks > HEAVY_PART_MIN {
@@ -288,11 +292,11 @@ mod tests {
         let keys = KeyOfSides { left: Expression::column(ColumnId(2), DataType::Int64), right: key() };
         let split = HeavySplit { keys, build: JoinSide::Right, values, staying: 0.8, copied: 0.1 };
         let probe = |senders| split.exchange(JoinSide::Left, (senders, 4.0)).1;
-        assert_eq!(probe(4.0), Dealing { owners: 4.0, heavy_share: 0.8 });
-        let Dealing { owners, .. } = probe(1.0);
+        assert_eq!(probe(4.0), ShuffleSpread { owners: 4.0, heavy_share: 0.8 });
+        let ShuffleSpread { owners, .. } = probe(1.0);
         assert!((owners - 1.0 / 0.85).abs() < 1e-9, "{owners}");
-        let (kind, dealing) = split.exchange(JoinSide::Right, (1.0, 4.0));
-        assert_eq!(dealing, Dealing { owners: 4.0, heavy_share: 0.1 });
+        let (kind, shuffle) = split.exchange(JoinSide::Right, (1.0, 4.0));
+        assert_eq!(shuffle, ShuffleSpread { owners: 4.0, heavy_share: 0.1 });
         let (keys, heavy) = (vec![key()], vec![Value::Int(7)]);
         assert_eq!(kind, ExchangeKind::HashOrBroadcast { keys, bytes_max: 0, heavy });
     }

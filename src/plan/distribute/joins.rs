@@ -1,13 +1,13 @@
 //! Exchanges of joins: of all ways in which both sides can meet, the cheapest.
 //!
-//! Each side may stay where it is, be broadcast, go to one rank, or be dealt by join keys: all of them, or those by which
-//! the other side is dealt already; or, both sides, by one key but for rows in which it is heavy. What of these pairs makes a right join, the rules of `distribution.rs` say.
+//! Each side may stay where it is, be broadcast, go to one rank, or be partitioned by join keys: all of them, or those by which
+//! the other side is partitioned already; or, both sides, by one key but for rows in which it is heavy. What of these pairs makes a right join, the rules of `distribution.rs` say.
 //!
 //! Deliberately absent: which side is hashed. The engines see how large the sides turn out to be.
 
 use super::{
     alternatives::{Placed, Price, keep_cheapest, spread_of},
-    cost::{Dealing, Load},
+    cost::{Load, ShuffleSpread},
     distribution::{Distribution, exchanged, joined, other, partner_keys, preserves, shuffle_key},
     heavy::{HeavySplit, KeyedSide},
     placement::{Placement, Wanted},
@@ -24,7 +24,7 @@ enum SideMove {
     Stay,
     Broadcast,
     ToOne,
-    Deal(Vec<Expression>),
+    Partition(Vec<Expression>),
     /// By the only key, as the heavy split of both sides says.
     Split,
 }
@@ -33,7 +33,7 @@ enum SideMove {
 struct MovedSide<'a> {
     from: &'a Placed,
     exchange: Option<ExchangeKind>,
-    dealing: Dealing,
+    shuffle: ShuffleSpread,
     distribution: Distribution,
     spread: f64,
     /// What the move moves.
@@ -89,7 +89,7 @@ impl Placement<'_> {
                 let placed = own.from.clone().unordered();
                 let Some(kind) = own.exchange.clone() else { return Ok(placed) };
                 let reason = sides.reason(&kind, other.exchange.as_ref(), without_broadcast);
-                self.exchange(placed, Wanted { kind, reason, dealing: own.dealing }, needed)
+                self.exchange(placed, Wanted { kind, reason, shuffle: own.shuffle }, needed)
             };
             let (left, right) = (side(meeting.left, meeting.right)?, side(meeting.right, meeting.left)?);
             let operator = Operator::Join {
@@ -164,7 +164,7 @@ impl<'a> Sides<'a> {
         let partners = others.filter_map(|way| partner_keys(self.keys, other(side), &way.distribution));
         moves.extend(self.split.as_ref().map(|_| SideMove::Split));
         for keys in [all].into_iter().chain(partners).filter(|keys: &Vec<_>| !keys.is_empty()) {
-            let step = SideMove::Deal(keys);
+            let step = SideMove::Partition(keys);
             if !moves.contains(&step) {
                 moves.push(step);
             }
@@ -187,7 +187,7 @@ impl<'a> Sides<'a> {
         placement: &Placement<'_>,
     ) -> Option<MovedSide<'a>> {
         let ranks = placement.costs.rank_count();
-        let mut dealing = Dealing::among(ranks);
+        let mut shuffle = ShuffleSpread::among(ranks);
         let exchange = match (step, &from.distribution) {
             (SideMove::Stay, _) => None,
             (SideMove::Broadcast, Distribution::Replicated) => return None,
@@ -195,19 +195,19 @@ impl<'a> Sides<'a> {
             (SideMove::ToOne, Distribution::Single) => return None,
             (SideMove::ToOne, Distribution::Replicated) => Some(ExchangeKind::Own { keys: Vec::new() }),
             (SideMove::ToOne, _) => Some(ExchangeKind::Gather),
-            (SideMove::Deal(keys), Distribution::Replicated) => {
+            (SideMove::Partition(keys), Distribution::Replicated) => {
                 Some(ExchangeKind::Own { keys: keys.clone() })
             }
-            (SideMove::Deal(keys), _) => {
+            (SideMove::Partition(keys), _) => {
                 if let [key] = keys.as_slice() {
-                    dealing.owners = KeyedSide { key, input: &from.relation }.owners(ranks);
+                    shuffle.owners = KeyedSide { key, input: &from.relation }.owners(ranks);
                 }
                 Some(ExchangeKind::Hash { keys: keys.clone() })
             }
             (SideMove::Split, Distribution::Replicated) => return None,
             (SideMove::Split, _) => {
                 let (kind, split) = self.split.as_ref()?.exchange(side, (from.spread, ranks));
-                dealing = split;
+                shuffle = split;
                 Some(kind)
             }
         };
@@ -217,7 +217,7 @@ impl<'a> Sides<'a> {
             return Some(MovedSide {
                 from,
                 exchange,
-                dealing,
+                shuffle,
                 distribution,
                 spread,
                 moved_bytes: 0.0,
@@ -225,12 +225,12 @@ impl<'a> Sides<'a> {
             });
         };
         let row_bytes = from.row_bytes(self.needed);
-        let load = Load { rows: from.rows(), row_bytes, senders: from.spread, dealing };
+        let load = Load { rows: from.rows(), row_bytes, senders: from.spread, shuffle };
         let movement = placement.movement(kind, load);
         let distribution = exchanged(kind, ExchangeId(0), &from.distribution).ok()?;
-        let spread = spread_of(&distribution, dealing.owners);
+        let spread = spread_of(&distribution, shuffle.owners);
         let price = from.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });
-        Some(MovedSide { from, exchange, dealing, distribution, spread, moved_bytes: movement.bytes, price })
+        Some(MovedSide { from, exchange, shuffle, distribution, spread, moved_bytes: movement.bytes, price })
     }
 
     fn meeting<'m>(

@@ -15,7 +15,7 @@
 //! Deliberately absent: exchanges that choose when the query runs, which have one level.
 //!
 //! Source: hierarchical all-to-all, Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, which goes within hosts first. We differ: rows go between hosts
-//! first, so that a shuffle's first step deals them by the owner's host alone, and a gather uses the links of all ranks of the host that gets it.
+//! first, so that a shuffle's first step partitions them by the owner's host alone, and a gather uses the links of all ranks of the host that gets it.
 
 use super::{
     cost::{ExchangeCosts, LinkLoad, Load, Movement, RankLoad},
@@ -95,7 +95,7 @@ impl ExchangeCosts {
         let (ranks, hosts) = (self.rank_count(), self.host_count());
         let of_host = ranks / hosts;
         let whole = load.rows * load.row_bytes;
-        let (senders, owners) = (load.senders.clamp(1.0, ranks), load.dealing.owners.clamp(1.0, ranks));
+        let (senders, owners) = (load.senders.clamp(1.0, ranks), load.shuffle.owners.clamp(1.0, ranks));
         // Rows stay at the places within hosts at which they are until they have come to their hosts.
         let places = senders.min(of_host);
         let (out, about) = (whole * (hosts - 1.0) / hosts, whole * (of_host - 1.0) / of_host);

@@ -9,7 +9,7 @@
 //! - `placement.rs`: operator by operator, which exchanges there may be
 //! - `joins.rs`, `aggregates.rs`: those of joins and of aggregates
 //! - `levels.rs`: exchanges that are made of two, between hosts and within each
-//! - `ranges.rs`: tables that are dealt by ranges of a column
+//! - `ranges.rs`: tables that are partitioned by ranges of a column
 //! - `run_time.rs`: joins whose exchanges choose when the query runs
 //! - `heavy.rs`: keys that too many rows have for one rank
 //! - `alternatives.rs`: ways to compute a relation, of which few are kept
@@ -22,7 +22,7 @@
 //! accepts it. The same plan, figures and costs give the same distributed plan, so that every rank could make it for itself.
 //! Conditions stay in the order in which they were, so what could fail is still not evaluated for rows that others drop.
 //!
-//! Deliberately absent: which row groups a rank is dealt where ranges do not say it, how rows travel.
+//! Deliberately absent: which row groups a rank gets if ranges do not decide, how rows travel.
 
 mod aggregates;
 mod alternatives;

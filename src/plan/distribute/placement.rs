@@ -10,7 +10,7 @@ use std::{slice, sync::Arc, vec};
 use super::{
     DistributeRequest, ExchangeFacts,
     alternatives::{Placed, Price, keep_cheapest, spread_of},
-    cost::{Dealing, ExchangeCosts, Load, Movement, ScanFigures},
+    cost::{ExchangeCosts, Load, Movement, ScanFigures, ShuffleSpread},
     distribution::{Distribution, renamed},
     levels::Step,
     ranges::{RangedScan, ranged_scans},
@@ -27,10 +27,10 @@ pub(super) struct Placement<'a> {
     pub(super) costs: &'a ExchangeCosts,
     /// When exchanges have two levels.
     two_level: TwoLevelExchange,
-    /// Whether rows with heavy keys need not be dealt.
+    /// Whether rows with heavy keys need not be partitioned.
     pub(super) splits_heavy_keys: bool,
     scans: slice::Iter<'a, ScanFigures>,
-    /// Of each scan that is still to come, how it may be dealt by ranges.
+    /// Of each scan that is still to come, how it may be partitioned by ranges.
     ranged: vec::IntoIter<Vec<RangedScan>>,
     next_column: u32,
 }
@@ -39,8 +39,8 @@ pub(super) struct Placement<'a> {
 pub(super) struct Wanted {
     pub(super) kind: ExchangeKind,
     pub(super) reason: ExchangeReason,
-    /// How a shuffle deals the rows.
-    pub(super) dealing: Dealing,
+    /// How a shuffle partitions the rows.
+    pub(super) shuffle: ShuffleSpread,
 }
 
 impl Placement<'_> {
@@ -129,7 +129,7 @@ impl Placement<'_> {
         self.place(input, needed)?.into_iter().map(|below| above(self, below)).collect()
     }
 
-    /// A scan that every rank does whole; or one whose rows are dealt, in all ways that may be of use.
+    /// A scan that every rank does whole; or one whose rows are partitioned, in all ways that may be of use.
     fn place_scan(&mut self, relation: &Relation) -> Result<Vec<Placed>> {
         let encoded_bytes = self.scans.next().map_or(0, |figures| figures.encoded_bytes);
         let ranged = self.ranged.next().unwrap_or_default();
@@ -138,7 +138,7 @@ impl Placement<'_> {
         };
         // Files of one rank are for that rank to read, however few they are.
         let is_small = encoded_bytes <= self.costs.whole_scan_bytes_max && !files.is_per_rank();
-        let whole = if is_small { ScanExtent::Whole } else { ScanExtent::Dealt };
+        let whole = if is_small { ScanExtent::Whole } else { ScanExtent::Partitioned };
         let rank_count = self.costs.rank_count();
         let seconds = self.costs.scan_seconds(encoded_bytes, if is_small { 1.0 } else { rank_count });
         let mut ways = vec![self.scan(relation, whole, seconds)?];
@@ -282,7 +282,7 @@ impl Placement<'_> {
             (ExchangeKind::Merge { .. }, ExchangeReason::Result) => ExchangeReason::Order,
             (_, reason) => reason,
         };
-        self.exchange(below, Wanted { kind, reason, dealing: Dealing::among(1.0) }, required)
+        self.exchange(below, Wanted { kind, reason, shuffle: ShuffleSpread::among(1.0) }, required)
     }
 
     /// Of rows that every rank has, those of rank 0.
@@ -290,24 +290,24 @@ impl Placement<'_> {
         let kind = ExchangeKind::Own { keys: Vec::new() };
         self.exchange(
             below,
-            Wanted { kind, reason: ExchangeReason::CountedOnce, dealing: Dealing::among(1.0) },
+            Wanted { kind, reason: ExchangeReason::CountedOnce, shuffle: ShuffleSpread::among(1.0) },
             required,
         )
     }
 
     /// A relation above an exchange, in which only these columns are read.
     pub(super) fn exchange(&self, below: Placed, wanted: Wanted, required: &Required) -> Result<Placed> {
-        let Wanted { kind, reason, dealing } = wanted;
+        let Wanted { kind, reason, shuffle } = wanted;
         let mut needed = required.clone();
         kind.expressions().for_each(|key| require_columns(key, &mut needed));
         let below = if kind.moves_rows() { self.narrowed(below, &needed)? } else { below };
         let rows = below.rows();
-        let load = Load { rows, row_bytes: below.row_bytes(&needed), senders: below.spread, dealing };
+        let load = Load { rows, row_bytes: below.row_bytes(&needed), senders: below.spread, shuffle };
         let steps = self.costs.steps(&kind, load, self.two_level);
         steps.into_iter().try_fold(below, |below, Step { reach, movement }| {
             let (input, id, kind) = (below.relation.clone(), ExchangeId(0), kind.clone());
             let mut above = self.above(Operator::Exchange { input, id, kind, reach }, rows, &[&below])?;
-            above.spread = spread_of(&above.distribution, dealing.owners);
+            above.spread = spread_of(&above.distribution, shuffle.owners);
             above.price = above.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });
             above.exchanges.push(ExchangeFacts { id, rows, bytes: movement.bytes, reason });
             Ok(above)

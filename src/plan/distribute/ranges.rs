@@ -1,4 +1,4 @@
-//! Tables that are dealt by ranges of a column, so that rows with equal keys are on one rank before anything moves.
+//! Tables that are partitioned by ranges of a column, so that rows with equal keys are on one rank before anything moves.
 //!
 //! ```text
 //! lineitem by l_orderkey   │ 1 … 90 │ 90 … 180 │ 180 … 270 │ 270 … 360 │      the largest table of the join says where to cut
@@ -14,7 +14,7 @@
 //! Invariants: which rows a rank has is told by the values alone, so what statistics say changes how much is read and never what comes out.
 //! NULL is on rank 0.
 //!
-//! Deliberately absent: columns that have a NULL or lack statistics, which stay dealt by row groups; shuffles by ranges.
+//! Deliberately absent: columns that have a NULL or lack statistics, which stay partitioned by row groups; shuffles by ranges.
 //!
 //! Source: co-located joins of range-partitioned tables, as in DeWitt and Gray, "Parallel Database Systems", Communications of the ACM 35(6),
 //! 1992. We differ: the tables were not partitioned beforehand; each query looks up where their files can be cut.
@@ -38,7 +38,7 @@ pub struct KeyRange {
     pub bytes: u64,
 }
 
-/// A column by whose ranges a scan may be dealt.
+/// A column by whose ranges a scan may be partitioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnRanges {
     /// Which column.
@@ -47,7 +47,7 @@ pub struct ColumnRanges {
     pub row_groups: Vec<KeyRange>,
 }
 
-/// A scan dealt by ranges.
+/// A scan partitioned by ranges.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RangedScan {
     pub(super) column: ColumnId,
@@ -57,7 +57,7 @@ pub(super) struct RangedScan {
     pub(super) busiest_bytes: u64,
 }
 
-/// The columns of scans by which rows may be dealt so that something above needs no shuffle: those that are grouped by, and those that
+/// The columns of scans by which rows may be partitioned so that something above needs no shuffle: those that are grouped by, and those that
 /// joins compare with such of another scan. Of these it is worth looking up the row groups' ranges.
 pub fn range_columns(root: &Relation) -> BTreeSet<ColumnId> {
     let classes = Classes::of(root);
@@ -76,7 +76,7 @@ pub(super) fn ranged_scans(
         let known = class.scanned.iter().filter_map(|(scan, column)| {
             let figures = figures.get(*scan)?;
             let ranges = figures.ranges.iter().find(|ranges| ranges.column == *column)?;
-            // What every rank reads whole needs no dealing.
+            // Every rank reads the whole table.
             (figures.encoded_bytes > costs.whole_scan_bytes_max).then_some((*scan, *column, ranges))
         });
         let known: Vec<_> = known.collect();
@@ -234,7 +234,7 @@ fn compared(expression: &Expression) -> Option<ColumnId> {
     }
 }
 
-/// Whether ranges of a type's values may be dealt to ranks: files tell bounds of them, and equal values are one number.
+/// Whether ranges of a type's values may be partitioned among ranks: files tell bounds of them, and equal values are one number.
 fn is_cut(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Date | DataType::Timestamp | DataType::TimestampTz)
         || data_type.is_integer()

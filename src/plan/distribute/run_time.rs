@@ -21,7 +21,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     RunTimeChoices,
-    cost::{Dealing, ExchangeCosts, Load, row_bytes},
+    cost::{ExchangeCosts, Load, ShuffleSpread, row_bytes},
     distribution::{Distribution, preserves},
     heavy::{KeyOfSides, estimated_bytes, unknown_columns},
 };
@@ -70,15 +70,15 @@ impl<'a> ExchangedSide<'a> {
         }
     }
 
-    /// Whether it deals rows in one step, some or all of them.
+    /// Whether it partitions rows in one step, some or all of them.
     fn is_shuffle(self) -> bool {
-        let deals = matches!(
+        let partitions = matches!(
             self.kind,
             ExchangeKind::Hash { .. }
                 | ExchangeKind::HashOrBroadcast { .. }
                 | ExchangeKind::HashOrStay { .. }
         );
-        deals && self.reach == ExchangeReach::All
+        partitions && self.reach == ExchangeReach::All
     }
 }
 
@@ -109,7 +109,7 @@ fn find_candidates(
             JoinSide::Left => (left, right),
             JoinSide::Right => (right, left),
         };
-        // Whether rows with heavy keys might be dealt better if they were known.
+        // Whether rows with heavy keys might be partitioned better if they were known.
         let is_worth_knowing = match (ExchangedSide::of(build_input), ExchangedSide::of(probe_input)) {
             (Some(build), Some(probe)) if build.is_shuffle() && probe.is_shuffle() => {
                 let bytes_max = match choices.broadcast {
@@ -144,7 +144,7 @@ fn broadcast_bytes_max(costs: &ExchangeCosts, build: &Relation, probe: &Relation
         rows,
         row_bytes: row_bytes(&relation.columns()),
         senders: ranks,
-        dealing: Dealing::among(ranks),
+        shuffle: ShuffleSpread::among(ranks),
     };
     let shuffle = ExchangeKind::Hash { keys: Vec::new() };
     let probe_seconds = costs.movement(&shuffle, load(probe, probe.estimate.rows.max(0.0))).seconds;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pystachio_gpu::exchange::{Patience, Rank};
+use pystachio_gpu::exchange::{Deadline, Rank};
 use pystachio_plan::{Error, ErrorKind, PROTOCOL_VERSION};
 use tokio::sync::Notify;
 
@@ -57,13 +57,13 @@ struct LiveRank {
     process: RankProcess,
     remote: Arc<RemoteRank>,
     started: Instant,
-    opening: Patience,
+    opening: Deadline,
     /// Until it is silent for too long, and until it is the one that others wait for.
-    silence: Patience,
-    quiet: Patience,
+    silence: Deadline,
+    quiet: Deadline,
     is_quiet: bool,
     heard_count: u64,
-    closing: Option<Patience>,
+    closing: Option<Deadline>,
 }
 
 impl Slot {
@@ -115,9 +115,9 @@ impl Slot {
                     process,
                     remote,
                     started: now,
-                    opening: Patience::new(OPEN_MAX, now),
-                    silence: Patience::new(silence_max, now),
-                    quiet: Patience::new(QUIET_MAX, now),
+                    opening: Deadline::new(OPEN_MAX, now),
+                    silence: Deadline::new(silence_max, now),
+                    quiet: Deadline::new(QUIET_MAX, now),
                     is_quiet: false,
                     heard_count: 0,
                     closing: None,
@@ -208,7 +208,7 @@ impl LiveRank {
         let news = self.remote.news();
         if let Some(reason) = self.process.end_reason() {
             // What it said before its end may be on its way.
-            let closing = self.closing.get_or_insert_with(|| Patience::new(CLOSE_MAX, now));
+            let closing = self.closing.get_or_insert_with(|| Deadline::new(CLOSE_MAX, now));
             if news.closed.is_none() && !closing.is_over(now) {
                 return None;
             }
@@ -218,7 +218,7 @@ impl LiveRank {
             });
         }
         if let Some(error) = &news.closed {
-            let closing = self.closing.get_or_insert_with(|| Patience::new(CLOSE_MAX, now));
+            let closing = self.closing.get_or_insert_with(|| Deadline::new(CLOSE_MAX, now));
             return closing.is_over(now).then(|| format!("is of no more use and was ended: {error}"));
         }
         if news.heard_count != self.heard_count {

@@ -152,7 +152,7 @@ impl LinkListener {
         let failed =
             |error: io::Error| Error::internal(format!("links between ranks can't be made: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let mut links = Links::new(rank, rank_count);
+        let mut links = LinkTable::new(rank, rank_count);
         let linked = runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener.try_clone()?)?;
             let linked = links.gather(&listener, token, addresses);
@@ -164,7 +164,7 @@ impl LinkListener {
 }
 
 /// Sockets between a rank and others, as they come about.
-struct Links {
+struct LinkTable {
     rank: Rank,
     sockets: Vec<[Option<TcpStream>; SOCKETS as usize]>,
 }
@@ -172,7 +172,7 @@ struct Links {
 /// One of the sockets with another rank.
 type Linked = (Rank, u8, TcpStream);
 
-impl Links {
+impl LinkTable {
     fn new(rank: Rank, rank_count: usize) -> Self {
         Self { rank, sockets: (0..rank_count).map(|_| [None, None]).collect() }
     }

@@ -20,7 +20,7 @@ use std::{
 
 use pystachio_engine::locking::lock_whole;
 use pystachio_gpu::{
-    exchange::{ExchangeNetwork, NetworkOptions, Patience, Rank},
+    exchange::{Deadline, ExchangeNetwork, NetworkOptions, Rank},
     execution::{RankPeer, RankTable},
 };
 use pystachio_plan::{Error, ErrorKind, RankStatus, Result};
@@ -85,7 +85,7 @@ enum Connection {
 
 struct Connecting {
     generation: u64,
-    patience: Patience,
+    deadline: Deadline,
     /// Rank 0's own end.
     own: OwnEnd,
 }
@@ -242,7 +242,7 @@ impl Watcher {
         let own = self
             .runtime
             .spawn_blocking(move || rank_0.network.join(rank_0.place, own, &rank_0.device, options));
-        Ok(Connecting { generation, patience: Patience::new(JOIN_MAX, now), own: OwnEnd::Pending(own) })
+        Ok(Connecting { generation, deadline: Deadline::new(JOIN_MAX, now), own: OwnEnd::Pending(own) })
     }
 
     fn look_connecting(&mut self, mut connecting: Connecting, now: Instant) -> Connection {
@@ -277,7 +277,7 @@ impl Watcher {
         }
         match connecting.own {
             OwnEnd::Joined(network) if missing.is_empty() => self.connect(connecting.generation, network),
-            _ if !connecting.patience.is_over(now) => Connection::Connecting(connecting),
+            _ if !connecting.deadline.is_over(now) => Connection::Connecting(connecting),
             _ => {
                 let reason = format!("has not joined within {JOIN_MAX:?}, and was ended");
                 for rank in &missing {

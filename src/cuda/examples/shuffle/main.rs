@@ -102,7 +102,7 @@ impl Options {
     /// Two messages of the largest size, or the boxes of an exchange.
     fn region_bytes(&self) -> u64 {
         let largest = self.sizes.iter().copied().max().unwrap_or(0);
-        (2 * largest + 64 * MB).max(2 * rows::box_bytes(self) + 64 * MB)
+        (2 * largest + 64 * MB).max(2 * rows::buffer_bytes(self) + 64 * MB)
     }
 }
 

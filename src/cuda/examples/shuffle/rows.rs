@@ -28,13 +28,13 @@ use super::{
 const MEMORY_BYTES: u64 = 16 << 30;
 const EMULATED_MEMORY_BYTES: u64 = 512 << 20;
 /// An outbox and an inbox: some rounds' bytes.
-const BOX_BYTES: u64 = 1 << 30;
-const EMULATED_BOX_BYTES: u64 = 16 << 20;
+const BUFFER_BYTES: u64 = 1 << 30;
+const EMULATED_BUFFER_BYTES: u64 = 16 << 20;
 /// Columns with which each technique is turned off.
 const VARIANT_COLUMNS: usize = 4;
 
-pub fn box_bytes(options: &Options) -> u64 {
-    if options.is_emulated { EMULATED_BOX_BYTES } else { BOX_BYTES }
+pub fn buffer_bytes(options: &Options) -> u64 {
+    if options.is_emulated { EMULATED_BUFFER_BYTES } else { BUFFER_BYTES }
 }
 
 /// Bits of values that are narrowed: to half of their bytes.
@@ -167,9 +167,9 @@ fn shuffle(
     (row_count, variant): (usize, &Variant),
 ) -> Result<(Duration, ExchangeMetrics)> {
     let Variant { columns, senders, narrowing, value_bits, .. } = *variant;
-    let box_bytes = network.region().range().1 / 2 - 32 * MB;
-    let box_bytes = box_bytes.min(BOX_BYTES);
-    let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), box_bytes) };
+    let buffer_bytes = network.region().range().1 / 2 - 32 * MB;
+    let buffer_bytes = buffer_bytes.min(BUFFER_BYTES);
+    let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), buffer_bytes) };
     let opened = network.open_query(QueryId(query), &[spec], StopFlag::default());
     let mut open = opened.inspect_err(|error| {
         // Where the network has failed the others know.

@@ -16,7 +16,7 @@ use super::{Member, mixed, network, options, say};
 use crate::gpu::ranks::leave_file;
 
 /// Little, so that outboxes and inboxes are full most of the time.
-const BOX_BYTES: u64 = 3 << 20;
+const BUFFER_BYTES: u64 = 3 << 20;
 const PRODUCERS: u64 = 2;
 const BLOCKS: u64 = 24;
 /// Words of a block's head: exchange, sender, producer, number, words of the block.
@@ -95,7 +95,7 @@ impl Part {
     }
 
     fn open(&self, query: u64, exchange_count: u32) -> Result<QueryExchanges> {
-        let spec = |exchange| ExchangeSpec::new(ExchangeId(exchange), BOX_BYTES);
+        let spec = |exchange| ExchangeSpec::new(ExchangeId(exchange), BUFFER_BYTES);
         let specs: Vec<ExchangeSpec> = (0..exchange_count).map(spec).collect();
         self.network.open_query(QueryId(query), &specs, StopFlag::default())
     }

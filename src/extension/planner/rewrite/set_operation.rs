@@ -47,14 +47,14 @@ enum Kind {
 }
 
 /// A set operation with its leaves' places in the range table, left ones and right ones. Unions have left ones alone.
-struct SetOperation {
+struct SetOperationTree {
     kind: Kind,
     tree: *mut pg_sys::SetOperationStmt,
     left: Vec<i32>,
     right: Vec<i32>,
 }
 
-impl SetOperation {
+impl SetOperationTree {
     unsafe fn of(tree: *mut pg_sys::Node) -> Option<Self> {
         unsafe {
             let top = as_operation(tree)?;

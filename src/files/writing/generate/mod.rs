@@ -38,7 +38,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::{
     form::{TableForm, TableSettings, TrialMeans},
-    output::{Output, TableFile},
+    output::{Output, OutputFile},
     table::Table,
 };
 use crate::writing::{
@@ -83,7 +83,7 @@ pub async fn generate(
                 forms.push((table, TableForm::of(table, &settings, &means)?.ok_or_else(cancelled)?));
             }
             let output = Output::create(reserved, forms)?;
-            Ok(Run::new(output, request.scale_factor, admission, token))
+            Ok(GenerateRun::new(output, request.scale_factor, admission, token))
         }
     };
     let ended = tokio::task::spawn_blocking(prepare).await;
@@ -169,7 +169,7 @@ fn settings(request: &GenerateRequest) -> Result<TableSettings> {
 }
 
 /// What the threads share.
-struct Run {
+struct GenerateRun {
     output: Output,
     scale_factor: f64,
     /// Places in `output.files()` and part numbers, in the order in which they are taken.
@@ -182,7 +182,7 @@ struct Run {
     stop: CancellationToken,
 }
 
-impl Run {
+impl GenerateRun {
     fn new(output: Output, scale_factor: f64, admission: Arc<Admission>, stop: CancellationToken) -> Self {
         let files = output.files();
         let mut order: Vec<usize> = (0..files.len()).collect();
@@ -190,7 +190,7 @@ impl Run {
         order.sort_by_key(|file| std::cmp::Reverse(files[*file].part_count()));
         let parts = order.iter().flat_map(|file| (1..=files[*file].part_count()).map(|part| (*file, part)));
         let rows_total = files.iter().map(|file| file.table().row_count(scale_factor)).sum();
-        let table_now = Mutex::new(files.first().map_or(Table::Region, TableFile::table));
+        let table_now = Mutex::new(files.first().map_or(Table::Region, OutputFile::table));
         Self {
             parts: parts.collect(),
             output,
@@ -224,7 +224,7 @@ impl Run {
     }
 
     /// The next part, with memory for it; `None` after the last, or if the run is stopped.
-    fn next_part(&self) -> Result<Option<(&TableFile, u32, Grant)>> {
+    fn next_part(&self) -> Result<Option<(&OutputFile, u32, Grant)>> {
         // Held while this one waits for memory, so that no later part gets it.
         let mut next = lock_whole(&self.next_part);
         let Some((file, part)) = self.parts.get(*next) else { return Ok(None) };
@@ -235,7 +235,7 @@ impl Run {
     }
 
     /// Returns whether the part was written; otherwise the run is stopped.
-    fn write_part(&self, file: &TableFile, part: u32, grant: Grant) -> Result<bool> {
+    fn write_part(&self, file: &OutputFile, part: u32, grant: Grant) -> Result<bool> {
         let mut row_group = file.start_row_group(part, grant)?;
         for batch in file.table().batches(self.scale_factor, part, file.part_count()) {
             if self.stop.is_cancelled() {

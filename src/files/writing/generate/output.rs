@@ -33,11 +33,11 @@ use crate::writing::{
 /// All files of a run.
 pub(super) struct Output {
     written: WrittenFiles,
-    files: Vec<TableFile>,
+    files: Vec<OutputFile>,
 }
 
 /// One table's file.
-pub(super) struct TableFile {
+pub(super) struct OutputFile {
     table: Table,
     path: PathBuf,
     schema: SchemaRef,
@@ -84,12 +84,12 @@ impl Output {
     /// Those of the file system.
     pub(super) fn create(written: WrittenFiles, tables: Vec<(Table, TableForm)>) -> Result<Self> {
         let files = tables.into_iter().enumerate();
-        let files = files.map(|(number, (table, form))| TableFile::create(table, form, &written, number));
+        let files = files.map(|(number, (table, form))| OutputFile::create(table, form, &written, number));
         Ok(Self { files: files.collect::<Result<_>>()?, written })
     }
 
     /// One a table.
-    pub(super) fn files(&self) -> &[TableFile] {
+    pub(super) fn files(&self) -> &[OutputFile] {
         &self.files
     }
 
@@ -108,7 +108,7 @@ impl Output {
     }
 }
 
-impl TableFile {
+impl OutputFile {
     fn create(table: Table, form: TableForm, written: &WrittenFiles, number: usize) -> Result<Self> {
         let schema = table.schema();
         let path = written.path(number).to_owned();

@@ -25,7 +25,7 @@ use pystachio_engine::{
 use pystachio_plan::{Error, ErrorKind, OptimizedColumn, Result};
 
 use super::{
-    Run,
+    OptimizeRun,
     chunk::{ChunkTask, EncodedChunk, encode_chunk},
 };
 use crate::{
@@ -74,7 +74,7 @@ struct Written {
     bytes: u64,
 }
 
-impl Run {
+impl OptimizeRun {
     /// Writes one file under its provisional name; `None` if it is not wanted any more.
     pub(super) fn write_file(
         &self,

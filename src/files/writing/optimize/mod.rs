@@ -79,7 +79,8 @@ pub async fn optimize(
             ),
         ));
     }
-    let run = Arc::new(Run { means, codecs, state: RunState::default(), stop: CancellationToken::new() });
+    let run =
+        Arc::new(OptimizeRun { means, codecs, state: RunState::default(), stop: CancellationToken::new() });
     let stop = run.stop.clone().drop_guard();
     let mut work = tokio::task::spawn_blocking({
         let run = run.clone();
@@ -102,7 +103,7 @@ pub async fn optimize(
 }
 
 /// What the threads of a run share.
-struct Run {
+struct OptimizeRun {
     means: OptimizeMeans,
     codecs: Codecs,
     state: RunState,
@@ -130,7 +131,7 @@ impl RunState {
     }
 }
 
-impl Run {
+impl OptimizeRun {
     fn work(&self, request: &OptimizeRequest) -> Result<Vec<OptimizedColumn>> {
         let files = self.means.catalog.open_all(&FileSet { paths: vec![request.source.clone()] })?;
         let paths = target_paths(request, &files)?;

@@ -342,21 +342,21 @@ fn rows_are_known_to_be_good_without_the_others_of_their_pages() {
         let queue = Queue::new(&memory).unwrap();
         for row_group in super::footer(&file.bytes).row_groups() {
             let row_count = row_group.num_rows() as u32;
-            let dealt = row_count / 3..row_count - row_count / 4;
+            let assigned = row_count / 3..row_count - row_count / 4;
             let whole = RowSelection::range(0..row_count);
             let whole = decode(&queue, &file, row_group, &whole, false).0;
             let whole = values(&queue, &whole, row_count as usize);
-            for (place, whole) in whole.iter().enumerate().filter(|_| !dealt.is_empty()) {
+            for (place, whole) in whole.iter().enumerate().filter(|_| !assigned.is_empty()) {
                 let sources = [vec![sources(&file, row_group).swap_remove(place)]];
-                let of_rank = RowSelection::range(dealt.clone());
+                let of_rank = RowSelection::range(assigned.clone());
                 let chunks = [load(&queue, &file, &sources[0], row_count, Some(&of_rank))];
                 // All of them in each form, until descriptors stay; then some.
                 for round in 0..10 {
                     let rows: Vec<Range<u32>> = match round < 6 {
-                        true => std::iter::once(dealt.clone()).collect(),
-                        false => random_ranges(&mut random, dealt.len() as u32)
+                        true => std::iter::once(assigned.clone()).collect(),
+                        false => random_ranges(&mut random, assigned.len() as u32)
                             .into_iter()
-                            .map(|range| range.start + dealt.start..range.end + dealt.start)
+                            .map(|range| range.start + assigned.start..range.end + assigned.start)
                             .collect(),
                     };
                     let expected: Values =
@@ -370,7 +370,7 @@ fn rows_are_known_to_be_good_without_the_others_of_their_pages() {
                 }
                 let [chunk] = &chunks[0][..] else { panic!("chunks of a column") };
                 let stays = matches!(chunk.kept.descriptors.get(), Some(Some(_)));
-                kept += usize::from(stays && chunk.row_count() > dealt.len());
+                kept += usize::from(stays && chunk.row_count() > assigned.len());
             }
         }
     }

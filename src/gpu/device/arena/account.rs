@@ -80,7 +80,7 @@ impl Account {
     /// Whether the account's query, which waits for its reader only, is to go on without it: other
     /// queries wait for memory, and no other query makes room for them already. The account keeps
     /// this role until it ends.
-    pub(in crate::device) fn is_to_make_room(&self) -> bool {
+    pub(in crate::device) fn yields_memory(&self) -> bool {
         let mut state = self.arena.lock();
         !state.waiting.is_empty() && *state.making_room.get_or_insert(self.number) == self.number
     }

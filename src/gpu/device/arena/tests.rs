@@ -152,9 +152,9 @@ fn caches_keep_what_queries_have_reserved_and_do_not_use() {
     assert!(arena.take(None, 101).is_err(), "a cache takes more than half");
     // Memory that a query has used may go to the cache, and come back.
     arena.take(Some(&queries[0]), 100).unwrap();
-    assert!(arena.try_disown(&queries[0], 100));
+    assert!(arena.try_detach(&queries[0], 100));
     arena.take(Some(&queries[0]), 1).unwrap();
-    assert!(!arena.try_disown(&queries[0], 1));
+    assert!(!arena.try_detach(&queries[0], 1));
     arena.give_back(Some(&queries[0]), 1);
     cache.0.fetch_add(100, Ordering::SeqCst);
     queries.iter().for_each(|query| arena.take(Some(query), 250).unwrap());

@@ -43,10 +43,10 @@ unsafe extern "C" {
 }
 
 /// Allocations: the start of each, and its bytes.
-type Ranges = BTreeMap<u64, u64>;
+type AllocatedRanges = BTreeMap<u64, u64>;
 
 /// Whether one of some ranges contains another one completely.
-fn one_holds(ranges: &Ranges, address: u64, bytes: u64) -> bool {
+fn one_holds(ranges: &AllocatedRanges, address: u64, bytes: u64) -> bool {
     let found = ranges.range(..=address).next_back();
     found.is_some_and(|(start, length)| address - start <= *length && bytes <= length - (address - start))
 }
@@ -72,7 +72,7 @@ pub(super) struct EmulatedMemory {
 #[derive(Default)]
 struct DeviceState {
     /// Reserved device addresses.
-    reserved: Ranges,
+    reserved: AllocatedRanges,
     live: BTreeMap<u64, LiveBuffer>,
 }
 
@@ -263,7 +263,7 @@ pub(super) struct LockedMemory {
 struct LockedState {
     /// The start of its address space, if it is reserved, and the end of the next allocation.
     window: Option<(u64, u64)>,
-    live: Ranges,
+    live: AllocatedRanges,
 }
 
 impl LockedMemory {

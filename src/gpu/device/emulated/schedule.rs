@@ -34,17 +34,17 @@ const STEPS_LEFT_MAX: usize = 4096;
 const EAGER_PART: u64 = 8;
 
 /// A piece of work on a stream.
-type Work = Box<dyn FnOnce() -> Result<()> + Send>;
+type StreamWork = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// The streams of an emulated device.
 pub(super) struct Schedule {
     started: Instant,
     next_stream: AtomicU64,
     /// Absent if everything happens at once.
-    late: Option<Late>,
+    late: Option<LateStreams>,
 }
 
-struct Late {
+struct LateStreams {
     state: Mutex<LateState>,
     changed: Condvar,
 }
@@ -60,14 +60,14 @@ struct LateState {
 
 #[derive(Default)]
 struct StreamSteps {
-    left: VecDeque<Step>,
+    left: VecDeque<StreamStep>,
     is_running: bool,
     enqueued: u64,
     done: u64,
 }
 
-enum Step {
-    Work(Work),
+enum StreamStep {
+    Work(StreamWork),
     /// Waits until so many steps of another stream are done.
     After(u64, u64),
     Reached(u64),
@@ -82,7 +82,7 @@ struct EventState {
 
 /// The work that happens while the host waits for a stream.
 #[derive(Clone, Copy)]
-enum Order {
+enum LateOrder {
     /// Only the awaited work, and the work that it is ordered after.
     OnlyWaitedFor,
     /// All possible work of other streams, before it.
@@ -94,7 +94,7 @@ enum Order {
 impl Schedule {
     /// Streams whose work happens when it is enqueued, or late and in a seeded order.
     pub(super) fn new(seed: Option<u64>) -> Self {
-        let late = seed.map(|seed| Late {
+        let late = seed.map(|seed| LateStreams {
             state: Mutex::new(LateState {
                 random: seed,
                 streams: BTreeMap::new(),
@@ -128,7 +128,7 @@ impl Schedule {
         match &self.late {
             None => work(),
             Some(late) => {
-                late.enqueue(stream, Step::Work(Box::new(work)));
+                late.enqueue(stream, StreamStep::Work(Box::new(work)));
                 Ok(())
             }
         }
@@ -151,7 +151,7 @@ impl Schedule {
         if let Some(late) = &self.late {
             let known = late.lock().events.get(&event.0).map(|known| (known.stream, known.count));
             if let Some((other, count)) = known {
-                late.enqueue(stream, Step::After(other, count));
+                late.enqueue(stream, StreamStep::After(other, count));
             }
         }
     }
@@ -194,12 +194,12 @@ impl Drop for Schedule {
     }
 }
 
-impl Late {
+impl LateStreams {
     fn lock(&self) -> MutexGuard<'_, LateState> {
         lock_whole(&self.state)
     }
 
-    fn enqueue(&self, stream: Stream, step: Step) {
+    fn enqueue(&self, stream: Stream, step: StreamStep) {
         let mut state = self.lock();
         let steps = state.streams.entry(stream.0).or_default();
         steps.left.push_back(step);
@@ -221,7 +221,7 @@ impl Late {
         state.next_event += 1;
         let number = state.next_event;
         let steps = state.streams.entry(stream.0).or_default();
-        steps.left.push_back(Step::Reached(number));
+        steps.left.push_back(StreamStep::Reached(number));
         steps.enqueued += 1;
         let count = steps.enqueued;
         state.events.insert(number, EventState { stream: stream.0, count, at: None });
@@ -247,15 +247,15 @@ impl Late {
     fn wait(&self, stream: u64, count: u64) -> Result<()> {
         let mut state = self.lock();
         let order = match state.random() % 3 {
-            0 => Order::OnlyWaitedFor,
-            1 => Order::OthersFirst,
-            _ => Order::ByTurns,
+            0 => LateOrder::OnlyWaitedFor,
+            1 => LateOrder::OthersFirst,
+            _ => LateOrder::ByTurns,
         };
         while state.done(stream) < count {
             let next = match order {
-                Order::OnlyWaitedFor => state.needed_for(stream),
-                Order::OthersFirst => state.any_ready(Some(stream)).or_else(|| state.needed_for(stream)),
-                Order::ByTurns => state.any_ready(None),
+                LateOrder::OnlyWaitedFor => state.needed_for(stream),
+                LateOrder::OthersFirst => state.any_ready(Some(stream)).or_else(|| state.needed_for(stream)),
+                LateOrder::ByTurns => state.any_ready(None),
             };
             state = match next {
                 Some(ready) => self.step(state, ready),
@@ -277,14 +277,14 @@ impl Late {
         let Some(steps) = state.streams.get_mut(&stream) else { return state };
         let failure = match steps.left.pop_front() {
             None => return state,
-            Some(Step::After(..)) => None,
-            Some(Step::Reached(event)) => {
+            Some(StreamStep::After(..)) => None,
+            Some(StreamStep::Reached(event)) => {
                 if let Some(known) = state.events.get_mut(&event) {
                     known.at = Some(Instant::now());
                 }
                 None
             }
-            Some(Step::Work(work)) => {
+            Some(StreamStep::Work(work)) => {
                 steps.is_running = true;
                 drop(state);
                 let done = work();
@@ -318,8 +318,8 @@ impl LateState {
     fn is_ready(&self, steps: &StreamSteps) -> bool {
         let is_reached = match steps.left.front() {
             None => false,
-            Some(Step::After(other, count)) => self.done(*other) >= *count,
-            Some(Step::Work(_) | Step::Reached(_)) => true,
+            Some(StreamStep::After(other, count)) => self.done(*other) >= *count,
+            Some(StreamStep::Work(_) | StreamStep::Reached(_)) => true,
         };
         is_reached && !steps.is_running
     }
@@ -343,7 +343,7 @@ impl LateState {
         for _ in 0..=self.streams.len() {
             let steps = self.streams.get(&needed)?;
             match steps.left.front() {
-                Some(Step::After(other, count)) if self.done(*other) < *count => needed = *other,
+                Some(StreamStep::After(other, count)) if self.done(*other) < *count => needed = *other,
                 _ => return self.is_ready(steps).then_some(needed),
             }
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use pystachio_engine::locking::{lock_whole, whole};
 use pystachio_plan::Result;
 
-use super::{DeviceMemory, Shared};
+use super::{DeviceMemory, DeviceMemoryInner};
 use crate::device::{Event, Platform, Stream, StreamPriority, arena::Account};
 
 /// A lent stream, returned when this is dropped. Streams are never destroyed: enqueued work stays
@@ -39,13 +39,13 @@ pub struct Buffer {
 }
 
 pub(super) struct Allocation {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<DeviceMemoryInner>,
     /// The account that it counts for; none once it is shared, so that the query's account can end.
     pub(super) account: Mutex<Option<Arc<Account>>>,
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) origin: Origin,
-    pub(super) uses: Mutex<Uses>,
+    pub(super) uses: Mutex<BufferUses>,
 }
 
 /// The origin of memory.
@@ -58,7 +58,7 @@ pub(super) enum Origin {
 }
 
 /// The streams that use a buffer.
-pub(super) struct Uses {
+pub(super) struct BufferUses {
     /// The stream that allocated and wrote it, first.
     pub(super) streams: Vec<Stream>,
     /// The event after the first one's writes; absent if the host has waited for them, or if no
@@ -154,10 +154,10 @@ impl Buffer {
 
     /// Moves it out of its query's account. Returns whether the arena has room for memory without
     /// an account; nothing changes if not.
-    pub fn try_disown(&self) -> bool {
+    pub fn try_detach(&self) -> bool {
         let Allocation { shared, account, bytes, .. } = &*self.allocation;
         let mut account = lock_whole(account);
-        let is_moved = account.as_ref().is_none_or(|account| shared.arena.try_disown(account, *bytes));
+        let is_moved = account.as_ref().is_none_or(|account| shared.arena.try_detach(account, *bytes));
         if is_moved {
             *account = None;
         }
@@ -191,7 +191,7 @@ pub(super) fn publish<'a>(
 }
 
 impl Allocation {
-    fn uses(&self) -> MutexGuard<'_, Uses> {
+    fn uses(&self) -> MutexGuard<'_, BufferUses> {
         lock_whole(&self.uses)
     }
 }
@@ -232,7 +232,7 @@ mod tests {
         let query = memory.open_account();
         query.admit(400, &StopFlag::default()).unwrap();
         let buffer = query.allocate(100, Stream(0)).unwrap();
-        assert!(buffer.try_disown() && buffer.try_disown());
+        assert!(buffer.try_detach() && buffer.try_detach());
         drop(query);
         // The account's minimum is free again; the buffer gives way.
         assert_eq!((memory.open_account().available_bytes(), memory.used_bytes()), (1000, 100));
@@ -269,7 +269,7 @@ mod tests {
         let query = memory.open_account();
         query.admit(1000, &StopFlag::default()).unwrap();
         let buffers = [query.allocate(500, Stream(0)).unwrap(), query.allocate(1, Stream(0)).unwrap()];
-        assert_eq!(buffers.each_ref().map(Buffer::try_disown), [true, false]);
+        assert_eq!(buffers.each_ref().map(Buffer::try_detach), [true, false]);
         drop(buffers);
         assert_eq!(query.available_bytes(), 1000);
     }

@@ -28,13 +28,13 @@ use super::{NetworkOptions, NetworkShared, OpenQuery};
 use crate::exchange::{
     Communicator, ExchangeKey, QueryId, Rank, RankLayout, ReceivePart, SendPart,
     communicator::{peer_error, silence_error},
+    deadline::Deadline,
     message::{
         ABORTS_A_ROUND_MAX, AbortEntry, AbortKind, BLOCKS_A_ROUND_MAX, ControlBlock, ControlShape,
         ExchangeEntry,
     },
     outbox::PackedBlock,
-    patience::Patience,
-    query::{Exchange, QueryHealth},
+    query::{QueryHealth, RankExchange},
     region::RegionBlock,
     round::{blocks_of, next_first_sender, taken_blocks},
     waker::Sleeper,
@@ -42,7 +42,7 @@ use crate::exchange::{
 
 /// How many times longer the deadline of a group is than that of a gather: if a rank is gone, the
 /// gather finds it, and names no other rank that only waits for it too.
-const TRANSFERS_PATIENCE: u32 = 2;
+const TRANSFERS_DEADLINE_TIMES: u32 = 2;
 /// Pause between polls of a device or network that is expected to have news soon: a tenth of the
 /// time of a 16 MB round over the fastest link.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
@@ -58,14 +58,14 @@ struct Group {
     exchanges: Vec<ExchangeKey>,
     /// The time when its transfers began.
     begun: Instant,
-    sent: Vec<(Rank, Arc<Exchange>, Vec<Arc<PackedBlock>>)>,
-    received: Vec<(Arc<Exchange>, Rank, RegionBlock)>,
-    patience: Patience,
+    sent: Vec<(Rank, Arc<RankExchange>, Vec<Arc<PackedBlock>>)>,
+    received: Vec<(Arc<RankExchange>, Rank, RegionBlock)>,
+    deadline: Deadline,
 }
 
 /// An exchange that some rank has not ended.
 struct OpenExchange {
-    exchange: Arc<Exchange>,
+    exchange: Arc<RankExchange>,
     first_sender: Rank,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct NetworkThread {
 }
 
 /// Why rounds end without a failure.
-enum Farewell {
+enum EndOfRounds {
     /// This rank leaves.
     Ours,
     Of(Rank),
@@ -142,10 +142,10 @@ impl NetworkThread {
         Sleeper::sleep_exactly();
         let rounds = catch_unwind(AssertUnwindSafe(|| self.take_part()));
         let error = match rounds {
-            Ok(Ok(Farewell::Ours)) => {
+            Ok(Ok(EndOfRounds::Ours)) => {
                 Error::new(ErrorKind::Unavailable, "this rank takes part in no more exchanges")
             }
-            Ok(Ok(Farewell::Of(rank))) => peer_error(rank, "takes part in no more exchanges"),
+            Ok(Ok(EndOfRounds::Of(rank))) => peer_error(rank, "takes part in no more exchanges"),
             Ok(Err(error)) => error,
             Err(payload) => Error::internal(panic_text(&*payload)),
         };
@@ -184,14 +184,14 @@ impl NetworkThread {
         self.exchanges.clear();
     }
 
-    fn take_part(&mut self) -> Result<Farewell> {
+    fn take_part(&mut self) -> Result<EndOfRounds> {
         // Earlier groups belong to no round.
         self.groups_over = self.communicator.poll_transfers()?;
         loop {
             let block = self.wait_for_round()?;
             let table = self.gather(block)?;
-            if let Some(farewell) = self.farewell(&table) {
-                return Ok(farewell);
+            if let Some(end_of_rounds) = self.end_of_rounds(&table) {
+                return Ok(end_of_rounds);
             }
             self.apply(&table)?;
             self.round += 1;
@@ -225,14 +225,14 @@ impl NetworkThread {
     fn gather(&mut self, block: ControlBlock) -> Result<Vec<ControlBlock>> {
         self.communicator.begin_gather(&self.shape.encode(self.rank, self.round, &block))?;
         self.last_told = block;
-        let mut patience = Patience::new(self.options.silence_max, Instant::now());
+        let mut deadline = Deadline::new(self.options.silence_max, Instant::now());
         let pauses = Pauses::default();
         let told = loop {
             if let Some(told) = self.communicator.poll_gather()? {
                 break told;
             }
             self.look()?;
-            if patience.is_over(Instant::now()) {
+            if deadline.is_over(Instant::now()) {
                 return Err(self.silence(&self.communicator.missing_in_gather()));
             }
             self.pause(pauses.next());
@@ -293,7 +293,7 @@ impl NetworkThread {
                 health.fail(error, true);
             }
             if let Some(rank) = query.have_joined.iter().position(|has_joined| !has_joined)
-                && query.patience.is_over(now)
+                && query.deadline.is_over(now)
             {
                 let error = peer_error(
                     Rank(rank as u16),
@@ -336,7 +336,7 @@ impl NetworkThread {
                 exchange.inbox.deliver(from, block);
             }
             if let Some(next) = self.groups.front_mut() {
-                next.patience.renew(now);
+                next.deadline.renew(now);
             }
         }
         if let Some(oldest) = oldest.filter(|_| has_more) {
@@ -346,7 +346,7 @@ impl NetworkThread {
             self.shared.link.note(sent_bytes.max(received_bytes), now.saturating_duration_since(begun));
             self.last_over = Some(now);
         }
-        match self.groups.front_mut().is_some_and(|group| group.patience.is_over(now)) {
+        match self.groups.front_mut().is_some_and(|group| group.deadline.is_over(now)) {
             true => Err(self.silence(&self.communicator.missing_in_group())),
             false => Ok(()),
         }
@@ -375,7 +375,7 @@ impl NetworkThread {
         let count = self.exchanges.len().max(1);
         let turn = (self.round % count as u64) as usize;
         for (key, open) in self.exchanges.iter().cycle().skip(turn).take(self.exchanges.len()) {
-            let Exchange { outbox, inbox, announcement, groups_max, .. } = &*open.exchange;
+            let RankExchange { outbox, inbox, announcement, groups_max, .. } = &*open.exchange;
             let may_move = is_room && self.groups_of(key) < *groups_max;
             exchanges.push(ExchangeEntry {
                 key: *key,
@@ -404,12 +404,12 @@ impl NetworkThread {
     }
 
     /// Whether these were the last rounds.
-    fn farewell(&self, table: &[ControlBlock]) -> Option<Farewell> {
+    fn end_of_rounds(&self, table: &[ControlBlock]) -> Option<EndOfRounds> {
         if table.get(self.rank.place()).is_some_and(|block| block.is_leaving) {
-            return Some(Farewell::Ours);
+            return Some(EndOfRounds::Ours);
         }
         let place = table.iter().position(|block| block.is_leaving)?;
-        Some(Farewell::Of(Rank(place as u16)))
+        Some(EndOfRounds::Of(Rank(place as u16)))
     }
 
     /// Acts on a table.
@@ -428,7 +428,7 @@ impl NetworkThread {
             begun,
             sent: Vec::new(),
             received: Vec::new(),
-            patience: Patience::new(self.options.silence_max * TRANSFERS_PATIENCE, begun),
+            deadline: Deadline::new(self.options.silence_max * TRANSFERS_DEADLINE_TIMES, begun),
         };
         for key in told.iter().map(|entry| entry.key).filter(|key| !given_up.contains(&key.query)) {
             let Some(open) = self.exchanges.get_mut(&key) else {
@@ -521,7 +521,7 @@ impl NetworkThread {
 }
 
 /// Records the announcements of an exchange, once all ranks have made them.
-fn hear_announced(table: &[ControlBlock], exchange: &Exchange) {
+fn hear_announced(table: &[ControlBlock], exchange: &RankExchange) {
     let announced = |block: &ControlBlock| block.exchange(exchange.key)?.announced;
     if !exchange.announcement.is_known()
         && let Some(numbers) = table.iter().map(announced).collect()

@@ -6,14 +6,14 @@ use pystachio_plan::{ErrorKind, Result};
 
 use super::{
     Compression, FilledBlock, Piece,
-    leaving::{LeavingChunk, LeavingText, Places},
+    outgoing::{OutgoingChunk, OutgoingText, Places},
 };
 use crate::{
     device::{Buffer, CellType},
     operation::{ByteRange, CompressedText, Queue, is_worth},
 };
 
-impl LeavingChunk {
+impl OutgoingChunk {
     /// Copies the texts of a piece, without their lengths and validity; for compressed ones adds
     /// their copies to a list.
     pub(super) fn copy_texts(
@@ -23,7 +23,7 @@ impl LeavingChunk {
         copied: &mut Vec<ByteRange>,
     ) -> Result<()> {
         let columns = layout.columns.iter().filter(|(column, _)| column.cell_type == CellType::String);
-        for (place, ((LeavingText { column, measured }, text), (_, parts))) in
+        for (place, ((OutgoingText { column, measured }, text), (_, parts))) in
             self.texts().zip(&piece.text).zip(columns).enumerate()
         {
             let target = block.address() + parts.text_offset_bytes;
@@ -75,7 +75,7 @@ impl LeavingChunk {
         let mut starts = starts.into_iter();
         let mut texts = Vec::new();
         for piece in pieces {
-            for ((LeavingText { column, measured }, range), start) in
+            for ((OutgoingText { column, measured }, range), start) in
                 self.texts().zip(&piece.text).zip(starts.by_ref())
             {
                 let text = memory.slice(start, bytes_of(range));

@@ -6,7 +6,7 @@ use pystachio_plan::{Error, ErrorKind};
 
 use super::{
     frame::ControlFrame,
-    link::{LinkSocket, Moved},
+    link::{LinkSocket, SocketProgress},
 };
 use crate::exchange::{Rank, communicator::peer_error};
 
@@ -99,9 +99,9 @@ impl ControlEnd {
         let mut piece = [0; READ_BYTES];
         loop {
             match self.socket.read(&mut piece) {
-                Moved::Bytes(bytes) => self.received.extend(&piece[..bytes]),
-                Moved::Nothing => return,
-                Moved::End => {
+                SocketProgress::Bytes(bytes) => self.received.extend(&piece[..bytes]),
+                SocketProgress::Nothing => return,
+                SocketProgress::End => {
                     self.gone = Some(peer_error(self.other, "is gone"));
                     return;
                 }
@@ -128,8 +128,8 @@ impl ControlEnd {
                 Ok(Some((frame, bytes))) => {
                     taken += bytes;
                     match frame {
-                        ControlFrame::Farewell { reason } => break Err(peer_error(self.other, reason)),
-                        ControlFrame::FarewellOfOther { reason } => {
+                        ControlFrame::Close { reason } => break Err(peer_error(self.other, reason)),
+                        ControlFrame::CloseBecauseOf { reason } => {
                             break Err(Error::new(ErrorKind::Peer, reason));
                         }
                         ControlFrame::Gather { number, block } => {

@@ -89,7 +89,7 @@ impl<T: Transfers> Transfers for ControlledCommunicator<T> {
     }
 
     fn abort(&mut self, reason: &Error) {
-        self.control.say_farewell(reason);
+        self.control.send_close(reason);
         self.transfers.abort(reason);
     }
 }

@@ -13,7 +13,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use super::{
     frame::{PART_HEAD_BYTES, check_part, encode_part},
     groups::GroupPart,
-    link::{LinkSocket, Moved},
+    link::{LinkSocket, SocketProgress},
 };
 use crate::{
     device::{DeviceMemory, Event, StagingBuffer, Stream},
@@ -31,7 +31,7 @@ pub(super) struct PartDevice<'a> {
 }
 
 /// The current step of one side of a link.
-enum Step {
+enum SideStep {
     /// The next part's head; so many bytes of it have moved.
     Head([u8; PART_HEAD_BYTES], usize),
     /// A piece of so many bytes, of which so many have moved through the socket.
@@ -41,10 +41,10 @@ enum Step {
 }
 
 /// One side of a link.
-struct Side {
+struct LinkSide {
     parts: VecDeque<GroupPart>,
     /// The step within the first part.
-    step: Step,
+    step: SideStep,
     /// Finished parts.
     done_count: u64,
     /// Finished bytes of the first part.
@@ -52,11 +52,11 @@ struct Side {
     staging: StagingBuffer,
 }
 
-impl Side {
+impl LinkSide {
     fn new(memory: &DeviceMemory) -> Result<Self> {
         Ok(Self {
             parts: VecDeque::new(),
-            step: Step::Head([0; PART_HEAD_BYTES], 0),
+            step: SideStep::Head([0; PART_HEAD_BYTES], 0),
             done_count: 0,
             done_bytes: 0,
             staging: StagingBuffer::new(memory.platform().clone(), PIECE_BYTES)?,
@@ -70,7 +70,7 @@ impl Side {
 
     /// Ends the first part.
     fn next_part(&mut self) -> Option<u64> {
-        (self.step, self.done_bytes) = (Step::Head([0; PART_HEAD_BYTES], 0), 0);
+        (self.step, self.done_bytes) = (SideStep::Head([0; PART_HEAD_BYTES], 0), 0);
         self.done_count += 1;
         self.parts.pop_front().map(|part| part.group)
     }
@@ -80,8 +80,8 @@ impl Side {
 pub(super) struct DataEnd {
     other: Rank,
     socket: LinkSocket,
-    out: Side,
-    incoming: Side,
+    out: LinkSide,
+    incoming: LinkSide,
 }
 
 impl DataEnd {
@@ -89,7 +89,7 @@ impl DataEnd {
     ///
     /// Errors of [`StagingBuffer::new`].
     pub(super) fn new(other: Rank, socket: LinkSocket, memory: &DeviceMemory) -> Result<Self> {
-        Ok(Self { other, socket, out: Side::new(memory)?, incoming: Side::new(memory)? })
+        Ok(Self { other, socket, out: LinkSide::new(memory)?, incoming: LinkSide::new(memory)? })
     }
 
     /// Adds an outgoing part.
@@ -104,7 +104,7 @@ impl DataEnd {
 
     /// Whether some part of a group is unfinished.
     pub(super) fn is_at(&self, group: u64) -> bool {
-        let is_of = |side: &Side| side.parts.front().is_some_and(|part| part.group <= group);
+        let is_of = |side: &LinkSide| side.parts.front().is_some_and(|part| part.group <= group);
         is_of(&self.out) || is_of(&self.incoming)
     }
 
@@ -119,50 +119,50 @@ impl DataEnd {
         let mut done = Vec::new();
         while let Some(part) = self.out.parts.front().copied() {
             match self.send_on(part, device)? {
-                Progress::Waits => break,
-                Progress::Goes => {}
-                Progress::Done => done.extend(self.out.next_part()),
+                SideProgress::Waits => break,
+                SideProgress::Goes => {}
+                SideProgress::Done => done.extend(self.out.next_part()),
             }
         }
         while let Some(part) = self.incoming.parts.front().copied() {
             match self.receive_on(part, device)? {
-                Progress::Waits => break,
-                Progress::Goes => {}
-                Progress::Done => done.extend(self.incoming.next_part()),
+                SideProgress::Waits => break,
+                SideProgress::Goes => {}
+                SideProgress::Done => done.extend(self.incoming.next_part()),
             }
         }
         Ok(done)
     }
 
-    fn send_on(&mut self, part: GroupPart, device: &PartDevice<'_>) -> Result<Progress> {
+    fn send_on(&mut self, part: GroupPart, device: &PartDevice<'_>) -> Result<SideProgress> {
         let Self { other, socket, out, .. } = self;
         match out.step {
-            Step::Head(_, written) => {
+            SideStep::Head(_, written) => {
                 let head = encode_part(out.done_count, part.bytes);
                 let Some(bytes) = check(*other, socket.write(&head[written..]))? else {
-                    return Ok(Progress::Waits);
+                    return Ok(SideProgress::Waits);
                 };
-                out.step = Step::Head(head, written + bytes);
+                out.step = SideStep::Head(head, written + bytes);
                 match written + bytes == PART_HEAD_BYTES {
                     true => out.download_piece(part, device),
-                    false => Ok(Progress::Goes),
+                    false => Ok(SideProgress::Goes),
                 }
             }
-            Step::Copying(bytes, event) => {
+            SideStep::Copying(bytes, event) => {
                 let platform = device.memory.platform();
                 if !platform.has_reached(event)? {
-                    return Ok(Progress::Waits);
+                    return Ok(SideProgress::Waits);
                 }
                 platform.release_event(event);
-                out.step = Step::Moving(bytes, 0);
-                Ok(Progress::Goes)
+                out.step = SideStep::Moving(bytes, 0);
+                Ok(SideProgress::Goes)
             }
-            Step::Moving(bytes, written) => {
+            SideStep::Moving(bytes, written) => {
                 let piece = &out.staging.bytes()[written..bytes];
-                let Some(more) = check(*other, socket.write(piece))? else { return Ok(Progress::Waits) };
-                out.step = Step::Moving(bytes, written + more);
+                let Some(more) = check(*other, socket.write(piece))? else { return Ok(SideProgress::Waits) };
+                out.step = SideStep::Moving(bytes, written + more);
                 if written + more < bytes {
-                    return Ok(Progress::Goes);
+                    return Ok(SideProgress::Goes);
                 }
                 out.done_bytes += bytes as u64;
                 out.download_piece(part, device)
@@ -170,16 +170,16 @@ impl DataEnd {
         }
     }
 
-    fn receive_on(&mut self, part: GroupPart, device: &PartDevice<'_>) -> Result<Progress> {
+    fn receive_on(&mut self, part: GroupPart, device: &PartDevice<'_>) -> Result<SideProgress> {
         let Self { other, socket, incoming, .. } = self;
         match &mut incoming.step {
-            Step::Head(head, read) => {
+            SideStep::Head(head, read) => {
                 let Some(bytes) = check(*other, socket.read(&mut head[*read..]))? else {
-                    return Ok(Progress::Waits);
+                    return Ok(SideProgress::Waits);
                 };
                 *read += bytes;
                 if *read < PART_HEAD_BYTES {
-                    return Ok(Progress::Goes);
+                    return Ok(SideProgress::Goes);
                 }
                 check_part(head, incoming.done_count, part.bytes).map_err(|what| {
                     let message = format!("rank {other} sent a part that was not expected: {what}");
@@ -187,24 +187,24 @@ impl DataEnd {
                 })?;
                 Ok(incoming.next_piece(part))
             }
-            Step::Moving(bytes, read) => {
+            SideStep::Moving(bytes, read) => {
                 let (bytes, before) = (*bytes, *read);
                 let target = &mut incoming.staging.bytes_mut()[before..bytes];
-                let Some(more) = check(*other, socket.read(target))? else { return Ok(Progress::Waits) };
-                incoming.step = Step::Moving(bytes, before + more);
+                let Some(more) = check(*other, socket.read(target))? else { return Ok(SideProgress::Waits) };
+                incoming.step = SideStep::Moving(bytes, before + more);
                 if before + more < bytes {
-                    return Ok(Progress::Goes);
+                    return Ok(SideProgress::Goes);
                 }
                 let target = part.address + incoming.done_bytes;
                 incoming.staging.upload(device.memory, target, bytes, device.stream)?;
                 let event = device.memory.platform().record_event(device.stream)?;
-                incoming.step = Step::Copying(bytes, event);
-                Ok(Progress::Goes)
+                incoming.step = SideStep::Copying(bytes, event);
+                Ok(SideProgress::Goes)
             }
-            Step::Copying(bytes, event) => {
+            SideStep::Copying(bytes, event) => {
                 let (bytes, event, platform) = (*bytes, *event, device.memory.platform());
                 if !platform.has_reached(event)? {
-                    return Ok(Progress::Waits);
+                    return Ok(SideProgress::Waits);
                 }
                 platform.release_event(event);
                 incoming.done_bytes += bytes as u64;
@@ -216,7 +216,7 @@ impl DataEnd {
     /// Drops events that are no longer polled.
     pub(super) fn release_events(&self, memory: &DeviceMemory) {
         for side in [&self.out, &self.incoming] {
-            if let Step::Copying(_, event) = side.step {
+            if let SideStep::Copying(_, event) = side.step {
                 memory.platform().release_event(event);
             }
         }
@@ -224,7 +224,7 @@ impl DataEnd {
 }
 
 /// The progress of a side.
-enum Progress {
+enum SideProgress {
     /// It waits for the socket or the device.
     Waits,
     /// There is more to do.
@@ -233,35 +233,35 @@ enum Progress {
     Done,
 }
 
-impl Side {
+impl LinkSide {
     /// Begins to copy the next piece of an outgoing part.
-    fn download_piece(&mut self, part: GroupPart, device: &PartDevice<'_>) -> Result<Progress> {
+    fn download_piece(&mut self, part: GroupPart, device: &PartDevice<'_>) -> Result<SideProgress> {
         let bytes = self.piece_bytes(part);
         if bytes == 0 {
-            return Ok(Progress::Done);
+            return Ok(SideProgress::Done);
         }
         self.staging.download(device.memory, part.address + self.done_bytes, bytes, device.stream)?;
-        self.step = Step::Copying(bytes, device.memory.platform().record_event(device.stream)?);
-        Ok(Progress::Goes)
+        self.step = SideStep::Copying(bytes, device.memory.platform().record_event(device.stream)?);
+        Ok(SideProgress::Goes)
     }
 
     /// Begins to read the next piece of an incoming part.
-    fn next_piece(&mut self, part: GroupPart) -> Progress {
+    fn next_piece(&mut self, part: GroupPart) -> SideProgress {
         match self.piece_bytes(part) {
-            0 => Progress::Done,
+            0 => SideProgress::Done,
             bytes => {
-                self.step = Step::Moving(bytes, 0);
-                Progress::Goes
+                self.step = SideStep::Moving(bytes, 0);
+                SideProgress::Goes
             }
         }
     }
 }
 
 /// The bytes that moved; `None` if none could.
-fn check(other: Rank, moved: Moved) -> Result<Option<usize>> {
+fn check(other: Rank, moved: SocketProgress) -> Result<Option<usize>> {
     match moved {
-        Moved::Bytes(bytes) => Ok(Some(bytes)),
-        Moved::Nothing => Ok(None),
-        Moved::End => Err(peer_error(other, "is gone")),
+        SocketProgress::Bytes(bytes) => Ok(Some(bytes)),
+        SocketProgress::Nothing => Ok(None),
+        SocketProgress::End => Err(peer_error(other, "is gone")),
     }
 }

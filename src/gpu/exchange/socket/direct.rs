@@ -35,7 +35,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use super::{
     frame::{DIRECT_BYTES, DirectFrame},
     groups::{GroupPart, PartGroups, copy_own},
-    link::{LinkSocket, Moved},
+    link::{LinkSocket, SocketProgress},
 };
 use crate::{
     device::{DeviceMemory, Event, Stream, StreamLease, StreamPriority},
@@ -204,7 +204,7 @@ impl DirectEnd {
     fn new(other: Rank, socket: LinkSocket, (shared, bytes): (OwnedFd, u64)) -> Result<Self> {
         let frame = DirectFrame::Offer { offset_bytes: 0, bytes }.encode();
         // The socket is empty: so few bytes fit at once.
-        if socket.write_with(&frame, std::slice::from_ref(&shared)) != Moved::Bytes(DIRECT_BYTES) {
+        if socket.write_with(&frame, std::slice::from_ref(&shared)) != SocketProgress::Bytes(DIRECT_BYTES) {
             return Err(peer_error(other, "is gone"));
         }
         Ok(Self {
@@ -245,9 +245,9 @@ impl DirectEnd {
         let mut frame = [0; DIRECT_BYTES];
         let (moved, mut descriptors) = self.socket.read_with(&mut frame);
         match moved {
-            Moved::Nothing => return Ok(()),
-            Moved::End => return Err(peer_error(self.other, "is gone")),
-            Moved::Bytes(_) => {}
+            SocketProgress::Nothing => return Ok(()),
+            SocketProgress::End => return Err(peer_error(self.other, "is gone")),
+            SocketProgress::Bytes(_) => {}
         }
         let (Ok(DirectFrame::Offer { offset_bytes: 0, bytes }), Some(shared)) =
             (DirectFrame::decode(&frame), descriptors.pop())
@@ -276,9 +276,9 @@ impl DirectEnd {
         let mut piece = [0; READ_BYTES];
         loop {
             match self.socket.read(&mut piece) {
-                Moved::Bytes(bytes) => self.received.extend(&piece[..bytes]),
-                Moved::Nothing => break,
-                Moved::End => return Err(peer_error(self.other, "is gone")),
+                SocketProgress::Bytes(bytes) => self.received.extend(&piece[..bytes]),
+                SocketProgress::Nothing => break,
+                SocketProgress::End => return Err(peer_error(self.other, "is gone")),
             }
         }
         let whole = self.received.len() / DIRECT_BYTES * DIRECT_BYTES;

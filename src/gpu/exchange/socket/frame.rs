@@ -21,12 +21,12 @@ pub(super) enum ControlFrame {
         block: Vec<u8>,
     },
     /// The last message: the rank leaves. The reason, in words about this rank.
-    Farewell {
+    Close {
         /// `has given up: …`
         reason: String,
     },
     /// The same because of another rank: the reason, in words about that one.
-    FarewellOfOther {
+    CloseBecauseOf {
         /// `rank 2 is gone`
         reason: String,
     },
@@ -51,13 +51,13 @@ const DIRECT_MAGIC: u32 = u32::from_le_bytes(*b"PXD\n");
 const OFFER: u32 = 1;
 const TAKEN: u32 = 2;
 const GATHER: u8 = 1;
-const FAREWELL: u8 = 2;
-const FAREWELL_OF_OTHER: u8 = 3;
+const CLOSE: u8 = 2;
+const CLOSE_BECAUSE_OF: u8 = 3;
 /// Bytes of a reason; longer ones are cut.
 const REASON_BYTES_MAX: usize = 1024;
 
 /// The fault of an invalid frame.
-pub(super) type Read<T> = std::result::Result<T, String>;
+pub(super) type FrameResult<T> = std::result::Result<T, String>;
 
 impl ControlFrame {
     /// As bytes.
@@ -68,8 +68,8 @@ impl ControlFrame {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, number, content) = match self {
             Self::Gather { number, block } => (GATHER, *number, block.as_slice()),
-            Self::Farewell { reason } => (FAREWELL, 0, cut(reason)),
-            Self::FarewellOfOther { reason } => (FAREWELL_OF_OTHER, 0, cut(reason)),
+            Self::Close { reason } => (CLOSE, 0, cut(reason)),
+            Self::CloseBecauseOf { reason } => (CLOSE_BECAUSE_OF, 0, cut(reason)),
         };
         assert!(content.len() <= CONTROL_BYTES_MAX, "bytes that a rank tells");
         let mut bytes = Vec::with_capacity(CONTROL_HEAD_BYTES + content.len());
@@ -87,7 +87,7 @@ impl ControlFrame {
     /// # Errors
     ///
     /// The fault of an invalid frame.
-    pub(super) fn decode(bytes: &[u8]) -> Read<Option<(Self, usize)>> {
+    pub(super) fn decode(bytes: &[u8]) -> FrameResult<Option<(Self, usize)>> {
         let Some(head) = bytes.first_chunk::<CONTROL_HEAD_BYTES>() else { return Ok(None) };
         expect("magic", u64::from(word(head, 0)), u64::from(CONTROL_MAGIC))?;
         let (kind, number, content_bytes) = (head[4], long(head, 8), word(head, 16) as usize);
@@ -99,8 +99,8 @@ impl ControlFrame {
         let reason = || String::from_utf8_lossy(content).into_owned();
         let frame = match kind {
             GATHER => Self::Gather { number, block: content.to_vec() },
-            FAREWELL => Self::Farewell { reason: reason() },
-            FAREWELL_OF_OTHER => Self::FarewellOfOther { reason: reason() },
+            CLOSE => Self::Close { reason: reason() },
+            CLOSE_BECAUSE_OF => Self::CloseBecauseOf { reason: reason() },
             other => return Err(format!("kind={other}")),
         };
         Ok(Some((frame, end)))
@@ -142,7 +142,7 @@ impl DirectFrame {
     /// # Errors
     ///
     /// The fault of an invalid frame.
-    pub(super) fn decode(bytes: &[u8]) -> Read<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> FrameResult<Self> {
         let frame: &[u8; DIRECT_BYTES] =
             bytes.try_into().map_err(|_| format!("frame_bytes={}", bytes.len()))?;
         expect("magic", u64::from(word(frame, 0)), u64::from(DIRECT_MAGIC))?;
@@ -169,7 +169,7 @@ pub(super) fn encode_part(number: u64, bytes: u64) -> [u8; PART_HEAD_BYTES] {
 /// # Errors
 ///
 /// The mismatch.
-pub(super) fn check_part(head: &[u8; PART_HEAD_BYTES], number: u64, bytes: u64) -> Read<()> {
+pub(super) fn check_part(head: &[u8; PART_HEAD_BYTES], number: u64, bytes: u64) -> FrameResult<()> {
     expect("magic", u64::from(word(head, 0)), u64::from(PART_MAGIC))?;
     expect("part", long(head, 8), number)?;
     expect("part_bytes", long(head, 16), bytes)
@@ -183,7 +183,7 @@ fn long(head: &[u8; 24], offset: usize) -> u64 {
     head[offset..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-fn expect(name: &str, found: u64, expected: u64) -> Read<()> {
+fn expect(name: &str, found: u64, expected: u64) -> FrameResult<()> {
     match found == expected {
         true => Ok(()),
         false => Err(format!("{name}={found}, expected={expected}")),
@@ -203,8 +203,8 @@ mod tests {
         [
             ControlFrame::Gather { number: 7, block: vec![1, 2, 3] },
             ControlFrame::Gather { number: 8, block: Vec::new() },
-            ControlFrame::Farewell { reason: "has given up: no memory".to_owned() },
-            ControlFrame::FarewellOfOther { reason: "rank 2 is gone".to_owned() },
+            ControlFrame::Close { reason: "has given up: no memory".to_owned() },
+            ControlFrame::CloseBecauseOf { reason: "rank 2 is gone".to_owned() },
         ]
     }
 
@@ -219,8 +219,8 @@ mod tests {
             }
         }
         let reason = "ä".repeat(REASON_BYTES_MAX);
-        let (frame, _) = ControlFrame::decode(&ControlFrame::Farewell { reason }.encode()).unwrap().unwrap();
-        assert_eq!(frame, ControlFrame::Farewell { reason: "ä".repeat(REASON_BYTES_MAX / 2) });
+        let (frame, _) = ControlFrame::decode(&ControlFrame::Close { reason }.encode()).unwrap().unwrap();
+        assert_eq!(frame, ControlFrame::Close { reason: "ä".repeat(REASON_BYTES_MAX / 2) });
     }
 
     #[test]

@@ -122,10 +122,10 @@ impl ControlLinks {
 
     /// Tells all ranks why this one leaves, or at least that it does: they can read it once this
     /// returns.
-    pub(super) fn say_farewell(&mut self, reason: &Error) {
+    pub(super) fn send_close(&mut self, reason: &Error) {
         let reason = match reason.kind {
-            ErrorKind::Peer => ControlFrame::FarewellOfOther { reason: reason.message.clone() },
-            _ => ControlFrame::Farewell { reason: format!("has given up: {reason}") },
+            ErrorKind::Peer => ControlFrame::CloseBecauseOf { reason: reason.message.clone() },
+            _ => ControlFrame::Close { reason: format!("has given up: {reason}") },
         };
         self.ends.iter_mut().flatten().for_each(|end| end.tell_last(&reason));
     }

@@ -16,17 +16,17 @@ use super::descriptors::{receive_with, send_with};
 
 /// A stream socket whose calls do not wait.
 #[derive(Debug)]
-pub struct LinkSocket(Kind);
+pub struct LinkSocket(LinkStream);
 
 #[derive(Debug)]
-enum Kind {
+enum LinkStream {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
 /// The result of a call on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum SocketProgress {
     /// So many bytes, at least one.
     Bytes(usize),
     /// Nothing now.
@@ -54,7 +54,7 @@ impl LinkSocket {
     pub fn unix(descriptor: OwnedFd) -> io::Result<Self> {
         let socket = UnixStream::from(descriptor);
         socket.set_nonblocking(true)?;
-        Ok(Self(Kind::Unix(socket)))
+        Ok(Self(LinkStream::Unix(socket)))
     }
 
     /// A connection to another host.
@@ -66,45 +66,45 @@ impl LinkSocket {
         socket.set_nonblocking(true)?;
         // A round consists of some small writes, for each of which others wait.
         socket.set_nodelay(true)?;
-        Ok(Self(Kind::Tcp(socket)))
+        Ok(Self(LinkStream::Tcp(socket)))
     }
 
     /// The descriptor, for a process that it is handed to.
     pub fn into_descriptor(self) -> OwnedFd {
         match self.0 {
-            Kind::Unix(socket) => socket.into(),
-            Kind::Tcp(socket) => socket.into(),
+            LinkStream::Unix(socket) => socket.into(),
+            LinkStream::Tcp(socket) => socket.into(),
         }
     }
 
     /// Its descriptor, as long as it lives.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.0 {
-            Kind::Unix(socket) => socket.as_fd(),
-            Kind::Tcp(socket) => socket.as_fd(),
+            LinkStream::Unix(socket) => socket.as_fd(),
+            LinkStream::Tcp(socket) => socket.as_fd(),
         }
     }
 
     /// Reads available bytes.
-    pub(super) fn read(&mut self, target: &mut [u8]) -> Moved {
+    pub(super) fn read(&mut self, target: &mut [u8]) -> SocketProgress {
         moved(|| match &mut self.0 {
-            Kind::Unix(socket) => socket.read(target),
-            Kind::Tcp(socket) => socket.read(target),
+            LinkStream::Unix(socket) => socket.read(target),
+            LinkStream::Tcp(socket) => socket.read(target),
         })
     }
 
     /// Writes as many bytes as there is room for, the first with descriptors; over a Unix socket
     /// only.
-    pub(super) fn write_with(&self, source: &[u8], descriptors: &[OwnedFd]) -> Moved {
+    pub(super) fn write_with(&self, source: &[u8], descriptors: &[OwnedFd]) -> SocketProgress {
         match &self.0 {
-            Kind::Unix(socket) => moved(|| send_with(socket.as_fd(), source, descriptors)),
-            Kind::Tcp(_) => Moved::End,
+            LinkStream::Unix(socket) => moved(|| send_with(socket.as_fd(), source, descriptors)),
+            LinkStream::Tcp(_) => SocketProgress::End,
         }
     }
 
     /// Reads available bytes, and the descriptors that came with them; over a Unix socket only.
-    pub(super) fn read_with(&self, target: &mut [u8]) -> (Moved, Vec<OwnedFd>) {
-        let Kind::Unix(socket) = &self.0 else { return (Moved::End, Vec::new()) };
+    pub(super) fn read_with(&self, target: &mut [u8]) -> (SocketProgress, Vec<OwnedFd>) {
+        let LinkStream::Unix(socket) = &self.0 else { return (SocketProgress::End, Vec::new()) };
         let mut came = Vec::new();
         let read = moved(|| {
             let (bytes, descriptors) = receive_with(socket.as_fd(), target)?;
@@ -115,10 +115,10 @@ impl LinkSocket {
     }
 
     /// Writes as many bytes as there is room for.
-    pub(super) fn write(&mut self, source: &[u8]) -> Moved {
+    pub(super) fn write(&mut self, source: &[u8]) -> SocketProgress {
         moved(|| match &mut self.0 {
-            Kind::Unix(socket) => socket.write(source),
-            Kind::Tcp(socket) => socket.write(source),
+            LinkStream::Unix(socket) => socket.write(source),
+            LinkStream::Tcp(socket) => socket.write(source),
         })
     }
 }
@@ -133,9 +133,9 @@ impl LinkSocket {
                 return;
             }
             match self.write(first) {
-                Moved::Bytes(bytes) => drop(waiting.drain(..bytes)),
-                Moved::Nothing => return,
-                Moved::End => waiting.clear(),
+                SocketProgress::Bytes(bytes) => drop(waiting.drain(..bytes)),
+                SocketProgress::Nothing => return,
+                SocketProgress::End => waiting.clear(),
             }
         }
     }
@@ -144,21 +144,21 @@ impl LinkSocket {
     pub(super) fn end(&self) {
         // If it has ended already, there is nothing to do.
         let _ = match &self.0 {
-            Kind::Unix(socket) => socket.shutdown(Shutdown::Write),
-            Kind::Tcp(socket) => socket.shutdown(Shutdown::Write),
+            LinkStream::Unix(socket) => socket.shutdown(Shutdown::Write),
+            LinkStream::Tcp(socket) => socket.shutdown(Shutdown::Write),
         };
     }
 }
 
 /// A failed connection has ended: it is of no further use.
-fn moved(mut call: impl FnMut() -> io::Result<usize>) -> Moved {
+fn moved(mut call: impl FnMut() -> io::Result<usize>) -> SocketProgress {
     loop {
         match call() {
-            Ok(0) => return Moved::End,
-            Ok(bytes) => return Moved::Bytes(bytes),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Moved::Nothing,
+            Ok(0) => return SocketProgress::End,
+            Ok(bytes) => return SocketProgress::Bytes(bytes),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return SocketProgress::Nothing,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return Moved::End,
+            Err(_) => return SocketProgress::End,
         }
     }
 }
@@ -211,13 +211,13 @@ mod tests {
         }
         let mut one = links[1][3].take().unwrap();
         let mut other = links[3][1].take().unwrap();
-        assert_eq!(one.data.write(b"data"), Moved::Bytes(4));
+        assert_eq!(one.data.write(b"data"), SocketProgress::Bytes(4));
         let mut read = [0; 8];
         assert_eq!(
             (other.control.read(&mut read), other.data.read(&mut read)),
-            (Moved::Nothing, Moved::Bytes(4))
+            (SocketProgress::Nothing, SocketProgress::Bytes(4))
         );
         drop(one);
-        assert_eq!(other.control.read(&mut read), Moved::End);
+        assert_eq!(other.control.read(&mut read), SocketProgress::End);
     }
 }

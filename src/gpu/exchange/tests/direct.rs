@@ -148,7 +148,7 @@ fn a_part_of_a_rank_that_has_left_does_not_count() {
 }
 
 #[test]
-fn a_rank_that_leaves_is_heard_where_its_socket_has_no_room_for_a_farewell() {
+fn a_rank_that_leaves_is_noticed_if_its_socket_has_no_room_for_the_closing_message() {
     let [(mut one, source), (mut other, target)] = two();
     // The other rank was stopped while this one sent many messages.
     one.begin_gather(&vec![1; 1 << 20]).unwrap();

@@ -59,8 +59,8 @@ impl Numbers {
 const TEST_TIME_MAX: Duration = Duration::from_secs(600);
 const BLOCK_BYTES_MAX: u64 = 4096;
 /// Little, so that outboxes and inboxes are full most of the time.
-const BOX_BYTES: u64 = 3 * BLOCK_BYTES_MAX;
-const REGION_BYTES: u64 = 64 * BOX_BYTES;
+const BUFFER_BYTES: u64 = 3 * BLOCK_BYTES_MAX;
+const REGION_BYTES: u64 = 64 * BUFFER_BYTES;
 
 fn options() -> NetworkOptions {
     NetworkOptions {
@@ -221,14 +221,14 @@ impl TestRank {
     }
 
     fn open_until(&self, query: u64, exchanges: &[u32], stop: StopFlag) -> Result<QueryExchanges> {
-        let spec = |exchange: &u32| ExchangeSpec::new(ExchangeId(*exchange), BOX_BYTES);
+        let spec = |exchange: &u32| ExchangeSpec::new(ExchangeId(*exchange), BUFFER_BYTES);
         let specs: Vec<ExchangeSpec> = exchanges.iter().map(spec).collect();
         self.network.open_query(QueryId(query), &specs, stop)
     }
 
     /// Opens an exchange that is narrowed or not.
     fn open_narrowed(&self, query: u64, narrowing: Narrowing) -> Result<QueryExchanges> {
-        let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), BOX_BYTES) };
+        let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), BUFFER_BYTES) };
         self.network.open_query(QueryId(query), &[spec], StopFlag::default())
     }
 

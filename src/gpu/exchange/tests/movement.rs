@@ -170,7 +170,7 @@ fn a_full_inbox_of_one_exchange_holds_up_no_other() {
             check(labels, &expected, seed);
             join(full)?;
             let all = open.metrics(ExchangeId(0)).unwrap();
-            assert!(waiting.received_bytes <= BOX_BYTES, "seed {seed}: {waiting:?}");
+            assert!(waiting.received_bytes <= BUFFER_BYTES, "seed {seed}: {waiting:?}");
             assert_eq!(all.received_blocks, expected.len() as u64, "seed {seed}");
             open.finish()
         });

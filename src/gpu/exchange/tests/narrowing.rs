@@ -118,7 +118,7 @@ fn chunk(queue: &Queue, numbers: &mut Numbers, (values, count): (Values, usize))
             .collect();
         let made = column(queue, data_type, &cells, None);
         let made = Column { validity: valid.map(|valid| queue.upload(&flags(&valid)).unwrap()), ..made };
-        queue.spoil_nulls(&made, count);
+        queue.poison_nulls(&made, count);
         made
     };
     Chunk { row_count: count, columns: types().iter().enumerate().map(make).collect() }
@@ -181,7 +181,7 @@ impl Alone {
 /// Blocks of some KB, and room for all of a test.
 pub(super) fn roomy(narrowing: Narrowing) -> Alone {
     let options = NetworkOptions { block_bytes_max: 64 << 10, gather_bytes_min: 0, ..options() };
-    let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), 16 * BOX_BYTES) };
+    let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), 16 * BUFFER_BYTES) };
     Alone::new(options, spec)
 }
 
@@ -284,7 +284,7 @@ fn rows_of_a_chunk_have_no_more_memory_than_the_inbox() {
     const ROWS: usize = 490;
     let mut alone = Alone::new(
         options(),
-        ExchangeSpec { narrowing: Narrowing::Always, ..ExchangeSpec::new(ExchangeId(0), BOX_BYTES) },
+        ExchangeSpec { narrowing: Narrowing::Always, ..ExchangeSpec::new(ExchangeId(0), BUFFER_BYTES) },
     );
     let Alone { producer, queue, .. } = &alone;
     let cells = vec![5i64; ROWS];

@@ -10,7 +10,7 @@ const RANKS: usize = 6;
 /// Which ranks each rank got blocks of, if every rank has sent one to all that it reaches, or to all others.
 fn senders(reach: ExchangeReach, destination: Destination, seed: u64) -> Vec<Vec<u16>> {
     let ranks = ranks_with(RANKS, seed, NetworkOptions { host_count: HOSTS, ..options() }, &[]);
-    let spec = ExchangeSpec { reach, ..ExchangeSpec::new(ExchangeId(0), BOX_BYTES) };
+    let spec = ExchangeSpec { reach, ..ExchangeSpec::new(ExchangeId(0), BUFFER_BYTES) };
     on_all(&ranks, seed, move |rank| {
         let mut query = rank.network.open_query(QueryId(1), &[spec], StopFlag::default()).unwrap();
         let producer = query.take_outbox(ExchangeId(0)).unwrap();
@@ -43,7 +43,7 @@ fn blocks_go_to_the_ranks_that_an_exchange_reaches() {
 fn a_block_for_a_rank_that_is_not_reached_is_an_error() {
     let ranks = ranks_with(4, 0, NetworkOptions { host_count: 2, ..options() }, &[]);
     let spec =
-        ExchangeSpec { reach: ExchangeReach::WithinHost, ..ExchangeSpec::new(ExchangeId(0), BOX_BYTES) };
+        ExchangeSpec { reach: ExchangeReach::WithinHost, ..ExchangeSpec::new(ExchangeId(0), BUFFER_BYTES) };
     let mut query = ranks[3].network.open_query(QueryId(1), &[spec], StopFlag::default()).unwrap();
     let producer = query.take_outbox(ExchangeId(0)).unwrap();
     let stream = ranks[3].stream();

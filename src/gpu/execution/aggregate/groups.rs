@@ -47,7 +47,7 @@ pub(super) struct MergedValue {
 }
 
 /// Rows of different keys, as far as they were merged.
-pub(super) struct Groups {
+pub(super) struct MergedGroups {
     merger: Merger,
     claim: Claim,
     held: Held,
@@ -94,7 +94,7 @@ fn cost(bytes: u64, row_count: usize) -> u64 {
     3 * bytes + MERGE_ROW_BYTES * row_count as u64
 }
 
-impl Groups {
+impl MergedGroups {
     /// No rows yet.
     pub(super) fn new(merger: Merger, claim: Claim) -> Self {
         Self {

@@ -13,4 +13,4 @@ mod groups;
 mod slot_groups;
 mod source;
 
-pub(super) use self::source::{AggregateSource, Call};
+pub(super) use self::source::{AggregateSource, PlannedAggregate};

@@ -22,12 +22,12 @@ use std::ops::RangeInclusive;
 use pystachio_plan::{Aggregate, AggregateCall, AggregatePhase, DataType, Error, Result, partial_type};
 
 use super::{
-    groups::{Groups, MergedValue, Merger},
+    groups::{MergedGroups, MergedValue, Merger},
     slot_groups::SlotGroups,
 };
 use crate::{
     device::{AnyColumn, CellType, Chunk, CodedColumn, Column, Rows},
-    execution::{Driver, Operator, Source, expressions::RowProgram, rows::project},
+    execution::{CountedSource, Driver, Source, expressions::RowProgram, rows::project},
     operation::{
         Accumulation, Accumulator, FEW_SLOTS_MAX, Grouping, Queue, SLOT_KEYS_MAX, SlotKey, SlotLayout,
         SumWidth, slot_count,
@@ -36,7 +36,7 @@ use crate::{
 
 /// One aggregate of a plan.
 #[derive(Clone, Debug)]
-pub(in crate::execution) struct Call {
+pub(in crate::execution) struct PlannedAggregate {
     accumulator: Accumulator,
     /// Which column of the inputs; `None` for `count(*)`.
     argument: Option<usize>,
@@ -51,16 +51,16 @@ pub(in crate::execution) struct Call {
 
 /// One row a group.
 pub(in crate::execution) struct AggregateSource {
-    input: Operator,
+    input: CountedSource,
     /// Groups, then arguments.
     program: RowProgram,
     group_types: Vec<DataType>,
     argument_types: Vec<DataType>,
-    calls: Vec<Call>,
+    calls: Vec<PlannedAggregate>,
     /// The range of a single key, from footers.
     expected_keys: Option<RangeInclusive<i64>>,
     /// Absent before the input is read.
-    groups: Option<Groups>,
+    groups: Option<MergedGroups>,
     /// Results that are not in `groups`.
     ready: Option<Chunk>,
 }
@@ -74,7 +74,7 @@ enum Pass {
     Distinct(usize),
 }
 
-impl Call {
+impl PlannedAggregate {
     /// An aggregate of a plan, whose argument is a column of the inputs of some type.
     ///
     /// # Errors
@@ -129,11 +129,11 @@ impl Call {
 
 impl AggregateSource {
     pub(in crate::execution) fn new(
-        input: Operator,
+        input: CountedSource,
         program: RowProgram,
         group_types: Vec<DataType>,
         argument_types: Vec<DataType>,
-        calls: Vec<Call>,
+        calls: Vec<PlannedAggregate>,
     ) -> Self {
         let (expected_keys, groups, ready) = Default::default();
         Self { input, program, group_types, argument_types, calls, expected_keys, groups, ready }
@@ -154,7 +154,7 @@ impl AggregateSource {
         let [key] = self.group_types.as_slice() else { return None };
         let is_integer = matches!(CellType::of(key), Ok(CellType::Int16 | CellType::Int32 | CellType::Int64));
         let is_plain = self.calls.iter().all(|call| call.pass() == Pass::Rows);
-        let aggregate = |call: &Call| (call.accumulator, call.argument, call.width);
+        let aggregate = |call: &PlannedAggregate| (call.accumulator, call.argument, call.width);
         if is_integer && is_plain { SlotLayout::plan(self.calls.iter().map(aggregate)) } else { None }
     }
 
@@ -171,14 +171,14 @@ impl AggregateSource {
         places
     }
 
-    fn read(&mut self, driver: &mut Driver) -> Result<Groups> {
+    fn read(&mut self, driver: &mut Driver) -> Result<MergedGroups> {
         let key_count = self.group_types.len();
-        let merger = Merger { key_count, values: self.calls.iter().map(Call::merged).collect() };
-        let mut groups = Groups::new(merger, driver.query.memory.claim()?);
+        let merger = Merger { key_count, values: self.calls.iter().map(PlannedAggregate::merged).collect() };
+        let mut groups = MergedGroups::new(merger, driver.query.memory.claim()?);
         let mut distinct = Vec::new();
         for place in self.distinct_arguments() {
             let merger = Merger { key_count: key_count + 1, values: Vec::new() };
-            distinct.push((place, Groups::new(merger, driver.query.memory.claim()?)));
+            distinct.push((place, MergedGroups::new(merger, driver.query.memory.claim()?)));
         }
         let mut slots = match self.slot_layout() {
             Some(layout) => {
@@ -286,7 +286,7 @@ impl AggregateSource {
     }
 
     /// Partial results that change nothing.
-    fn neutral(&self, queue: &Queue, call: &Call, row_count: usize) -> Result<Column> {
+    fn neutral(&self, queue: &Queue, call: &PlannedAggregate, row_count: usize) -> Result<Column> {
         match (call.accumulator, call.argument) {
             (Accumulator::Count, _) => Ok(Column {
                 data_type: DataType::Int64,

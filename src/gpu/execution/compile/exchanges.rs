@@ -12,9 +12,10 @@ use super::{
 use crate::{
     exchange::Rank,
     execution::{
-        Operator, Query,
+        CountedSource, Query,
         exchange::{
-            ExchangeSource, HeavyRows, OwnSource, OwnerKeys, RankPlace, ReceivedRows, SendingFragment, Target,
+            ExchangeSource, HeavyRows, OwnSource, OwnerKeys, RankPlace, ReceivedRows, SendTarget,
+            SendingFragment,
         },
         expressions::RowProgram,
         query::NO_OPERATOR,
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// An exchange of a plan.
-pub(super) struct Exchange<'a> {
+pub(super) struct ExchangeOperator<'a> {
     pub(super) id: ExchangeId,
     pub(super) input: &'a Relation,
     pub(super) kind: &'a ExchangeKind,
@@ -44,14 +45,14 @@ pub(super) fn rank_place(query: &Query) -> Result<RankPlace> {
 }
 
 /// No rows, in place of a compiled relation that this rank does not read.
-pub(super) fn unread(below: Operator, place: usize) -> Operator {
+pub(super) fn unread(below: CountedSource, place: usize) -> CountedSource {
     let columns = below.columns.clone();
     // Its scans are not read.
     drop(below);
     operator(columns, UnionSource { inputs: Vec::new(), current: 0 }, place)
 }
 
-impl Exchange<'_> {
+impl ExchangeOperator<'_> {
     /// The source of the rows for this rank. `row_count_max`: how many of the first rows are
     /// wanted.
     pub(super) fn compile(
@@ -60,7 +61,7 @@ impl Exchange<'_> {
         row_count_max: Option<usize>,
         query: &mut Query,
         depth: usize,
-    ) -> Result<Operator> {
+    ) -> Result<CountedSource> {
         let rank = rank_place(query)?;
         let Self { id, input, kind, reach } = self;
         let place = describe(query, self.description(), depth);
@@ -81,17 +82,17 @@ impl Exchange<'_> {
             OwnerKeys::compile(keys, heavy, (&below.columns, query)).map(Box::new)
         };
         let target = match kind {
-            ExchangeKind::Hash { keys } => Target::Owner(owner_keys(keys, (&[], HeavyRows::Stay))?),
-            ExchangeKind::HashOrBroadcast { keys, bytes_max, heavy } => Target::OwnerOrAll {
+            ExchangeKind::Hash { keys } => SendTarget::Owner(owner_keys(keys, (&[], HeavyRows::Stay))?),
+            ExchangeKind::HashOrBroadcast { keys, bytes_max, heavy } => SendTarget::OwnerOrAll {
                 keys: owner_keys(keys, (heavy, HeavyRows::GoToAll))?,
                 bytes_max: *bytes_max,
             },
             ExchangeKind::HashOrStay { keys, partner, heavy } => {
-                let partner = crate::exchange::ExchangeId(partner.0);
-                Target::OwnerOrSelf { keys: owner_keys(keys, (heavy, HeavyRows::Stay))?, partner }
+                let keys = owner_keys(keys, (heavy, HeavyRows::Stay))?;
+                SendTarget::OwnerOrSelf { keys, partner: *partner }
             }
-            ExchangeKind::Broadcast => Target::All,
-            ExchangeKind::Gather | ExchangeKind::Merge { .. } => Target::First,
+            ExchangeKind::Broadcast => SendTarget::All,
+            ExchangeKind::Gather | ExchangeKind::Merge { .. } => SendTarget::First,
             ExchangeKind::Own { keys } if keys.is_empty() && rank.rank != Rank(0) => {
                 return Ok(unread(below, place));
             }

@@ -10,7 +10,7 @@ use pystachio_plan::{
 use super::relations::{build_side, describe, operator, relation, retyped};
 use crate::{
     execution::{
-        Columns, Operator, Query,
+        Columns, CountedSource, Query,
         exchange::{KeyGiver, SharedKeys},
         expressions::{RowProgram, columns_of, places_of},
         join::{FragmentPlace, JoinSource, Matching, Residual, UnreadBuild},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A join of a plan.
-pub(super) struct Join<'a> {
+pub(super) struct JoinOperator<'a> {
     pub(super) kind: JoinKind,
     pub(super) left: &'a Relation,
     pub(super) right: &'a Relation,
@@ -31,8 +31,13 @@ pub(super) struct Join<'a> {
     pub(super) build: JoinSide,
 }
 
-impl Join<'_> {
-    pub(super) fn compile(&self, route: FilterRoute, query: &mut Query, depth: usize) -> Result<Operator> {
+impl JoinOperator<'_> {
+    pub(super) fn compile(
+        &self,
+        route: FilterRoute,
+        query: &mut Query,
+        depth: usize,
+    ) -> Result<CountedSource> {
         let build_side = build_side(self.kind, self.build);
         let place = describe(query, format!("{:?} join", self.kind), depth);
         let route = route.below(place);
@@ -64,9 +69,9 @@ impl Join<'_> {
             None => None,
             Some(residual) => {
                 let read = columns_of(residual);
-                let places = |side: &Operator| places_of(&read, &side.columns);
+                let places = |side: &CountedSource| places_of(&read, &side.columns);
                 let (left_places, right_places) = (places(&left), places(&right));
-                let known = |side: &Operator, places: &[usize]| -> Columns {
+                let known = |side: &CountedSource, places: &[usize]| -> Columns {
                     places.iter().map(|place| side.columns[*place].clone()).collect()
                 };
                 let both = [known(&left, &left_places), known(&right, &right_places)].concat();
@@ -146,8 +151,8 @@ impl Join<'_> {
     /// The keys of either side, in common types.
     fn compile_keys(
         &self,
-        left: &Operator,
-        right: &Operator,
+        left: &CountedSource,
+        right: &CountedSource,
         query: &Query,
     ) -> Result<(RowProgram, RowProgram)> {
         let (mut left_keys, mut right_keys) = (Vec::new(), Vec::new());

@@ -4,18 +4,18 @@ use std::{collections::HashMap, sync::Arc};
 
 use pystachio_plan::{
     AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function,
-    JoinKind, JoinSide, Literal, NamedExpression, Operator as PlanOperator, OperatorMetrics, Plan, Relation,
-    Result, SortKey, Value, columns_above_scans,
+    JoinKind, JoinSide, Literal, NamedExpression, Operator, OperatorMetrics, Plan, Relation, Result, SortKey,
+    Value, columns_above_scans,
 };
 
 use super::{
-    exchanges::{Exchange, rank_place, unread},
-    joins::Join,
+    exchanges::{ExchangeOperator, rank_place, unread},
+    joins::JoinOperator,
 };
 use crate::{
     execution::{
-        Columns, Operator, Query, Source,
-        aggregate::{AggregateSource, Call},
+        Columns, CountedSource, Query, Source,
+        aggregate::{AggregateSource, PlannedAggregate},
         expressions::{RowCondition, RowProgram},
         query::NO_OPERATOR,
         rows::{FilterSource, LimitSource, ProjectSource, UnionSource},
@@ -34,7 +34,7 @@ const DEPTH_MAX: usize = 500;
 /// # Errors
 ///
 /// Errors of the files; `NotSupported` if a kernel is missing.
-pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<Operator> {
+pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<CountedSource> {
     query.scan_ranks = scan_ranks(&plan.root);
     query.columns_above_scans = columns_above_scans(plan);
     let mut root = relation(&plan.root, FilterRoute::none(), query, 0)?;
@@ -61,21 +61,21 @@ fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
     let mut waiting = vec![root];
     while let Some(relation) = waiting.pop() {
         match &relation.operator {
-            PlanOperator::Scan { .. } => {
+            Operator::Scan { .. } => {
                 let rank = ranks.len();
                 ranks.insert(std::ptr::from_ref(relation) as usize, rank);
             }
-            PlanOperator::Filter { input, .. }
-            | PlanOperator::Project { input, .. }
-            | PlanOperator::Aggregate { input, .. }
-            | PlanOperator::Sort { input, .. }
-            | PlanOperator::Limit { input, .. }
-            | PlanOperator::Exchange { input, .. } => waiting.push(input),
-            PlanOperator::Join { kind, left, right, build, .. } => match build_side(*kind, *build) {
+            Operator::Filter { input, .. }
+            | Operator::Project { input, .. }
+            | Operator::Aggregate { input, .. }
+            | Operator::Sort { input, .. }
+            | Operator::Limit { input, .. }
+            | Operator::Exchange { input, .. } => waiting.push(input),
+            Operator::Join { kind, left, right, build, .. } => match build_side(*kind, *build) {
                 JoinSide::Left => waiting.extend([right, left].map(Arc::as_ref)),
                 JoinSide::Right => waiting.extend([left, right].map(Arc::as_ref)),
             },
-            PlanOperator::UnionAll { inputs, .. } => {
+            Operator::UnionAll { inputs, .. } => {
                 waiting.extend(inputs.iter().rev().map(|(input, _)| input.as_ref()));
             }
         }
@@ -89,8 +89,8 @@ pub(super) fn build_side(kind: JoinKind, planned: JoinSide) -> JoinSide {
     if kind == JoinKind::NullAwareAnti { JoinSide::Right } else { planned }
 }
 
-pub(super) fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> Operator {
-    Operator {
+pub(super) fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> CountedSource {
+    CountedSource {
         columns,
         source: Box::new(source),
         place,
@@ -114,13 +114,13 @@ pub(super) fn relation(
     route: FilterRoute,
     query: &mut Query,
     depth: usize,
-) -> Result<Operator> {
+) -> Result<CountedSource> {
     if depth > DEPTH_MAX {
         let message = format!("the plan is nested more than {DEPTH_MAX} deep");
         return Err(Error::new(ErrorKind::NotSupported, message));
     }
     match &relation.operator {
-        PlanOperator::Scan { table, files, columns: scan_columns, filters, extent } => {
+        Operator::Scan { table, files, columns: scan_columns, filters, extent } => {
             let place = describe(query, format!("Scan {table}"), depth);
             let share = ScanShare::of(extent, scan_columns, || rank_place(query))?;
             let rank = query.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
@@ -129,14 +129,14 @@ pub(super) fn relation(
             let source = ScanSource::open(table, files, scan_columns, filters, scan_place, query)?;
             Ok(operator(source.columns(), source, place))
         }
-        PlanOperator::Filter { input, predicate } => {
+        Operator::Filter { input, predicate } => {
             let place = describe(query, "Filter".to_owned(), depth);
             let route = route.below(place).past([predicate], input);
             let input = self::relation(input, route, query, depth + 1)?;
             let predicate = RowCondition::compile(predicate, &input.columns, &query.parameters)?;
             Ok(operator(input.columns.clone(), FilterSource { input, predicate }, place))
         }
-        PlanOperator::Project { input, expressions } => {
+        Operator::Project { input, expressions } => {
             let place = describe(query, "Project".to_owned(), depth);
             let computed = expressions.iter().map(|named| &named.expression);
             let route = route.below(place).past(computed, input).through(expressions);
@@ -144,11 +144,12 @@ pub(super) fn relation(
             let program = compile_named(expressions, &input.columns, &query.parameters)?;
             Ok(operator(relation.columns(), ProjectSource { input, program }, place))
         }
-        PlanOperator::Join { kind, left, right, keys, residual, build } => {
-            let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
+        Operator::Join { kind, left, right, keys, residual, build } => {
+            let join =
+                JoinOperator { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
             join.compile(route, query, depth)
         }
-        PlanOperator::Aggregate { input, groups, aggregates, phase } => {
+        Operator::Aggregate { input, groups, aggregates, phase } => {
             let description = match phase {
                 AggregatePhase::Whole => "Aggregate",
                 AggregatePhase::Partial => "Partial aggregate",
@@ -162,17 +163,17 @@ pub(super) fn relation(
             let input = self::relation(input, route, query, depth + 1)?;
             aggregate((place, input), groups, (aggregates, *phase), relation.columns(), query)
         }
-        PlanOperator::Sort { input, keys } => sort(input, keys, None, query, depth),
-        PlanOperator::Limit { input, offset, count } => {
+        Operator::Sort { input, keys } => sort(input, keys, None, query, depth),
+        Operator::Limit { input, offset, count } => {
             let place = describe(query, "Limit".to_owned(), depth);
             let skip = row_count(offset.as_ref(), "OFFSET", &query.parameters)?.unwrap_or(0);
             let count = row_count(count.as_ref(), "LIMIT", &query.parameters)?;
             let input = match (&input.operator, count) {
-                (PlanOperator::Sort { input, keys }, Some(count)) => {
+                (Operator::Sort { input, keys }, Some(count)) => {
                     sort(input, keys, Some(skip.saturating_add(count)), query, depth + 1)?
                 }
-                (PlanOperator::Exchange { input, id, kind, reach }, Some(count)) => {
-                    let exchange = Exchange { id: *id, input, kind, reach: *reach };
+                (Operator::Exchange { input, id, kind, reach }, Some(count)) => {
+                    let exchange = ExchangeOperator { id: *id, input, kind, reach: *reach };
                     let count = skip.saturating_add(count);
                     exchange.compile(FilterRoute::none(), Some(count), query, depth + 1)?
                 }
@@ -181,9 +182,9 @@ pub(super) fn relation(
             let columns = input.columns.clone();
             Ok(operator(columns, LimitSource { input: Some(input), skip, count }, place))
         }
-        PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
-        PlanOperator::Exchange { input, id, kind, reach } => {
-            Exchange { id: *id, input, kind, reach: *reach }.compile(route, None, query, depth)
+        Operator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
+        Operator::Exchange { input, id, kind, reach } => {
+            ExchangeOperator { id: *id, input, kind, reach: *reach }.compile(route, None, query, depth)
         }
     }
 }
@@ -195,7 +196,7 @@ fn sort(
     row_count_max: Option<usize>,
     query: &mut Query,
     depth: usize,
-) -> Result<Operator> {
+) -> Result<CountedSource> {
     let place = describe(query, "Sort".to_owned(), depth);
     let input = relation(input, FilterRoute::none(), query, depth + 1)?;
     sorted((place, input), keys, row_count_max, query)
@@ -203,11 +204,11 @@ fn sort(
 
 /// Rows in order, or the first of them.
 pub(super) fn sorted(
-    (place, mut input): (usize, Operator),
+    (place, mut input): (usize, CountedSource),
     keys: &[SortKey],
     row_count_max: Option<usize>,
     query: &mut Query,
-) -> Result<Operator> {
+) -> Result<CountedSource> {
     input.expect_whole();
     let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
     let program = Program::compile(&values, &input.columns, &query.parameters)?;
@@ -226,7 +227,11 @@ fn compile_named(
 }
 
 /// A projection, or the input itself where it would change nothing.
-fn project(input: Operator, expressions: &[NamedExpression], query: &mut Query) -> Result<Operator> {
+fn project(
+    input: CountedSource,
+    expressions: &[NamedExpression],
+    query: &mut Query,
+) -> Result<CountedSource> {
     let columns: Columns =
         expressions.iter().map(|named| (named.id, named.expression.data_type().clone())).collect();
     if columns == input.columns {
@@ -254,7 +259,7 @@ fn union(
     route: FilterRoute,
     query: &mut Query,
     depth: usize,
-) -> Result<Operator> {
+) -> Result<CountedSource> {
     let place = describe(query, format!("Union all of {}", inputs.len()), depth);
     let route = route.below(place);
     let inputs = inputs
@@ -285,12 +290,12 @@ fn union(
 }
 
 fn aggregate(
-    (place, mut input): (usize, Operator),
+    (place, mut input): (usize, CountedSource),
     groups: &[NamedExpression],
     (aggregates, phase): (&[AggregateCall], AggregatePhase),
     columns: Columns,
     query: &mut Query,
-) -> Result<Operator> {
+) -> Result<CountedSource> {
     let mut values: Vec<Expression> = groups.iter().map(|named| named.expression.clone()).collect();
     let mut arguments: Vec<Expression> = Vec::new();
     let mut calls = Vec::new();
@@ -311,7 +316,7 @@ fn aggregate(
             })
         });
         let typed = argument.and_then(|place| Some((place, arguments.get(place)?.data_type())));
-        calls.push(Call::new(call, typed, phase)?);
+        calls.push(PlannedAggregate::new(call, typed, phase)?);
     }
     let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
     values.extend(arguments);

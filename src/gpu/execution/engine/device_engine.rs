@@ -19,7 +19,7 @@ use pystachio_plan::{
 };
 
 use super::{
-    run::{DeviceStream, Run},
+    run::{DeviceStream, QueryRun},
     timeline::Timelines,
 };
 use crate::{
@@ -182,7 +182,7 @@ impl DeviceEngine {
         request: QueryRequest,
         (stop, part): (StopFlag, Option<RankPart>),
         guard: Arc<RunningGuard>,
-    ) -> Result<Run> {
+    ) -> Result<QueryRun> {
         let techniques = MemoryTechniques::of(request.device);
         let memory = self.memory.open_account().with_techniques(techniques).until(stop.clone());
         let queue = Queue::for_driver(&memory)?;
@@ -197,7 +197,7 @@ impl DeviceEngine {
         let queue = queue.with_deferred_faults();
         let query = Arc::new(self.query(&request, queue.memory(), (stop.clone(), part)));
         let driver = Driver::new(query, queue, stop, NO_OPERATOR);
-        Ok(Run { request, driver, timeline, guard: Box::new(guard) })
+        Ok(QueryRun { request, driver, timeline, guard: Box::new(guard) })
     }
 
     /// A query whose plan is not compiled yet.

@@ -24,7 +24,7 @@ use super::timeline::Timelines;
 use crate::{
     device::{ActivityLog, NotedActivity, device_work},
     execution::{
-        Operator,
+        CountedSource,
         compile::compile,
         exchange::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN},
         query::{Driver, Query, failure_of_panic},
@@ -37,7 +37,7 @@ use crate::{
 const BATCHES_AHEAD: usize = 4;
 
 /// The parts of a running query.
-pub(super) struct Run {
+pub(super) struct QueryRun {
     pub(super) request: QueryRequest,
     /// The query's own driver: no other driver runs yet.
     pub(super) driver: Driver,
@@ -63,7 +63,7 @@ impl DeviceStream {
     /// # Errors
     ///
     /// The failure of a query before its first row.
-    pub(super) async fn start(run: Run) -> Result<Self> {
+    pub(super) async fn start(run: QueryRun) -> Result<Self> {
         let types = output_types(&run.request)?;
         let schema = column_schema(&types);
         let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
@@ -117,7 +117,7 @@ impl ResultStream for DeviceStream {
 
 /// The thread's side.
 struct Worker {
-    run: Run,
+    run: QueryRun,
     schema: SchemaRef,
     sender: mpsc::Sender<Result<RecordBatch>>,
     metrics: Arc<Mutex<QueryMetrics>>,
@@ -125,10 +125,10 @@ struct Worker {
 
 impl Worker {
     fn work(self) {
-        let Self { run: Run { request, mut driver, timeline, guard }, schema, sender, metrics } = self;
+        let Self { run: QueryRun { request, mut driver, timeline, guard }, schema, sender, metrics } = self;
         let started = Instant::now();
-        let watched = timeline.as_ref().map(|(log, timelines)| Watched { log, timelines });
-        let output = Output { request: &request, schema, sender: &sender, metrics, started, watched };
+        let watched = timeline.as_ref().map(|(log, timelines)| WatchedQuery { log, timelines });
+        let output = QueryOutput { request: &request, schema, sender: &sender, metrics, started, watched };
         let mut spool = Spool::new(driver.query.memory.store.space().clone());
         // A panic ends the query, not the process.
         let work = AssertUnwindSafe(|| output.execute(&mut driver, &mut spool));
@@ -159,22 +159,22 @@ fn cancelled() -> Error {
 }
 
 /// The destination of the rows.
-struct Output<'a> {
+struct QueryOutput<'a> {
     request: &'a QueryRequest,
     schema: SchemaRef,
     sender: &'a mpsc::Sender<Result<RecordBatch>>,
     metrics: Arc<Mutex<QueryMetrics>>,
     started: Instant,
-    watched: Option<Watched<'a>>,
+    watched: Option<WatchedQuery<'a>>,
 }
 
 /// The timeline of the device's activity, and where to put it.
-struct Watched<'a> {
+struct WatchedQuery<'a> {
     log: &'a ActivityLog,
     timelines: &'a Timelines,
 }
 
-impl Watched<'_> {
+impl WatchedQuery<'_> {
     /// Summarises the activity and keeps it. All drivers have ended.
     fn finish(&self, driver: &Driver, elapsed: Duration) {
         let noted = self.log.take();
@@ -203,7 +203,7 @@ impl Watched<'_> {
     }
 }
 
-impl Output<'_> {
+impl QueryOutput<'_> {
     fn execute(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
         let result = self.give_rows(driver, spool);
         let result = driver.first_failure(result);
@@ -225,7 +225,7 @@ impl Output<'_> {
     }
 
     /// Compiles the plan into sources.
-    fn compile(&self, driver: &mut Driver) -> Result<Operator> {
+    fn compile(&self, driver: &mut Driver) -> Result<CountedSource> {
         let query = Arc::get_mut(&mut driver.query);
         let query = query.ok_or_else(|| Error::internal("a query runs before its plan is compiled"))?;
         let root = compile(&self.request.plan, query)?;
@@ -288,7 +288,7 @@ impl Output<'_> {
                     room.map_err(|_| cancelled())?.send(Ok(batch));
                     return Ok(());
                 }
-                None if driver.query.memory.is_to_make_room() => return spool.push(&batch),
+                None if driver.query.memory.yields_memory() => return spool.push(&batch),
                 None => {}
             }
         }

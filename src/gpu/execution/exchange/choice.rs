@@ -18,7 +18,7 @@ use pystachio_plan::{Error, Result};
 use crate::{
     device::{Chunk, Claim},
     exchange::{Announcements, NOT_ANNOUNCED, OutboxProducer},
-    execution::{Driver, Operator, query::Held},
+    execution::{CountedSource, Driver, query::Held},
 };
 
 /// The decision of the ranks about one join.
@@ -43,7 +43,7 @@ impl BroadcastChoice {
 }
 
 /// Rows held until the decision.
-pub(super) struct HeldRows {
+pub(super) struct UndecidedRows {
     held: Held,
     /// Whether the input has ended.
     pub(super) is_all: bool,
@@ -51,7 +51,7 @@ pub(super) struct HeldRows {
     claim: Claim,
 }
 
-impl HeldRows {
+impl UndecidedRows {
     /// The rows, and the claim for them.
     pub(super) fn into_chunks(mut self) -> (Vec<Chunk>, Claim) {
         (self.held.take(), self.claim)
@@ -64,7 +64,7 @@ impl HeldRows {
     ///
     /// Errors of the rows; faults of the device.
     pub(super) fn take(
-        input: &mut Operator,
+        input: &mut CountedSource,
         driver: &mut Driver,
         (choice, outbox, operator): (&BroadcastChoice, &OutboxProducer, usize),
     ) -> Result<Self> {

@@ -26,7 +26,7 @@ use pystachio_plan::{
 use tokio::sync::watch;
 
 use super::{
-    boxes::spec_of,
+    buffers::spec_of,
     choice::BroadcastChoice,
     received::ReceivedRows,
     sending::{SendingFragment, WayOut},
@@ -198,14 +198,14 @@ impl Exchanges {
     /// Adds a compiled exchange, whose fragment has these scans.
     pub(in crate::execution) fn add(
         &self,
-        id: pystachio_plan::ExchangeId,
+        id: ExchangeId,
         operator: usize,
         (sending, received): (SendingFragment, Arc<ReceivedRows>),
         scans: Range<usize>,
     ) {
         let mut state = self.lock();
         state.scans.push(scans);
-        state.planned.push(PlannedExchange { id: ExchangeId(id.0), operator, sending, received });
+        state.planned.push(PlannedExchange { id, operator, sending, received });
     }
 
     /// Compiles the part of a plan below a row-moving exchange.

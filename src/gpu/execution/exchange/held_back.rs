@@ -17,7 +17,7 @@ use crate::{
     device::{Chunk, Claim},
     exchange::OutboxProducer,
     execution::{
-        Driver, Operator,
+        CountedSource, Driver,
         query::{Held, Spilling},
     },
     spill::SpilledPart,
@@ -40,7 +40,7 @@ impl HeldBack {
     ///
     /// Errors of the rows and of the spill store; faults of the device.
     pub(super) fn take(
-        mut input: Operator,
+        mut input: CountedSource,
         driver: &mut Driver,
         (outbox, operator): (&OutboxProducer, usize),
     ) -> Result<Self> {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - `exchanges.rs`: all exchanges of a query on one rank, their threads, and how the query ends on all ranks
-//! - `boxes.rs`: how much of the memory for exchanges each of them has
+//! - `buffers.rs`: how much of the memory for exchanges each of them has
 //! - `sending.rs`: the fragment below an exchange; `senders.rs`: other drivers that send its rows; `held_back.rs`: rows that wait for its end
 //! - `owner_keys.rs`: which rank owns a row, and which rows stay because their keys are heavy
 //! - `choice.rs`: whether a join's build side is broadcast after all
@@ -43,7 +43,7 @@
 //! Deliberately absent: how rows move (`crate::exchange`); how the query starts on all ranks
 //! (`ranks`).
 
-mod boxes;
+mod buffers;
 mod choice;
 mod exchanges;
 mod held_back;
@@ -56,11 +56,11 @@ mod source;
 
 pub use self::exchanges::{FilesOfFirst, QueryStart, RankPart};
 pub(super) use self::{
-    boxes::block_bytes_of,
+    buffers::block_bytes_of,
     exchanges::{Exchanges, RankPlace},
     owner_keys::{HeavyRows, OwnerKeys},
     received::ReceivedRows,
-    sending::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN, SendingFragment, Target},
+    sending::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN, SendTarget, SendingFragment},
     shared_keys::{KeyGiver, SharedKeys},
     source::{ExchangeSource, OwnSource},
 };

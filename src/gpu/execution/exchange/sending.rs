@@ -17,7 +17,7 @@ use std::{
 use pystachio_plan::{Error, ExchangeReach, Result};
 
 use super::{
-    choice::{BroadcastChoice, HeldRows},
+    choice::{BroadcastChoice, UndecidedRows},
     held_back::HeldBack,
     owner_keys::{ChunkOwners, HeavyChunkRows, HeavyRows, OwnerKeys},
     received::ReceivedRows,
@@ -27,7 +27,7 @@ use crate::{
     device::{Chunk, Rows},
     exchange::{ExchangeId, OutboxProducer, Rank, Routing},
     execution::{
-        Driver, Operator,
+        CountedSource, Driver,
         query::{Query, failure_of_panic},
         runtime_filter::RuntimeFilter,
     },
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The receivers of rows.
-pub(in crate::execution) enum Target {
+pub(in crate::execution) enum SendTarget {
     /// The rank that owns the keys.
     Owner(Box<OwnerKeys>),
     /// As `Owner`, unless the rows of all ranks together have at most this many bytes: then every
@@ -51,8 +51,8 @@ pub(in crate::execution) enum Target {
 
 /// A fragment whose rows go to other ranks.
 pub(in crate::execution) struct SendingFragment {
-    pub(in crate::execution) input: Operator,
-    pub(in crate::execution) target: Target,
+    pub(in crate::execution) input: CountedSource,
+    pub(in crate::execution) target: SendTarget,
     /// The receivers of its rows.
     pub(in crate::execution) reach: ExchangeReach,
     /// The filters from above that its scans may use.
@@ -91,7 +91,7 @@ impl SendingFragment {
     /// The bytes up to which all ranks get its rows, if that is a choice.
     pub(super) fn broadcast_bytes_max(&self) -> Option<u64> {
         match &self.target {
-            Target::OwnerOrAll { bytes_max, .. } => Some(*bytes_max),
+            SendTarget::OwnerOrAll { bytes_max, .. } => Some(*bytes_max),
             _ => None,
         }
     }
@@ -99,7 +99,7 @@ impl SendingFragment {
     /// The other exchange that decides for it, if any.
     pub(super) fn chosen_by(&self) -> Option<ExchangeId> {
         match &self.target {
-            Target::OwnerOrSelf { partner, .. } => Some(*partner),
+            SendTarget::OwnerOrSelf { partner, .. } => Some(*partner),
             _ => None,
         }
     }
@@ -121,15 +121,15 @@ impl SendingFragment {
             || choice.as_ref().ok_or_else(|| Error::internal("an exchange that has nothing to choose"));
         let mut held = None;
         let route = match target {
-            Target::Owner(keys) => Route::Owner(keys),
-            Target::All => Route::All,
-            Target::First => Route::To(outbox.reached().first()),
-            Target::OwnerOrAll { keys, .. } => {
+            SendTarget::Owner(keys) => Route::Owner(keys),
+            SendTarget::All => Route::All,
+            SendTarget::First => Route::To(outbox.reached().first()),
+            SendTarget::OwnerOrAll { keys, .. } => {
                 let choice = chosen()?;
-                held = Some(HeldRows::take(&mut input, driver, (choice, outbox, *operator))?);
+                held = Some(UndecidedRows::take(&mut input, driver, (choice, outbox, *operator))?);
                 if is_broadcast(choice, driver, *operator)? { Route::All } else { Route::Owner(keys) }
             }
-            Target::OwnerOrSelf { keys, .. } => {
+            SendTarget::OwnerOrSelf { keys, .. } => {
                 if is_broadcast(chosen()?, driver, *operator)? {
                     Route::Stay
                 } else {
@@ -146,7 +146,7 @@ impl SendingFragment {
         } else {
             Rest::HeldBack(HeldBack::take(input, driver, (outbox, *operator))?)
         };
-        if let Some((chunks, claim)) = held.map(HeldRows::into_chunks) {
+        if let Some((chunks, claim)) = held.map(UndecidedRows::into_chunks) {
             for chunk in chunks {
                 way.send_rows(driver, &chunk.into(), &route)?;
             }
@@ -179,7 +179,7 @@ fn wait_settled(
 enum Rest {
     None,
     /// It is sent as it comes.
-    Coming(Operator),
+    Coming(CountedSource),
     /// It has ended.
     HeldBack(HeldBack),
 }

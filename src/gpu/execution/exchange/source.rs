@@ -11,7 +11,7 @@ use super::{
 use crate::{
     device::Rows,
     exchange::Rank,
-    execution::{Driver, Operator, Source, expressions::RowProgram},
+    execution::{CountedSource, Driver, Source, expressions::RowProgram},
     operation::{EXCHANGE_LEVEL, HashPartitioning, RowNumbers},
     spill::SpilledPart,
 };
@@ -65,7 +65,7 @@ impl Drop for ExchangeSource {
 
 /// The rows that this rank owns of rows that every rank has, in their order.
 pub(in crate::execution) struct OwnSource {
-    pub(in crate::execution) input: Operator,
+    pub(in crate::execution) input: CountedSource,
     /// The keys that decide ownership; without them rank 0 owns all.
     pub(in crate::execution) keys: Option<RowProgram>,
     pub(in crate::execution) place: RankPlace,

@@ -14,12 +14,12 @@ use pystachio_plan::{DataType, JoinKind, Result};
 
 use super::{
     matching::{Built, Matching},
-    partitions::{PartitionedJoin, Side},
+    partitions::{PartitionedJoin, SpilledSide},
 };
 use crate::{
     device::{Buffer, Chunk, Claim, Column},
     execution::{
-        Driver, Operator,
+        CountedSource, Driver,
         exchange::KeyGiver,
         query::{Held, Spilling, for_each_block},
         runtime_filter::{FilterGiver, MeasuredKeys},
@@ -31,7 +31,7 @@ use crate::{
 /// An unread build side.
 pub(in crate::execution) struct UnreadBuild {
     pub(in crate::execution) matching: Matching,
-    pub(in crate::execution) operator: Operator,
+    pub(in crate::execution) operator: CountedSource,
     /// For the probe side's scans.
     pub(in crate::execution) filters: FilterGiver,
     /// For scans that only a filter of all ranks' keys may reach.
@@ -56,14 +56,14 @@ pub(super) enum BuildRows {
 
 /// A build side on the device.
 pub(super) struct HeldBuild {
-    pub(super) rows: HeldRows,
+    pub(super) rows: HeldBuildRows,
     /// For the rows, a table and filters.
     pub(super) claim: Claim,
     pub(super) filter_bytes: u64,
 }
 
 /// Rows on the device.
-pub(super) enum HeldRows {
+pub(super) enum HeldBuildRows {
     /// As they are.
     Chunk(Chunk),
     /// Ready to be probed.
@@ -87,7 +87,7 @@ enum HoldResult {
     Spilled(SpilledPartitions, MeasuredKeys),
 }
 
-impl HeldRows {
+impl HeldBuildRows {
     /// How many there are.
     pub(super) fn row_count(&self) -> usize {
         self.chunk().row_count
@@ -128,7 +128,7 @@ impl ReadBuild {
             BuildRows::Held(held) => {
                 let filter_bytes = held.filter_bytes;
                 let (built, claim) = held.into_built(&matching, queue)?;
-                BuildRows::Held(HeldBuild { rows: HeldRows::Built(built), claim, filter_bytes })
+                BuildRows::Held(HeldBuild { rows: HeldBuildRows::Built(built), claim, filter_bytes })
             }
             others => others,
         };
@@ -171,8 +171,8 @@ impl HeldBuild {
     pub(super) fn into_built(self, matching: &Matching, queue: &Queue) -> Result<(Built, Claim)> {
         let Self { rows, mut claim, filter_bytes } = self;
         let built = match rows {
-            HeldRows::Built(built) => return Ok((built, claim)),
-            HeldRows::Chunk(chunk) => matching.build(queue, chunk)?,
+            HeldBuildRows::Built(built) => return Ok((built, claim)),
+            HeldBuildRows::Chunk(chunk) => matching.build(queue, chunk)?,
         };
         claim.try_resize(matching.built_bytes(&built) + filter_bytes);
         Ok((built, claim))
@@ -206,7 +206,7 @@ impl UnreadBuild {
         };
         let chunk = whole(&driver.queue, self.matching.build_types(), held)?;
         let filter_bytes = self.publish(driver, &chunk, &mut claim)?;
-        Ok(BuildRows::Held(HeldBuild { rows: HeldRows::Chunk(chunk), claim, filter_bytes }))
+        Ok(BuildRows::Held(HeldBuild { rows: HeldBuildRows::Chunk(chunk), claim, filter_bytes }))
     }
 
     /// Holds the rows of the build side, or spills them.
@@ -243,7 +243,7 @@ impl UnreadBuild {
             if held.try_claim(queue, claim, cost)? {
                 continue;
             }
-            let mut spilling = PartitionedJoin::spilling(&self.matching, Side::Build);
+            let mut spilling = PartitionedJoin::spilling(&self.matching, SpilledSide::Build);
             for chunk in held.take() {
                 measure(queue, &chunk)?;
                 spilling.push(driver, claim, chunk)?;

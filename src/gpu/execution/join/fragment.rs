@@ -88,12 +88,12 @@ struct Fragment {
     /// Stops the fragment when its join no longer wants it.
     stop: StopFlag,
     /// Replaced as a whole, in one step.
-    progress: Mutex<Progress>,
+    progress: Mutex<FragmentState>,
     ended: Condvar,
 }
 
 /// The state of a fragment.
-enum Progress {
+enum FragmentState {
     /// Not begun: the driver that begins takes the unread build side.
     Waiting(UnreadBuild),
     /// Its thread is starting, and takes the unread build side.
@@ -116,9 +116,9 @@ impl Drop for BuildFragment {
         let mut progress = fragment.lock();
         // A running driver drops its rows.
         let given_up = match &*progress {
-            Progress::Running | Progress::Taken => None,
-            Progress::Waiting(_) | Progress::Starting(_) | Progress::Ended(_) => {
-                Some(std::mem::replace(&mut *progress, Progress::Taken))
+            FragmentState::Running | FragmentState::Taken => None,
+            FragmentState::Waiting(_) | FragmentState::Starting(_) | FragmentState::Ended(_) => {
+                Some(std::mem::replace(&mut *progress, FragmentState::Taken))
             }
         };
         drop(progress);
@@ -138,14 +138,14 @@ impl BuildFragment {
         let before = {
             let mut progress = fragment.lock();
             match &*progress {
-                Progress::Starting(_) | Progress::Running => None,
-                _ => Some(std::mem::replace(&mut *progress, Progress::Taken)),
+                FragmentState::Starting(_) | FragmentState::Running => None,
+                _ => Some(std::mem::replace(&mut *progress, FragmentState::Taken)),
             }
         };
         let read = match before {
-            Some(Progress::Waiting(unread)) => return unread.read(driver),
-            Some(Progress::Ended(read)) => read,
-            Some(Progress::Starting(_) | Progress::Running | Progress::Taken) => {
+            Some(FragmentState::Waiting(unread)) => return unread.read(driver),
+            Some(FragmentState::Ended(read)) => read,
+            Some(FragmentState::Starting(_) | FragmentState::Running | FragmentState::Taken) => {
                 Err(Error::internal("a build side is asked for twice"))
             }
             None => driver.while_waiting(|driver| fragment.wait_ended(driver)),
@@ -156,35 +156,35 @@ impl BuildFragment {
 }
 
 impl Fragment {
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, FragmentState> {
         lock_whole(&self.progress)
     }
 
     /// Whether it has not begun.
     fn is_waiting(&self) -> bool {
-        matches!(*self.lock(), Progress::Waiting(_))
+        matches!(*self.lock(), FragmentState::Waiting(_))
     }
 
     /// Reserves it for a thread that is about to start; false if the join was faster.
     fn start(&self) -> bool {
         self.replace(|progress| match progress {
-            Progress::Waiting(unread) => Progress::Starting(unread),
+            FragmentState::Waiting(unread) => FragmentState::Starting(unread),
             other => other,
         });
-        matches!(*self.lock(), Progress::Starting(_))
+        matches!(*self.lock(), FragmentState::Starting(_))
     }
 
     /// Returns it if the thread could not start.
     fn stay(&self) {
         self.replace(|progress| match progress {
-            Progress::Starting(unread) => Progress::Waiting(unread),
+            FragmentState::Starting(unread) => FragmentState::Waiting(unread),
             other => other,
         });
     }
 
-    fn replace(&self, next: impl FnOnce(Progress) -> Progress) {
+    fn replace(&self, next: impl FnOnce(FragmentState) -> FragmentState) {
         let mut progress = self.lock();
-        *progress = next(std::mem::replace(&mut *progress, Progress::Taken));
+        *progress = next(std::mem::replace(&mut *progress, FragmentState::Taken));
     }
 
     /// Whether all filters that its scans wait for are settled.
@@ -196,10 +196,10 @@ impl Fragment {
     fn wait_ended(&self, driver: &Driver) -> Result<ReadBuild> {
         let mut progress = self.lock();
         loop {
-            match std::mem::replace(&mut *progress, Progress::Taken) {
-                Progress::Ended(read) => return read,
-                running @ (Progress::Starting(_) | Progress::Running) => *progress = running,
-                Progress::Waiting(_) | Progress::Taken => {
+            match std::mem::replace(&mut *progress, FragmentState::Taken) {
+                FragmentState::Ended(read) => return read,
+                running @ (FragmentState::Starting(_) | FragmentState::Running) => *progress = running,
+                FragmentState::Waiting(_) | FragmentState::Taken => {
                     driver.check_cancelled()?;
                     return Err(Error::internal("a build side has gone"));
                 }
@@ -212,8 +212,8 @@ impl Fragment {
     /// Its thread's work.
     fn run(&self, query: &Arc<Query>) {
         let mut progress = self.lock();
-        let unread = match std::mem::replace(&mut *progress, Progress::Running) {
-            Progress::Starting(unread) => unread,
+        let unread = match std::mem::replace(&mut *progress, FragmentState::Running) {
+            FragmentState::Starting(unread) => unread,
             // Its join no longer wants it.
             before => {
                 *progress = before;
@@ -227,8 +227,8 @@ impl Fragment {
         let mut progress = self.lock();
         // The join no longer wants the result.
         let (ended, given_up) = match self.stop.is_stopped() {
-            false => (Progress::Ended(read), None),
-            true => (Progress::Taken, Some(read)),
+            false => (FragmentState::Ended(read), None),
+            true => (FragmentState::Taken, Some(read)),
         };
         *progress = ended;
         drop(progress);
@@ -265,7 +265,7 @@ impl Fragments {
         let fragment = Arc::new(Fragment {
             place: place.unwrap_or_else(nowhere),
             stop: stop.of_part(),
-            progress: Mutex::new(Progress::Waiting(unread)),
+            progress: Mutex::new(FragmentState::Waiting(unread)),
             ended: Condvar::new(),
         });
         if begins {

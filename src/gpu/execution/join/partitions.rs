@@ -43,7 +43,7 @@ pub(super) struct PartitionedJoin {
 
 /// The side whose rows are spilled.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Side {
+pub(super) enum SpilledSide {
     /// The side that is hashed.
     Build,
     /// The side that looks up its matches.
@@ -114,7 +114,7 @@ impl PartitionedJoin {
     }
 
     /// The first partitioning of a side's rows.
-    pub(super) fn spilling(matching: &Matching, side: Side) -> Spilling<'_> {
+    pub(super) fn spilling(matching: &Matching, side: SpilledSide) -> Spilling<'_> {
         match matching.has_keys() {
             true => divided(matching, side, partitioning(PARTITIONS, 0)),
             false => Spilling::in_order(),
@@ -269,9 +269,9 @@ impl PartitionedJoin {
         let wanted = (2 * cost / claimed.max(1)).next_power_of_two();
         let by = partitioning((wanted as usize).clamp(2, PARTITIONS), level);
         let build_rows = partition.build.row_count();
-        let mut build = divided(matching, Side::Build, by);
+        let mut build = divided(matching, SpilledSide::Build, by);
         for_each_block(driver, partition.build, |chunk| build.push(driver, &mut self.claim, chunk))?;
-        let mut probe = divided(matching, Side::Probe, by);
+        let mut probe = divided(matching, SpilledSide::Probe, by);
         for_each_block(driver, partition.probe, |chunk| probe.push(driver, &mut self.claim, chunk))?;
         let (build, probe) = (build.finish(driver)?, probe.finish(driver)?);
         let is_stuck = |rows: usize| rows * STUCK_PART.1 >= build_rows * STUCK_PART.0;
@@ -281,11 +281,11 @@ impl PartitionedJoin {
 }
 
 /// Partitioning of a side's rows by their keys.
-fn divided(matching: &Matching, side: Side, by: HashPartitioning) -> Spilling<'_> {
+fn divided(matching: &Matching, side: SpilledSide, by: HashPartitioning) -> Spilling<'_> {
     Spilling::new(by.partition_count, move |queue, chunk| {
         let keys = match side {
-            Side::Build => matching.build_keys(queue, chunk)?,
-            Side::Probe => matching.probe_keys(queue, &chunk.clone().into())?,
+            SpilledSide::Build => matching.build_keys(queue, chunk)?,
+            SpilledSide::Probe => matching.probe_keys(queue, &chunk.clone().into())?,
         };
         queue.partition(&keys, chunk.row_count, by).map(Some)
     })

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use pystachio_plan::Result;
 
 use super::{
-    build::{BuildRows, HeldBuild, HeldRows, ReadBuild, SpilledBuild, whole},
+    build::{BuildRows, HeldBuild, HeldBuildRows, ReadBuild, SpilledBuild, whole},
     fragment::BuildFragment,
     matching::{BuildSide, Built, Matching, Probing},
-    partitions::{PartitionedJoin, Side},
+    partitions::{PartitionedJoin, SpilledSide},
 };
 use crate::{
     device::{Claim, Rows},
-    execution::{Driver, Operator, Source, query::Held},
+    execution::{CountedSource, Driver, Source, query::Held},
 };
 
 /// A join.
@@ -25,7 +25,7 @@ pub(in crate::execution) struct JoinSource {
 /// The probe side's chunks.
 struct ProbeSide {
     /// Absent once no more of its rows are wanted.
-    operator: Option<Operator>,
+    operator: Option<CountedSource>,
     /// Rows that were read before the build side was made, and the claim for them.
     ahead: VecDeque<Rows>,
     claim: Option<Claim>,
@@ -80,7 +80,7 @@ struct BuiltSide {
 }
 
 impl JoinSource {
-    pub(in crate::execution) fn new(build: BuildFragment, probe: Operator) -> Self {
+    pub(in crate::execution) fn new(build: BuildFragment, probe: CountedSource) -> Self {
         let probe = ProbeSide { operator: Some(probe), ahead: VecDeque::new(), claim: None };
         Self { probe, state: JoinState::Start(build) }
     }
@@ -113,7 +113,7 @@ impl JoinSource {
                     ahead: VecDeque::from([held.rows.into_chunk().into()]),
                     claim: Some(held.claim),
                 };
-                let rows = HeldRows::Chunk(whole(&driver.queue, matching.build_types(), probe)?);
+                let rows = HeldBuildRows::Chunk(whole(&driver.queue, matching.build_types(), probe)?);
                 HeldBuild { rows, claim, filter_bytes: 0 }
             }
             None => held,
@@ -137,7 +137,7 @@ impl JoinSource {
         build: SpilledBuild,
     ) -> Result<JoinState> {
         let SpilledBuild { partitions, mut claim, filter_claim } = build;
-        let mut probe = PartitionedJoin::spilling(&matching, Side::Probe);
+        let mut probe = PartitionedJoin::spilling(&matching, SpilledSide::Probe);
         while let Some(rows) = self.probe.next(driver)? {
             let chunk = driver.queue.chunk_of(&rows)?;
             probe.push(driver, &mut claim, chunk)?;

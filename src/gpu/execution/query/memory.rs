@@ -143,8 +143,8 @@ impl QueryMemory {
 
     /// Whether a query whose client has stopped reading goes on into the spool, so that others get
     /// its memory.
-    pub(in crate::execution) fn is_to_make_room(&self) -> bool {
-        self.memory.is_to_make_room()
+    pub(in crate::execution) fn yields_memory(&self) -> bool {
+        self.memory.yields_memory()
     }
 
     /// The limit of one operator's held rows.

@@ -31,7 +31,7 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Limit of waiting threads of one role: those of some queries at once.
 const IDLE_MAX: usize = 128;
 
-type Work = Box<dyn FnOnce() + Send>;
+type ThreadWork = Box<dyn FnOnce() + Send>;
 
 /// Starts work on threads. Cheap to clone.
 #[derive(Clone, Default)]
@@ -48,7 +48,7 @@ struct IdleThreads {
 
 struct IdleThread {
     number: u64,
-    sender: SyncSender<Work>,
+    sender: SyncSender<ThreadWork>,
 }
 
 /// Started work.
@@ -74,7 +74,7 @@ impl Threads {
         work: impl FnOnce() + Send + 'static,
     ) -> Result<StartedWork> {
         let (ended, ending) = sync_channel::<()>(0);
-        let mut work: Work = Box::new(move || {
+        let mut work: ThreadWork = Box::new(move || {
             work();
             drop(ended);
         });
@@ -101,7 +101,7 @@ impl IdleThreads {
     }
 
     /// Registers a waiting thread under a number of its own; `None` if enough threads wait.
-    fn put(&self, role: &'static str, sender: SyncSender<Work>) -> Option<u64> {
+    fn put(&self, role: &'static str, sender: SyncSender<ThreadWork>) -> Option<u64> {
         let mut by_role = lock_whole(&self.by_role);
         let waiting = by_role.entry(role).or_default();
         if waiting.len() >= IDLE_MAX {
@@ -123,7 +123,7 @@ impl IdleThreads {
 }
 
 /// A thread's life.
-fn work_on(role: &'static str, first: Work, idle: &Weak<IdleThreads>) {
+fn work_on(role: &'static str, first: ThreadWork, idle: &Weak<IdleThreads>) {
     let mut work = first;
     loop {
         work();

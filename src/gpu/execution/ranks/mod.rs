@@ -10,7 +10,7 @@
 //! - `ranked_engine.rs`: the engine that the host starts: which queries run on all ranks, and how
 //!   one runs
 //! - `peer.rs`: a rank as rank 0 sees it, and one in the same process
-//! - `stream.rs`: rank 0's rows, and the outcome of the other ranks; `recollection.rs`: the state
+//! - `stream.rs`: rank 0's rows, and the outcome of the other ranks; `views.rs`: the state
 //!   of all ranks for views
 //! - `rank_table.rs`: the ranks that are connected; `rank_device.rs`: a device that is a rank
 //! - `one_process.rs`: ranks side by side in one process, each with a device of its own
@@ -40,8 +40,8 @@ mod peer;
 mod rank_device;
 mod rank_table;
 mod ranked_engine;
-mod recollection;
 mod stream;
+mod views;
 
 #[cfg(test)]
 pub(super) use self::one_process::ranks_over;

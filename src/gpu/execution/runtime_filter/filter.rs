@@ -77,7 +77,7 @@ impl RuntimeFilter {
 /// The filters that one join sends.
 #[derive(Default)]
 pub(in crate::execution) struct JoinFilters {
-    targets: Mutex<Vec<Target>>,
+    targets: Mutex<Vec<FilterTarget>>,
 }
 
 /// The filters of an unread build side. Dropping it, read or not, ends the scans' wait for them.
@@ -90,7 +90,7 @@ impl Drop for FilterGiver {
 }
 
 /// A filter, and the keys that it is made of.
-struct Target {
+struct FilterTarget {
     /// Places of the join's keys.
     keys: Vec<usize>,
     filter: Arc<RuntimeFilter>,
@@ -107,7 +107,7 @@ impl JoinFilters {
             return target.filter.clone();
         }
         let filter = Arc::new(RuntimeFilter::default());
-        targets.push(Target { keys: keys.to_vec(), filter: filter.clone(), row_count });
+        targets.push(FilterTarget { keys: keys.to_vec(), filter: filter.clone(), row_count });
         filter
     }
 
@@ -144,7 +144,8 @@ impl JoinFilters {
         give_keys: impl FnOnce(&mut dyn FnMut(&[Column], usize) -> Result<()>) -> Result<()>,
     ) -> Result<u64> {
         let targets = lock_whole(&self.targets);
-        let waiting: Vec<&Target> = targets.iter().filter(|target| !target.filter.is_settled()).collect();
+        let waiting: Vec<&FilterTarget> =
+            targets.iter().filter(|target| !target.filter.is_settled()).collect();
         let mut known =
             waiting.iter().map(|target| target.open(queue, measured, claim)).collect::<Result<Vec<_>>>()?;
         let sets = || {
@@ -219,7 +220,7 @@ impl MeasuredKeys {
     }
 }
 
-impl Target {
+impl FilterTarget {
     /// The places of its own keys among the join's.
     fn own<T: Clone>(&self, keys: &[T]) -> Vec<T> {
         self.keys.iter().filter_map(|place| keys.get(*place)).cloned().collect()

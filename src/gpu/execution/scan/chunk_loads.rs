@@ -17,7 +17,7 @@ use pystachio_files::{FileReader, TableFile, chunk_range, page_locations};
 use pystachio_plan::{Result, StoragePath};
 
 use super::{
-    chunk_cache::{ChunkKey, ChunkOrigin, Claim, LoadClaim},
+    chunk_cache::{ChunkClaim, ChunkKey, ChunkOrigin, LoadClaim},
     parts::RowGroup,
     source::ScanWork,
 };
@@ -101,7 +101,7 @@ impl ScanWork {
     /// Whether whole chunks are read. A row group that does not fit as a whole is scanned in
     /// pieces.
     fn reads_whole(&self, wanted: &WantedChunks<'_>) -> bool {
-        let row_count = wanted.row_group.dealt.len();
+        let row_count = wanted.row_group.assigned.len();
         let part_min = if self.cache.is_some() { CACHED_PART_MIN } else { 1 };
         !wanted.row_group.is_piece() && wanted.rows.decoded_count().saturating_mul(part_min) >= row_count
     }
@@ -167,16 +167,16 @@ impl ScanWork {
                     continue;
                 }
                 match self.cache.as_ref().map(|cache| cache.claim(key(&chunk), self.query)) {
-                    Some(Claim::Held(held)) => {
+                    Some(ChunkClaim::Held(held)) => {
                         self.count_cached(&held);
                         found[chunk.row_group][chunk.column] = Some(held);
                     }
-                    Some(Claim::Mine(claim)) if claim.pinned().is_some() => pinned.push((chunk, claim)),
-                    Some(Claim::Mine(claim)) => {
+                    Some(ChunkClaim::Mine(claim)) if claim.pinned().is_some() => pinned.push((chunk, claim)),
+                    Some(ChunkClaim::Mine(claim)) => {
                         claims.insert((chunk.row_group, chunk.column), claim);
                         read.push(chunk);
                     }
-                    Some(Claim::Busy) => elsewhere.push(chunk),
+                    Some(ChunkClaim::Busy) => elsewhere.push(chunk),
                     None => read.push(chunk),
                 }
             }
@@ -336,7 +336,7 @@ fn key(chunk: &WantedChunk<'_>) -> ChunkKey {
         file: row_group.file.file.footer.identity,
         row_group: row_group.index,
         leaf,
-        rows: (row_group.dealt.start, row_group.dealt.end),
+        rows: (row_group.assigned.start, row_group.assigned.end),
     }
 }
 
@@ -362,8 +362,8 @@ impl<'a> ChunkRead<'a> {
             true => page_map(row_group, chunk.place(), source, (start, bytes))?.extent(rows),
             false if row_group.is_whole() => ChunkExtent::whole(bytes, row_group.row_count),
             false => {
-                let dealt = RowSelection::range(row_group.dealt.clone());
-                page_map(row_group, chunk.place(), source, (start, bytes))?.extent(&dealt)
+                let assigned = RowSelection::range(row_group.assigned.clone());
+                page_map(row_group, chunk.place(), source, (start, bytes))?.extent(&assigned)
             }
         };
         Ok(Self { chunk, start, extent, is_for_host: false, host: Vec::new(), uploaded: None })

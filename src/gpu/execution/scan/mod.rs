@@ -2,7 +2,7 @@
 //!
 //! - `source.rs`: the operator, and what its readers know of the table
 //! - `readers.rs`: the query's threads that read and decode for all scans
-//! - `share.rs`, `dealing.rs`: rows among ranks; `parts.rs`: row groups among readers; `pieces.rs`: those that do not fit
+//! - `share.rs`, `assignment.rs`: rows among ranks; `parts.rs`: row groups among readers; `pieces.rs`: those that do not fit
 //! - `chunk_loads.rs`: column chunks on their way to the device; `chunk_cache`: those that stay there between queries
 //! - `filter.rs`, `rows.rs`: which rows of a row group are wanted, and how they are decoded
 //!
@@ -17,9 +17,9 @@
 //! Deliberately absent: how pages become columns (`decode`), and which joins' filters may reach a
 //! scan (`runtime_filter`).
 
+mod assignment;
 mod chunk_cache;
 mod chunk_loads;
-mod dealing;
 mod filter;
 mod parts;
 mod pieces;

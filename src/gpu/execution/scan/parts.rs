@@ -15,8 +15,8 @@ use pystachio_files::TableFile;
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{
+    assignment::RowGroupSize,
     chunk_loads::{PagesKey, SharedPages, read_indexed_pages},
-    dealing::RowGroupSize,
     pieces::{ColumnCost, cut},
 };
 use crate::{decode::PageMap, device::CellType, exchange::Rank, file_systems::FileWay};
@@ -30,7 +30,7 @@ pub(super) struct RowGroup {
     pub(super) row_count: u32,
     /// The rows that this rank owns, whether or not a query wants them: the unit of loading and
     /// caching.
-    pub(super) dealt: Range<u32>,
+    pub(super) assigned: Range<u32>,
     /// The rows that are scanned.
     pub(super) rows: Range<u32>,
     /// Whether a test of the rows must separate this rank's rows from those of others.
@@ -49,12 +49,20 @@ impl RowGroup {
         file: &Arc<ScanFile>,
         index: usize,
         columns: &[ScanColumn],
-        (row_count, dealt): (u32, Range<u32>),
+        (row_count, assigned): (u32, Range<u32>),
     ) -> Result<Self> {
         let metadata = file.file.footer.metadata().row_group(index);
         let bytes = decoding_bytes(metadata, columns, &file.leaves)?;
-        let bytes = part_of(bytes, dealt.len(), row_count);
-        Ok(Self { file: file.clone(), index, row_count, rows: dealt.clone(), dealt, is_shared: false, bytes })
+        let bytes = part_of(bytes, assigned.len(), row_count);
+        Ok(Self {
+            file: file.clone(),
+            index,
+            row_count,
+            rows: assigned.clone(),
+            assigned,
+            is_shared: false,
+            bytes,
+        })
     }
 
     /// An estimate of the bytes of the read columns that the rank's rows have.
@@ -62,27 +70,27 @@ impl RowGroup {
         let metadata = self.file.file.footer.metadata().row_group(self.index);
         let chunks = self.file.leaves.iter().map(|leaf| metadata.column(*leaf));
         let bytes = chunks.map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum();
-        part_of(bytes, self.dealt.len(), self.row_count)
+        part_of(bytes, self.assigned.len(), self.row_count)
     }
 
     /// Of these, an estimate of the bytes of this part's rows.
     pub(super) fn piece_bytes(&self) -> u64 {
-        part_of(self.encoded_bytes(), self.rows.len(), self.dealt.len() as u32)
+        part_of(self.encoded_bytes(), self.rows.len(), self.assigned.len() as u32)
     }
 
     /// Whether the rank has all rows of the row group.
     pub(super) fn is_whole(&self) -> bool {
-        self.dealt == (0..self.row_count)
+        self.assigned == (0..self.row_count)
     }
 
     /// Whether these are some of the rank's rows, since all of them do not fit at once.
     pub(super) fn is_piece(&self) -> bool {
-        self.rows != self.dealt
+        self.rows != self.assigned
     }
 
     /// Whether it contains the last of the rank's rows: pieces are read in order.
     pub(super) fn has_last_rows(&self) -> bool {
-        self.rows.end == self.dealt.end
+        self.rows.end == self.assigned.end
     }
 
     /// The key of its kept pages of a column, which is given by its place in the scan.
@@ -104,7 +112,7 @@ impl RowGroup {
             .zip(&self.file.leaves)
             .map(|(column, leaf)| self.column_cost(column, *leaf))
             .collect::<Result<Vec<_>>>()?;
-        let pieces = cut(&costs, self.dealt.clone(), bytes_max);
+        let pieces = cut(&costs, self.assigned.clone(), bytes_max);
         Ok(pieces.into_iter().map(|(rows, bytes)| Self { rows, bytes, ..self.clone() }).collect())
     }
 
@@ -268,7 +276,7 @@ mod tests {
             file: file.clone(),
             index,
             row_count: *row_count,
-            dealt: 0..*row_count,
+            assigned: 0..*row_count,
             rows: 0..*row_count,
             is_shared: false,
             bytes: u64::from(*row_count) * 10,

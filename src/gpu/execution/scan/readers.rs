@@ -60,7 +60,7 @@ const TRIES_MAX: u32 = 20;
 const READER_FAILED: &str = "a reader failed while it decoded a row group";
 
 /// A scan, as readers see it.
-pub(super) trait ReadParts: Send + Sync {
+pub(super) trait ScanParts: Send + Sync {
     /// How many parts there are.
     fn part_count(&self) -> usize;
 
@@ -93,12 +93,12 @@ pub(in crate::execution) struct ReaderPlace {
 
 /// The readers of one query. They start with the first part that is waited for, and end with the pool.
 pub(in crate::execution) struct ReaderPool {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderPoolInner>,
     threads: Threads,
     started: Mutex<Vec<StartedWork>>,
 }
 
-struct Shared {
+struct ReaderPoolInner {
     memory: DeviceMemory,
     stop: StopFlag,
     reader_count: usize,
@@ -108,21 +108,21 @@ struct Shared {
     is_bounded: bool,
     /// Whether readers work for scans that no driver waits for.
     combines: bool,
-    state: Mutex<State>,
+    state: Mutex<ReaderPoolState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    scans: Vec<Scan>,
+struct ReaderPoolState {
+    scans: Vec<PoolScan>,
     /// The scans that drivers wait for.
     waited: BTreeSet<usize>,
     ahead_bytes: u64,
     is_closed: bool,
 }
 
-struct Scan {
-    work: Arc<dyn ReadParts>,
+struct PoolScan {
+    work: Arc<dyn ScanParts>,
     /// The scan's position in the order in which the query wants scans.
     rank: usize,
     /// The next part that no reader has.
@@ -144,7 +144,7 @@ struct Scan {
 
 /// A reader's next step.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum ReaderStep {
     /// Read the next part of a scan.
     Read(usize),
     /// Retry a part that found no memory and that a driver waits for.
@@ -153,7 +153,7 @@ enum Step {
     Load { scan: usize, part: usize },
 }
 
-impl State {
+impl ReaderPoolState {
     /// Drops loaded parts.
     fn drop_loaded(&mut self) {
         for scan in &mut self.scans {
@@ -165,7 +165,7 @@ impl State {
 
 /// A scan of a pool, whose parts are wanted until this is dropped.
 pub(super) struct WantedScan {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderPoolInner>,
     number: usize,
 }
 
@@ -192,7 +192,7 @@ impl ReaderPool {
         settings: DeviceSettings,
     ) -> Self {
         let ReaderPlace { threads, processors } = place;
-        let shared = Shared {
+        let shared = ReaderPoolInner {
             memory: memory.clone(),
             stop,
             reader_count: memory.platform().reader_count().max(1),
@@ -207,9 +207,9 @@ impl ReaderPool {
     }
 
     /// Adds a scan. The query wants scans in the order of `rank`.
-    pub(super) fn add(&self, work: Arc<dyn ReadParts>, rank: usize) -> WantedScan {
+    pub(super) fn add(&self, work: Arc<dyn ScanParts>, rank: usize) -> WantedScan {
         let mut state = self.shared.lock();
-        state.scans.push(Scan {
+        state.scans.push(PoolScan {
             work,
             rank,
             unread: 0,
@@ -309,12 +309,16 @@ fn cancelled() -> Error {
     Error::new(ErrorKind::Cancelled, "the query was cancelled")
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ReaderPoolInner {
+    fn lock(&self) -> MutexGuard<'_, ReaderPoolState> {
         lock(&self.state)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, interval: Duration) -> MutexGuard<'a, State> {
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, ReaderPoolState>,
+        interval: Duration,
+    ) -> MutexGuard<'a, ReaderPoolState> {
         match self.changed.wait_timeout(state, interval) {
             Ok((state, _)) => state,
             Err(error) => error.into_inner().0,
@@ -354,13 +358,13 @@ impl Shared {
                 continue;
             };
             match step {
-                Step::Read(scan) => {
+                ReaderStep::Read(scan) => {
                     let part = state.scans[scan].unread;
                     state.scans[scan].unread += 1;
                     self.read_part(state, scan, part, &mut queues);
                 }
-                Step::ReadAgain(scan) => self.read_again(state, scan, &mut queues),
-                Step::Load { scan, part } => self.load(state, scan, part, &mut queues),
+                ReaderStep::ReadAgain(scan) => self.read_again(state, scan, &mut queues),
+                ReaderStep::Load { scan, part } => self.load(state, scan, part, &mut queues),
             }
             state = self.lock();
             self.changed.notify_all();
@@ -370,7 +374,7 @@ impl Shared {
     /// Reads a part of a scan that no other reader reads.
     fn read_part(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, ReaderPoolState>,
         number: usize,
         part: usize,
         queues: &mut ReaderQueues,
@@ -404,7 +408,12 @@ impl Shared {
     }
 
     /// Retries a part that found no memory: other drivers may have freed some.
-    fn read_again(&self, mut state: MutexGuard<'_, State>, number: usize, queues: &mut ReaderQueues) {
+    fn read_again(
+        &self,
+        mut state: MutexGuard<'_, ReaderPoolState>,
+        number: usize,
+        queues: &mut ReaderQueues,
+    ) {
         let scan = &mut state.scans[number];
         let part = scan.wanted;
         let Some(tries) = scan.again.remove(&part) else { return };
@@ -422,7 +431,13 @@ impl Shared {
     }
 
     /// Loads a part ahead. Reading the part later repeats an error.
-    fn load(&self, mut state: MutexGuard<'_, State>, number: usize, part: usize, queues: &mut ReaderQueues) {
+    fn load(
+        &self,
+        mut state: MutexGuard<'_, ReaderPoolState>,
+        number: usize,
+        part: usize,
+        queues: &mut ReaderQueues,
+    ) {
         let scan = &mut state.scans[number];
         let work = scan.work.clone();
         scan.unloaded = part + 1;
@@ -444,26 +459,29 @@ impl Shared {
     }
 
     /// The most urgent step.
-    fn choose(&self, state: &State) -> Option<Step> {
+    fn choose(&self, state: &ReaderPoolState) -> Option<ReaderStep> {
         let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
         // The next part to read; or to load, while the scan's filters are not settled.
-        let step = |number: usize, scan: &Scan| {
+        let step = |number: usize, scan: &PoolScan| {
             if scan.again.contains_key(&scan.wanted) && !scan.is_dropped {
-                return state.waited.contains(&number).then_some((Step::ReadAgain(number), scan.wanted));
+                return state
+                    .waited
+                    .contains(&number)
+                    .then_some((ReaderStep::ReadAgain(number), scan.wanted));
             }
             let is_ready = state.waited.contains(&number) || scan.work.is_ready();
             let part = if is_ready { scan.unread } else { scan.unread.max(scan.unloaded) };
             let is_there =
                 !scan.is_dropped && part < scan.work.part_count() && part - scan.wanted < ahead_max;
             match (is_there, is_ready) {
-                (true, true) if !scan.loading.contains(&part) => Some((Step::Read(number), part)),
-                (true, false) => Some((Step::Load { scan: number, part }, part)),
+                (true, true) if !scan.loading.contains(&part) => Some((ReaderStep::Read(number), part)),
+                (true, false) => Some((ReaderStep::Load { scan: number, part }, part)),
                 _ => None,
             }
         };
         let ahead_bytes_max = if self.is_bounded { self.budget.ahead_bytes() } else { u64::MAX };
         // Scans that no driver waits for leave half of the room to the others.
-        let fits = |scan: &Scan, part: usize, part_of_all: u64| {
+        let fits = |scan: &PoolScan, part: usize, part_of_all: u64| {
             let ahead_bytes = state.ahead_bytes.saturating_add(scan.work.part_bytes(part));
             ahead_bytes <= ahead_bytes_max / part_of_all
         };
@@ -495,7 +513,7 @@ struct ReaderQueues {
 }
 
 impl ReaderQueues {
-    fn of_scan(&mut self, number: usize, work: &dyn ReadParts) -> Result<&Queue> {
+    fn of_scan(&mut self, number: usize, work: &dyn ScanParts) -> Result<&Queue> {
         let own = self.own.as_ref().map_err(Error::clone)?;
         Ok(self.of_scans.entry(number).or_insert_with(|| own.until(work.stop().clone())))
     }

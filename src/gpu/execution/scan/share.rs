@@ -12,7 +12,7 @@ use pystachio_plan::{
 };
 
 use super::{
-    dealing::{DealtRows, RowGroupSize, deal, deal_what_is_left},
+    assignment::{AssignedRows, RowGroupSize, assign, reassign},
     parts::row_group_sizes,
 };
 use crate::{exchange::Rank, execution::exchange::RankPlace};
@@ -22,7 +22,7 @@ pub(in crate::execution) enum ScanShare {
     /// All.
     Whole,
     /// The rows assigned to the rank.
-    Dealt(RankPlace),
+    Assigned(RankPlace),
     /// Rows with a value in the rank's range.
     Range(RankRange),
 }
@@ -60,7 +60,7 @@ impl ScanShare {
     ) -> Result<Self> {
         Ok(match extent {
             ScanExtent::Whole => Self::Whole,
-            ScanExtent::Dealt => Self::Dealt(place()?),
+            ScanExtent::Partitioned => Self::Assigned(place()?),
             ScanExtent::Range { column, cuts } => {
                 Self::Range(RankRange::of(*column, cuts, columns, place()?)?)
             }
@@ -75,13 +75,17 @@ impl ScanShare {
             Self::Whole | Self::Range(_) => {
                 sizes.iter().map(|size| std::iter::once(0..size.rows).collect()).collect()
             }
-            Self::Dealt(RankPlace { rank, rank_count }) => {
-                let dealt = deal(&sizes, *rank_count);
-                let dealt = deal_what_is_left(&sizes, kept, *rank_count, dealt);
-                let own = |parts: Vec<DealtRows>| {
-                    parts.into_iter().filter(|dealt| dealt.rank == *rank).map(|dealt| dealt.rows).collect()
+            Self::Assigned(RankPlace { rank, rank_count }) => {
+                let assigned = assign(&sizes, *rank_count);
+                let assigned = reassign(&sizes, kept, *rank_count, assigned);
+                let own = |parts: Vec<AssignedRows>| {
+                    parts
+                        .into_iter()
+                        .filter(|assigned| assigned.rank == *rank)
+                        .map(|assigned| assigned.rows)
+                        .collect()
                 };
-                dealt.into_iter().map(own).collect()
+                assigned.into_iter().map(own).collect()
             }
         }
     }
@@ -89,7 +93,7 @@ impl ScanShare {
     /// The rank's share of a row group, as far as its statistics tell.
     pub(super) fn part(&self, bounds: &RowGroupBounds) -> RangePart {
         match self {
-            Self::Whole | Self::Dealt(_) => RangePart::All,
+            Self::Whole | Self::Assigned(_) => RangePart::All,
             Self::Range(range) => range.part(bounds),
         }
     }
@@ -97,7 +101,7 @@ impl ScanShare {
     /// A condition that only the rank's rows meet, if one is needed.
     pub(super) fn condition(&self) -> Option<Expression> {
         match self {
-            Self::Whole | Self::Dealt(_) => None,
+            Self::Whole | Self::Assigned(_) => None,
             Self::Range(range) => range.condition(),
         }
     }

@@ -26,7 +26,7 @@ use super::{
     filter::ScanFilter,
     parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts},
     pieces::PIECE_ROWS_MIN,
-    readers::{ReadParts, WantedScan},
+    readers::{ScanParts, WantedScan},
     rows::{LoadedRowGroup, ReadRowGroups},
     share::{RangePart, ScanShare},
 };
@@ -101,14 +101,14 @@ pub(super) struct ScanWork {
     operator: usize,
     /// Says when nobody wants the scan any more: when the query ends, or its operators want no more rows of it.
     pub(super) stop: StopFlag,
-    pub(super) counts: ScanCounts,
+    pub(super) counts: ScanCounters,
     /// What whoever watches the query is shown.
     pub(super) meter: Arc<QueryMeter>,
 }
 
 /// What readers have counted since the query last looked.
 #[derive(Default)]
-pub(super) struct ScanCounts {
+pub(super) struct ScanCounters {
     pub(super) bytes_read: AtomicU64,
     pub(super) bytes_cached: AtomicU64,
     pub(super) bytes_pinned: AtomicU64,
@@ -226,7 +226,7 @@ impl ScanSource {
             query: query.number,
             operator: place.operator,
             stop: query.stop.of_part(),
-            counts: ScanCounts::default(),
+            counts: ScanCounters::default(),
             meter: query.meter.clone(),
         });
         let wanted = query.readers.add(work.clone(), place.rank);
@@ -300,7 +300,7 @@ impl Source for ScanSource {
     }
 }
 
-impl ReadParts for ScanWork {
+impl ScanParts for ScanWork {
     fn part_count(&self) -> usize {
         self.parts.len()
     }

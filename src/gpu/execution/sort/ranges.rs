@@ -13,7 +13,7 @@
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::source::Order;
+use super::source::RowOrder;
 use crate::{
     device::{Chunk, Claim, Column},
     execution::{
@@ -62,7 +62,7 @@ impl RangeSort {
     }
 
     /// The next rows, or `None` after the last.
-    pub(super) fn next(&mut self, order: &Order, driver: &Driver) -> Result<Option<Chunk>> {
+    pub(super) fn next(&mut self, order: &RowOrder, driver: &Driver) -> Result<Option<Chunk>> {
         loop {
             driver.check_cancelled()?;
             if self.wanted == Some(0) {
@@ -96,7 +96,7 @@ impl RangeSort {
     }
 
     /// Divides a range by splitters of a sample.
-    fn divide(&mut self, order: &Order, driver: &Driver, range: Range) -> Result<()> {
+    fn divide(&mut self, order: &RowOrder, driver: &Driver, range: Range) -> Result<()> {
         let level = range.level + 1;
         let cost = order.cost(range.part.bytes(), range.part.row_count());
         if level > LEVELS_MAX {
@@ -131,7 +131,7 @@ impl RangeSort {
 }
 
 /// The rows of a part in order.
-fn sorted(order: &Order, driver: &Driver, part: &SpilledPart) -> Result<Option<Chunk>> {
+fn sorted(order: &RowOrder, driver: &Driver, part: &SpilledPart) -> Result<Option<Chunk>> {
     let Some(all) = part.first_batch(u64::MAX) else { return Ok(None) };
     let chunk = part.read(&driver.queue, all)?;
     order.sort(&driver.queue, &chunk).map(Some)
@@ -139,7 +139,7 @@ fn sorted(order: &Order, driver: &Driver, part: &SpilledPart) -> Result<Option<C
 
 /// At most `wanted` different rows of a part's sample, in order, as far apart as can be; at least one.
 fn splitters(
-    order: &Order,
+    order: &RowOrder,
     driver: &Driver,
     part: &SpilledPart,
     wanted: usize,

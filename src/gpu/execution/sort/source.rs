@@ -12,7 +12,7 @@ use super::ranges::RangeSort;
 use crate::{
     device::{CellType, Chunk, Claim, Column, Rows},
     execution::{
-        Driver, Operator, Source,
+        CountedSource, Driver, Source,
         query::{Held, Spilling},
     },
     operation::{Queue, SortColumn},
@@ -32,15 +32,15 @@ const CUT_ROWS_MIN: usize = 1 << 20;
 
 /// All rows in order, or the first of them.
 pub(in crate::execution) struct SortSource {
-    input: Operator,
-    order: Order,
+    input: CountedSource,
+    order: RowOrder,
     /// How many of the first rows are wanted; `None`: all.
     row_count_max: Option<usize>,
     state: SortState,
 }
 
 /// The keys to sort rows by.
-pub(super) struct Order {
+pub(super) struct RowOrder {
     /// The keys' values.
     pub(super) program: Program,
     pub(super) keys: Vec<SortKey>,
@@ -64,7 +64,7 @@ struct Reading {
     threshold: Option<Vec<Column>>,
 }
 
-impl Order {
+impl RowOrder {
     /// The keys of a chunk.
     pub(super) fn keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<SortColumn>> {
         let values = self.program.evaluate(queue, chunk)?;
@@ -102,12 +102,12 @@ fn is_text(data_type: &DataType) -> bool {
 
 impl SortSource {
     pub(in crate::execution) fn new(
-        input: Operator,
+        input: CountedSource,
         program: Program,
         keys: Vec<SortKey>,
         row_count_max: Option<usize>,
     ) -> Self {
-        Self { input, order: Order { program, keys }, row_count_max, state: SortState::Start }
+        Self { input, order: RowOrder { program, keys }, row_count_max, state: SortState::Start }
     }
 
     /// Reads all input. Returns the sorted rows, or the state that outputs them.

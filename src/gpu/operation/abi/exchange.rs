@@ -4,14 +4,14 @@ use bytemuck::{Pod, Zeroable};
 
 use super::{ColumnView, KeyColumns};
 
-/// Rows that a block of `deal_rows` handles.
-pub const DEAL_TILE_ROWS: u64 = 4096;
+/// Rows that a block of `scatter_rows` handles.
+pub const SCATTER_TILE_ROWS: u64 = 4096;
 /// Columns of one launch.
-pub const DEALT_COLUMNS_MAX: usize = 8;
+pub const SCATTER_COLUMNS_MAX: usize = 8;
 /// Blocks of memory that one launch fills.
-pub const DEALT_BLOCKS_MAX: usize = 32;
+pub const SCATTER_BLOCKS_MAX: usize = 32;
 /// Parts of such a block begin at multiples of so many bytes.
-pub const DEALT_PART_ALIGNMENT: u64 = 64;
+pub const SCATTER_PART_ALIGNMENT: u64 = 64;
 
 /// Arguments of `assign_owners`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
@@ -31,7 +31,7 @@ pub struct AssignOwners {
     pub level: u32,
     /// 0: rows with a NULL key are spread by number.
     pub nulls_match: u32,
-    /// Tiles of [`DEAL_TILE_ROWS`] rows.
+    /// Tiles of [`SCATTER_TILE_ROWS`] rows.
     pub tiles: u32,
     /// A byte a row, not 0 if `stay_owner` owns it whatever its keys; or 0: no such rows.
     pub staying: u64,
@@ -42,10 +42,10 @@ pub struct AssignOwners {
 }
 const _: () = assert!(size_of::<AssignOwners>() == 448);
 
-/// The offsets of a column in a block of memory, in multiples of [`DEALT_PART_ALIGNMENT`].
+/// The offsets of a column in a block of memory, in multiples of [`SCATTER_PART_ALIGNMENT`].
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
-pub struct DealtPart {
+pub struct ScatterPart {
     /// Cells.
     pub values: u32,
     /// Validity, where the column has one.
@@ -55,7 +55,7 @@ pub struct DealtPart {
 /// A block of memory for some of the rows, by their places in the order of owners.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
-pub struct DealtBlock {
+pub struct ScatterBlock {
     /// The first one's place.
     pub first_row: u64,
     /// The place after the last one.
@@ -63,14 +63,14 @@ pub struct DealtBlock {
     /// The address of the block.
     pub address: u64,
     /// Of each column of the launch.
-    pub parts: [DealtPart; DEALT_COLUMNS_MAX],
+    pub parts: [ScatterPart; SCATTER_COLUMNS_MAX],
 }
-const _: () = assert!(size_of::<DealtBlock>() == 88);
+const _: () = assert!(size_of::<ScatterBlock>() == 88);
 
-/// Arguments of `deal_rows`.
+/// Arguments of `scatter_rows`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
-pub struct DealRows {
+pub struct ScatterRows {
     /// Of `assign_owners`.
     pub owners: u64,
     /// `u64`: the exclusive sums of its counts.
@@ -86,11 +86,11 @@ pub struct DealRows {
     /// Blocks of memory.
     pub block_count: u32,
     /// The columns.
-    pub columns: [ColumnView; DEALT_COLUMNS_MAX],
+    pub columns: [ColumnView; SCATTER_COLUMNS_MAX],
     /// In the order of their rows; rows of none are not copied.
-    pub blocks: [DealtBlock; DEALT_BLOCKS_MAX],
+    pub blocks: [ScatterBlock; SCATTER_BLOCKS_MAX],
 }
-const _: () = assert!(size_of::<DealRows>() == 3048);
+const _: () = assert!(size_of::<ScatterRows>() == 3048);
 
 /// Rows that a block of `measure_ranges`, `pack_cells` and `unpack_cells` handles.
 pub const PACK_TILE_ROWS: u64 = 1024;

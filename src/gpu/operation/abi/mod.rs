@@ -16,10 +16,10 @@ use crate::{
 };
 pub use exchange::{
     AssignOwners, COMPRESSED_TEXTS_MAX, CellRangeView, CollectRuns, CompressTexts, CompressedTextView,
-    DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT, DealRows, DealtBlock,
-    DealtPart, DecompressTexts, FORM_DELTAS, FORM_DISTANCES, FORM_RUNS, MINIBLOCK_ROWS, MeasureRanges,
-    PACK_TILE_ROWS, PACKED_RANGES_MAX, PackCells, PackedRange, RangeBounds, RunRange, TEXT_PIECE_BYTES,
-    TextRange, UnpackCells, UnpackedRange,
+    DecompressTexts, FORM_DELTAS, FORM_DISTANCES, FORM_RUNS, MINIBLOCK_ROWS, MeasureRanges, PACK_TILE_ROWS,
+    PACKED_RANGES_MAX, PackCells, PackedRange, RangeBounds, RunRange, SCATTER_BLOCKS_MAX,
+    SCATTER_COLUMNS_MAX, SCATTER_PART_ALIGNMENT, SCATTER_TILE_ROWS, ScatterBlock, ScatterPart, ScatterRows,
+    TEXT_PIECE_BYTES, TextRange, UnpackCells, UnpackedRange,
 };
 pub use group::{
     AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FEW_GROUPS_MAX, FinishSums,

@@ -30,7 +30,7 @@ fn integers(queue: &Queue, cell_type: CellType, values: &[Option<i128>]) -> Colu
         validity: if has_null { validity(queue, values) } else { None },
         strings: Vec::new(),
     };
-    queue.spoil_nulls(&column, values.len());
+    queue.poison_nulls(&column, values.len());
     column
 }
 

@@ -70,7 +70,7 @@ impl Addends {
             validity: validity(queue, values),
             strings: Vec::new(),
         };
-        queue.spoil_nulls(&column, values.len());
+        queue.poison_nulls(&column, values.len());
         column
     }
 }

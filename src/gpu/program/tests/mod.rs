@@ -111,7 +111,7 @@ impl Device {
             validity,
             strings: vec![strings],
         };
-        self.queue.spoil_nulls(&column, values.len());
+        self.queue.poison_nulls(&column, values.len());
         column
     }
 

@@ -1,4 +1,4 @@
-//! Which keys of a join are heavy, and plans that would deal them to the wrong ranks.
+//! Which keys of a join are heavy, and plans that would partition them to the wrong ranks.
 
 use std::sync::Arc;
 
@@ -212,7 +212,7 @@ fn keys_are_traced_to_the_column_of_a_table() {
     assert_eq!(renamed(column(1)), 2);
     let sum = Expression::call(Function::Add, vec![column(1), int(1)], DataType::Int64);
     assert_eq!(renamed(sum), 0);
-    // The probe side of a join below, which is dealt by another key.
+    // The probe side of a join below, which is partitioned by another key.
     let below = join_on(JoinKind::Left, [&side, &scan("v", 21, 5e8)], &[(2, 21)], 6e8);
     let above = lines(&join_on(JoinKind::Inner, [&below, &build()], &[(1, 11)], 6e8), ALL);
     assert_eq!(above.matches(SPLIT).count(), 2, "{above}");
@@ -226,7 +226,7 @@ fn keys_are_traced_to_the_column_of_a_table() {
 }
 
 #[test]
-fn values_are_those_of_the_type_in_which_both_sides_are_dealt() {
+fn values_are_those_of_the_type_in_which_both_sides_are_partitioned() {
     let narrow = super::scan_typed("t", &[(1, "c0", DataType::Int32)], 6e8);
     let narrow = common(&narrow, &[(Value::Int(SECRET), 0.5)]);
     let joined = |right: DataType| {
@@ -290,16 +290,21 @@ fn where_it_would_be_wrong_or_is_not_wanted_no_key_is_heavy() {
 
 #[test]
 fn sides_that_do_not_agree_which_keys_are_heavy_do_not_meet() {
-    let dealt = |relation: Arc<Relation>| {
+    let partitioned = |relation: Arc<Relation>| {
         let mut relation = relation;
         if let Operator::Scan { extent, .. } = &mut Arc::make_mut(&mut relation).operator {
-            *extent = ScanExtent::Dealt;
+            *extent = ScanExtent::Partitioned;
         }
         relation
     };
     let exchange = |input: Arc<Relation>, id, kind| {
         Relation::new(
-            Operator::Exchange { input: dealt(input), id: ExchangeId(id), kind, reach: ExchangeReach::All },
+            Operator::Exchange {
+                input: partitioned(input),
+                id: ExchangeId(id),
+                kind,
+                reach: ExchangeReach::All,
+            },
             6e8,
         )
     };

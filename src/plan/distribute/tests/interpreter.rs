@@ -60,7 +60,7 @@ impl Random {
     }
 }
 
-/// Tables by name, each with the ranks that its rows are dealt to, whatever their number.
+/// Tables by name, each with the ranks that its rows are assigned to, whatever their number.
 pub(super) type Tables = HashMap<String, Vec<(usize, Row)>>;
 
 /// Ranks that run a plan.
@@ -324,12 +324,12 @@ impl Ranks<'_> {
                 let known: Vec<_> =
                     columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
                 let mut rows = Vec::new();
-                for (dealt_to, row) in &self.tables[table] {
+                for (rank_of, row) in &self.tables[table] {
                     let place = |name: &str| name.trim_start_matches('c').parse::<usize>().unwrap_or(0);
                     let row: Row = columns.iter().map(|column| row[place(&column.name)]).collect();
                     let owner = match extent {
                         ScanExtent::Whole => rank,
-                        ScanExtent::Dealt => dealt_to % self.count,
+                        ScanExtent::Partitioned => rank_of % self.count,
                         ScanExtent::Range { column, cuts } => {
                             let place = known.iter().position(|(id, _)| id == column);
                             let place = place.ok_or(Fault::Wrong("ranges of no column".to_owned()))?;

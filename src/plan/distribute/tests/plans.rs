@@ -202,7 +202,7 @@ fn a_shuffle_may_be_worth_it_for_what_is_above() {
 
 #[test]
 fn files_of_one_rank_are_read_by_that_rank_however_few_they_are() {
-    for (table, extent) in [("t", ScanExtent::Whole), ("t{rank}", ScanExtent::Dealt)] {
+    for (table, extent) in [("t", ScanExtent::Whole), ("t{rank}", ScanExtent::Partitioned)] {
         let total = aggregate(&scan(table, 1, 25.0), Vec::new(), vec![sum(30, 3)], 1.0);
         let distributed = on(&total, &[SMALL], &four(), RankPolicy::All);
         let scans = distributed.plan.root.scans();
@@ -249,7 +249,7 @@ fn not_in_broadcasts_its_list() {
 }
 
 #[test]
-fn a_preserved_side_that_every_rank_has_is_dealt_without_moving() {
+fn a_preserved_side_that_every_rank_has_is_partitioned_without_moving() {
     let (left, right) = (scan("t", 1, 25.0), scan("u", 11, 6e8));
     let joined = join_on(JoinKind::Left, [&left, &right], &[(1, 11)], 6e8);
     assert_plan(
@@ -541,7 +541,10 @@ fn plans_too_deep_stay_on_one_rank() {
 #[test]
 fn a_plan_is_distributed_once() {
     let distributed = on_four(&scan("t", 1, 6e8), &[LARGE]);
-    assert!(matches!(distributed.plan.root.scans()[0], Operator::Scan { extent: ScanExtent::Dealt, .. }));
+    assert!(matches!(
+        distributed.plan.root.scans()[0],
+        Operator::Scan { extent: ScanExtent::Partitioned, .. }
+    ));
     let costs = four();
     let request = DistributeRequest {
         costs: &costs,
@@ -611,7 +614,7 @@ fn tables_in_the_order_of_a_join_key_need_no_shuffle() {
 }
 
 #[test]
-fn a_table_is_not_dealt_by_ranges_that_leave_it_on_few_ranks() {
+fn a_table_is_not_partitioned_by_ranges_that_leave_it_on_few_ranks() {
     let grouped = |figures: ScanFigures| {
         let grouped = aggregate(&scan("t", 1, 6e8), vec![named(1, column(1))], vec![sum(30, 2)], 1.5e8);
         let distributed = on_four(&grouped, &[figures]);

@@ -13,10 +13,10 @@ use crate::{
     Function, JoinKind, NamedExpression, Operator, Partitioning, Relation, Result, ScanExtent,
 };
 
-fn dealt(table: &str, first: u32) -> Arc<Relation> {
+fn partitioned(table: &str, first: u32) -> Arc<Relation> {
     let mut relation = scan(table, first, 100.0);
     if let Operator::Scan { extent, .. } = &mut Arc::make_mut(&mut relation).operator {
-        *extent = ScanExtent::Dealt;
+        *extent = ScanExtent::Partitioned;
     }
     relation
 }
@@ -55,7 +55,7 @@ fn hashed(ids: &[&[u32]]) -> Result<Distribution> {
     Ok(Distribution::Partitioned { keys: ids.iter().map(key).collect(), by: Partitioning::Hash })
 }
 
-/// The rows that rank 0 has of a relation, of a table `a` whose rows are dealt to both of two ranks and `b` whose are not.
+/// The rows that rank 0 has of a relation, of a table `a` whose rows are assigned to both of two ranks and `b` whose are not.
 fn rows_on_two_ranks(relation: &Relation) -> Vec<Row> {
     let row = |value: i128| vec![Some(value); 3];
     let rows = (0..4).map(|value| (value as usize, row(value))).collect();
@@ -77,7 +77,7 @@ fn rows_on_two_ranks(relation: &Relation) -> Vec<Row> {
 
 #[test]
 fn a_preserved_side_is_not_broadcast() {
-    let (left, right) = (dealt("a", 1), dealt("b", 11));
+    let (left, right) = (partitioned("a", 1), partitioned("b", 11));
     for (kind, expected) in [
         (JoinKind::Left, 4),
         (JoinKind::Full, 4),
@@ -106,7 +106,7 @@ fn a_preserved_side_is_not_broadcast() {
 
 #[test]
 fn a_full_join_has_neither_side_on_every_rank() {
-    let (left, right) = (dealt("a", 1), dealt("b", 11));
+    let (left, right) = (partitioned("a", 1), partitioned("b", 11));
     let wrong = join_on(JoinKind::Full, [&left, &broadcast(&right)], &[(1, 11)], 4.0);
     assert!(is_refused(&wrong));
     let both = join_on(JoinKind::Full, [&broadcast(&left), &broadcast(&right)], &[(1, 11)], 4.0);
@@ -117,15 +117,15 @@ fn a_full_join_has_neither_side_on_every_rank() {
 
 #[test]
 fn not_in_needs_its_whole_list() {
-    let (left, right) = (dealt("a", 1), dealt("b", 11));
+    let (left, right) = (partitioned("a", 1), partitioned("b", 11));
     let sides = [&shuffle(&left, 1), &shuffle(&right, 11)];
     assert!(is_refused(&join_on(JoinKind::NullAwareAnti, sides, &[(1, 11)], 4.0)));
     assert!(!is_refused(&join_on(JoinKind::Anti, sides, &[(1, 11)], 4.0)));
 }
 
 #[test]
-fn sides_that_are_dealt_by_other_keys_do_not_meet() {
-    let (left, right) = (dealt("a", 1), dealt("b", 11));
+fn sides_that_are_partitioned_by_other_keys_do_not_meet() {
+    let (left, right) = (partitioned("a", 1), partitioned("b", 11));
     let join = |left: &Arc<Relation>, right: &Arc<Relation>| {
         join_on(JoinKind::Inner, [left, right], &[(1, 11), (2, 12)], 4.0)
     };
@@ -143,7 +143,7 @@ fn sides_that_are_dealt_by_other_keys_do_not_meet() {
 
 #[test]
 fn keys_of_the_side_without_a_match_tell_nothing() {
-    let (left, right) = (shuffle(&dealt("a", 1), 1), shuffle(&dealt("b", 11), 11));
+    let (left, right) = (shuffle(&partitioned("a", 1), 1), shuffle(&partitioned("b", 11), 11));
     let of = |kind| Distribution::of(&join_on(kind, [&left, &right], &[(1, 11)], 4.0));
     assert_eq!(of(JoinKind::Inner), hashed(&[&[1, 11]]));
     assert_eq!(of(JoinKind::Left), hashed(&[&[1]]));
@@ -155,8 +155,8 @@ fn keys_of_the_side_without_a_match_tell_nothing() {
 
 #[test]
 fn what_equals_a_key_of_an_inner_join_is_one() {
-    let left = shuffle(&dealt("a", 1), 1);
-    let right = broadcast(&dealt("b", 11));
+    let left = shuffle(&partitioned("a", 1), 1);
+    let right = broadcast(&partitioned("b", 11));
     let of = |kind| Distribution::of(&join_on(kind, [&left, &right], &[(1, 11)], 4.0));
     assert_eq!(of(JoinKind::Inner), hashed(&[&[1, 11]]));
     assert_eq!(of(JoinKind::Left), hashed(&[&[1]]));
@@ -164,7 +164,7 @@ fn what_equals_a_key_of_an_inner_join_is_one() {
 
 #[test]
 fn projections_rename_keys_or_lose_them() {
-    let input = shuffle(&dealt("a", 1), 1);
+    let input = shuffle(&partitioned("a", 1), 1);
     let of = |expressions| {
         Distribution::of(&Relation::new(Operator::Project { input: input.clone(), expressions }, 1.0))
     };
@@ -175,9 +175,9 @@ fn projections_rename_keys_or_lose_them() {
 }
 
 #[test]
-fn groups_meet_if_rows_are_dealt_by_some_of_them() {
+fn groups_meet_if_rows_are_partitioned_by_some_of_them() {
     let by = |ids: &[u32]| ids.iter().map(|id| named(*id, column(*id))).collect::<Vec<_>>();
-    let scan = dealt("a", 1);
+    let scan = partitioned("a", 1);
     let of = |input: &Arc<Relation>, ids: &[u32]| {
         Distribution::of(&aggregate(input, by(ids), AggregatePhase::Whole))
     };
@@ -189,14 +189,14 @@ fn groups_meet_if_rows_are_dealt_by_some_of_them() {
 }
 
 #[test]
-fn functions_of_groups_that_print_differently_do_not_deal_them() {
+fn functions_of_groups_that_print_differently_do_not_partition_them() {
     // -0 and 0 are one group of two texts.
     let data_type = DataType::Float64;
     let float = typed(1, data_type.clone());
     let input = super::scan_typed("a", &[(1, "c0", data_type)], 1.0);
     let mut input = input;
     if let Operator::Scan { extent, .. } = &mut Arc::make_mut(&mut input).operator {
-        *extent = ScanExtent::Dealt;
+        *extent = ScanExtent::Partitioned;
     }
     let text = Expression::call(Function::Cast, vec![float.clone()], DataType::Text);
     let by = |key: Expression| exchange(&input, ExchangeKind::Hash { keys: vec![key] });
@@ -208,7 +208,7 @@ fn functions_of_groups_that_print_differently_do_not_deal_them() {
 
 #[test]
 fn an_aggregate_without_groups_is_one_row_of_all_ranks() {
-    let scan = dealt("a", 1);
+    let scan = partitioned("a", 1);
     let of = |input: &Arc<Relation>, phase| Distribution::of(&aggregate(input, Vec::new(), phase));
     for phase in [AggregatePhase::Whole, AggregatePhase::Final] {
         // Ranks without rows would have a row too.
@@ -221,43 +221,43 @@ fn an_aggregate_without_groups_is_one_row_of_all_ranks() {
 
 #[test]
 fn rows_of_every_rank_are_not_multiplied() {
-    let all = broadcast(&dealt("a", 1));
+    let all = broadcast(&partitioned("a", 1));
     assert!(is_refused(&gather(&all)));
     assert!(is_refused(&shuffle(&all, 1)));
     assert!(is_refused(&broadcast(&all)));
     let own = |keys| Distribution::of(&exchange(&all, ExchangeKind::Own { keys }));
     assert_eq!(own(Vec::new()), Ok(Distribution::Single));
     assert_eq!(own(vec![column(1)]), hashed(&[&[1]]));
-    assert!(is_refused(&exchange(&dealt("a", 1), ExchangeKind::Own { keys: Vec::new() })));
+    assert!(is_refused(&exchange(&partitioned("a", 1), ExchangeKind::Own { keys: Vec::new() })));
     let union = |inputs: [&Arc<Relation>; 2]| {
         let inputs = inputs.map(|input| (input.clone(), vec![ColumnId(1)])).to_vec();
         let columns = vec![(ColumnId(9), DataType::Int64)];
         Distribution::of(&Relation::new(Operator::UnionAll { inputs, columns }, 1.0))
     };
-    assert!(union([&all, &dealt("a", 1)]).is_err());
+    assert!(union([&all, &partitioned("a", 1)]).is_err());
     assert_eq!(union([&all, &all]), Ok(Distribution::Replicated));
-    let shuffled = shuffle(&dealt("a", 1), 1);
+    let shuffled = shuffle(&partitioned("a", 1), 1);
     assert_eq!(union([&shuffled, &shuffled]), hashed(&[&[9]]));
-    assert_eq!(union([&shuffled, &gather(&dealt("a", 1))]), Ok(Distribution::Arbitrary));
+    assert_eq!(union([&shuffled, &gather(&partitioned("a", 1))]), Ok(Distribution::Arbitrary));
 }
 
 #[test]
 fn ranks_do_not_choose_rows_for_themselves() {
     let limit = |input| Relation::new(Operator::Limit { input, offset: None, count: Some(int(3)) }, 3.0);
-    assert!(is_refused(&limit(broadcast(&dealt("a", 1)))));
-    assert_eq!(Distribution::of(&limit(gather(&dealt("a", 1)))), Ok(Distribution::Single));
+    assert!(is_refused(&limit(broadcast(&partitioned("a", 1)))));
+    assert_eq!(Distribution::of(&limit(gather(&partitioned("a", 1)))), Ok(Distribution::Single));
 }
 
 #[test]
-fn rows_are_not_dealt_by_values_that_are_equal_in_many_forms() {
+fn rows_are_not_partitioned_by_values_that_are_equal_in_many_forms() {
     let keys = vec![typed(1, DataType::Interval)];
-    assert!(is_refused(&exchange(&dealt("a", 1), ExchangeKind::Hash { keys })));
-    assert!(is_refused(&exchange(&dealt("a", 1), ExchangeKind::Hash { keys: Vec::new() })));
+    assert!(is_refused(&exchange(&partitioned("a", 1), ExchangeKind::Hash { keys })));
+    assert!(is_refused(&exchange(&partitioned("a", 1), ExchangeKind::Hash { keys: Vec::new() })));
 }
 
 #[test]
 fn a_share_of_a_filter_stops_where_rows_change_ranks() {
-    let scan = dealt("a", 1);
+    let scan = partitioned("a", 1);
     assert_eq!(filter_scope(&broadcast(&scan)), Ok(FilterScope::Complete));
     let moving = [
         ExchangeKind::Hash { keys: vec![column(1)] },
@@ -275,7 +275,7 @@ fn a_share_of_a_filter_stops_where_rows_change_ranks() {
 
 #[test]
 fn of_two_levels_the_second_follows_the_first_of_its_kind_and_nothing_else_does() {
-    let scan = dealt("a", 1);
+    let scan = partitioned("a", 1);
     let between = |kind| exchange_of(&scan, kind, ExchangeReach::BetweenHosts);
     let within = |input: &Arc<Relation>, kind| exchange_of(input, kind, ExchangeReach::WithinHost);
     let hash = |key| ExchangeKind::Hash { keys: vec![column(key)] };
@@ -301,7 +301,7 @@ fn of_two_levels_the_second_follows_the_first_of_its_kind_and_nothing_else_does(
         let projected =
             Relation::new(Operator::Project { input: first.clone(), expressions: named.clone() }, 1.0);
         let grouped = aggregate(&first, named, AggregatePhase::Partial);
-        let all = broadcast(&dealt("b", 11));
+        let all = broadcast(&partitioned("b", 11));
         let joins = [[&first, &all], [&all, &first], [&first, &first]];
         let joins = joins.map(|sides| join_on(JoinKind::Inner, sides, &[(1, 11)], 4.0));
         for above in [filtered, projected, grouped].into_iter().chain(joins) {

@@ -35,14 +35,14 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 const CLOSE_MAX: Duration = Duration::from_millis(300);
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-type Started = io::Result<(ChildProcess, UnixStream)>;
+type StartedProcess = io::Result<(ChildProcess, UnixStream)>;
 
 /// Listens for other hosts, as long as the process lives.
 #[derive(Debug)]
 pub struct HostListener {
     setup: ListenerSetup,
     /// To the thread that starts processes.
-    starts: blocking::Sender<(Rank, oneshot::Sender<Started>)>,
+    starts: blocking::Sender<(Rank, oneshot::Sender<StartedProcess>)>,
     /// Ends the last process of a coordinator's rank, by coordinator and rank. A coordinator that asks again has lost the previous one.
     ends: Mutex<HashMap<(String, Rank), CancellationToken>>,
 }
@@ -60,7 +60,7 @@ impl HostListener {
 
     /// With the thread that starts processes.
     pub(super) fn new(setup: ListenerSetup) -> Result<Arc<Self>> {
-        let (starts, wanted) = blocking::channel::<(Rank, oneshot::Sender<Started>)>();
+        let (starts, wanted) = blocking::channel::<(Rank, oneshot::Sender<StartedProcess>)>();
         let command = setup.command.clone();
         // A process ends with the thread that has started it, and a runtime's threads may end.
         std::thread::Builder::new()

@@ -40,7 +40,7 @@ use pystachio_engine::{
 use pystachio_files::FileIdentity;
 use pystachio_plan::{CacheEntry, Result};
 
-use self::state::{Entry, OnDevice, State};
+use self::state::{ChunkCacheState, ChunkEntry, OnDevice};
 use crate::{
     decode::{PinnedChunk, ResidentChunk},
     device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease, StreamPriority},
@@ -68,15 +68,15 @@ pub(super) struct ChunkOrigin {
 /// The cache of one device. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::execution) struct ChunkCache {
-    shared: Arc<Shared>,
+    shared: Arc<ChunkCacheInner>,
     /// Whether chunks come from the host, and go there.
     uses_host: bool,
 }
 
-struct Shared {
+struct ChunkCacheInner {
     memory: DeviceMemory,
     host: HostMemory,
-    state: Mutex<State>,
+    state: Mutex<ChunkCacheState>,
     changed: Condvar,
     bytes_max: u64,
     /// The most that the host may keep to describe the pages of chunks.
@@ -84,7 +84,7 @@ struct Shared {
 }
 
 /// What a reader is told of a chunk.
-pub(super) enum Claim {
+pub(super) enum ChunkClaim {
     /// It is here.
     Held(Arc<ResidentChunk>),
     /// The reader must load it.
@@ -105,7 +105,7 @@ pub(super) struct LoadClaim {
 }
 
 /// Chunks that were on the device, with the query that used them last: to be copied to the host, or given up.
-type Leaving = Vec<(ChunkKey, Arc<ResidentChunk>, u64)>;
+type Evicted = Vec<(ChunkKey, Arc<ResidentChunk>, u64)>;
 
 impl ChunkCache {
     /// A cache of at most so many bytes of device memory, and of what `host` has, whose chunks' pages take at most so much of the host's
@@ -116,7 +116,7 @@ impl ChunkCache {
         bytes_max: u64,
         host_bytes_max: u64,
     ) -> Self {
-        let shared = Shared {
+        let shared = ChunkCacheInner {
             memory: memory.clone(),
             host,
             state: Mutex::default(),
@@ -148,12 +148,12 @@ impl ChunkCache {
     }
 
     /// Finds a chunk for a query, or gives the reader the duty to load it.
-    pub(super) fn claim(&self, key: ChunkKey, query: u64) -> Claim {
+    pub(super) fn claim(&self, key: ChunkKey, query: u64) -> ChunkClaim {
         let mut state = self.shared.lock();
         // What is read from its file may take the place of all that this query has not used.
         let mut evicts_before = query;
-        if state.entry(&key).is_some_and(Entry::is_busy) {
-            return Claim::Busy;
+        if state.entry(&key).is_some_and(ChunkEntry::is_busy) {
+            return ChunkClaim::Busy;
         }
         let found = state.change(&key, |kept| {
             let last_query = kept.last_use.query;
@@ -170,7 +170,7 @@ impl ChunkCache {
             }
         });
         let pinned = match found {
-            Some(Ok(chunk)) => return Claim::Held(chunk),
+            Some(Ok(chunk)) => return ChunkClaim::Held(chunk),
             Some(Err((pinned, last_query))) => {
                 evicts_before = last_query;
                 pinned
@@ -181,7 +181,7 @@ impl ChunkCache {
             }
         };
         drop(state);
-        Claim::Mine(LoadClaim { cache: self.clone(), key, pinned, evicts_before, is_published: false })
+        ChunkClaim::Mine(LoadClaim { cache: self.clone(), key, pinned, evicts_before, is_published: false })
     }
 
     /// Waits until no reader loads a chunk.
@@ -193,7 +193,7 @@ impl ChunkCache {
         let mut state = self.shared.lock();
         loop {
             stop.check()?;
-            if !state.entry(key).is_some_and(Entry::is_busy) {
+            if !state.entry(key).is_some_and(ChunkEntry::is_busy) {
                 return Ok(());
             }
             state = account(self.shared.changed.wait_timeout(state, WAIT_INTERVAL)).0;
@@ -217,15 +217,15 @@ impl ChunkCache {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ChunkCacheInner {
+    fn lock(&self) -> MutexGuard<'_, ChunkCacheState> {
         lock(&self.state)
     }
 
     /// Gives chunks up on the device, and moves them to the host on a stream, if there is one, as far as there is room
     /// for them. Without the lock: copies and freeing wait for the device.
-    fn dismiss(&self, leaving: Leaving, stream: Option<Stream>) {
-        for (key, chunk, last_query) in leaving {
+    fn evict(&self, evicted: Evicted, stream: Option<Stream>) {
+        for (key, chunk, last_query) in evicted {
             let is_pinned = self.lock().kept(&key).is_some_and(|kept| kept.pinned.is_some());
             let copy = match stream {
                 Some(stream) if !is_pinned => self.pin(&chunk, last_query, stream),
@@ -257,13 +257,13 @@ impl Shared {
     }
 }
 
-impl Reclaim for Shared {
+impl Reclaim for ChunkCacheInner {
     /// Chunks that were not used for long go first.
     fn reclaim(&self, bytes: u64) {
-        let leaving = self.lock().take_victims(bytes, u64::MAX, true).unwrap_or_default();
-        if !leaving.is_empty() {
+        let evicted = self.lock().take_victims(bytes, u64::MAX, true).unwrap_or_default();
+        if !evicted.is_empty() {
             let lease = self.memory.lease_stream(StreamPriority::Low).ok();
-            self.dismiss(leaving, lease.as_ref().map(StreamLease::stream));
+            self.evict(evicted, lease.as_ref().map(StreamLease::stream));
         }
     }
 }
@@ -288,7 +288,7 @@ impl LoadClaim {
         let is_described = self.make_host_room(chunk.host_bytes());
         let stream = (self.cache.uses_host && is_described).then_some(stream);
         let has_room =
-            is_described && self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_disown);
+            is_described && self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_detach);
         let mut state = shared.lock();
         if state.kept(&self.key).is_none() {
             state.keep(self.key, origin, query);
@@ -305,13 +305,13 @@ impl LoadClaim {
             }
             kept.last_use.query
         });
-        let leaving = match (has_room, last_query) {
+        let evicted = match (has_room, last_query) {
             (false, Some(last_query)) => vec![(self.key, chunk.clone(), last_query)],
-            _ => Leaving::new(),
+            _ => Evicted::new(),
         };
         drop(state);
         shared.changed.notify_all();
-        shared.dismiss(leaving, stream);
+        shared.evict(evicted, stream);
     }
 
     /// Makes chunks give way to one whose pages take so many bytes of the host's memory to describe; says whether there is room then.
@@ -334,7 +334,7 @@ impl LoadClaim {
         let missing = bytes.saturating_sub(room);
         let Some(victims) = state.take_victims(missing, self.evicts_before, false) else { return false };
         drop(state);
-        shared.dismiss(victims, stream);
+        shared.evict(victims, stream);
         true
     }
 }

@@ -1,7 +1,7 @@
 //! Where chunks are, and the eviction order.
 //!
 //! Invariants: a cached chunk is on the device, on the host, on both, or moving between them. A
-//! chunk is in an order as long as it is not moving; only [`State::change`] changes the values that
+//! chunk is in an order as long as it is not moving; only [`ChunkCacheState::change`] changes the values that
 //! decide which.
 
 use std::{collections::HashMap, sync::Arc};
@@ -9,12 +9,12 @@ use std::{collections::HashMap, sync::Arc};
 use pystachio_plan::{CacheEntry, MemorySpace};
 
 use super::{
-    ChunkKey, ChunkOrigin, Leaving,
+    ChunkKey, ChunkOrigin, Evicted,
     use_order::{LastUse, UseOrder},
 };
 use crate::decode::{PinnedChunk, ResidentChunk};
 
-pub(super) enum Entry {
+pub(super) enum ChunkEntry {
     /// A reader reads it from its file.
     Reading,
     Kept(Kept),
@@ -25,7 +25,7 @@ pub(super) struct Kept {
     pub(super) device: OnDevice,
     pub(super) pinned: Option<Arc<PinnedChunk>>,
     pub(super) last_use: LastUse,
-    pub(super) uses: Uses,
+    pub(super) uses: ChunkUses,
 }
 
 pub(super) enum OnDevice {
@@ -37,15 +37,15 @@ pub(super) enum OnDevice {
 
 /// Where a chunk was found when it was used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Uses {
+pub(super) struct ChunkUses {
     pub(super) device: u64,
     pub(super) pinned: u64,
     pub(super) file: u64,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    entries: HashMap<ChunkKey, Entry>,
+pub(super) struct ChunkCacheState {
+    entries: HashMap<ChunkKey, ChunkEntry>,
     /// Chunks on the device.
     pub(super) on_device: UseOrder,
     /// Copies on the host of these.
@@ -57,7 +57,7 @@ pub(super) struct State {
     next_number: u64,
 }
 
-impl Entry {
+impl ChunkEntry {
     /// Whether a reader loads or moves it.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Reading | Self::Kept(Kept { device: OnDevice::Moving, .. }))
@@ -85,34 +85,34 @@ impl Kept {
     }
 }
 
-impl State {
-    pub(super) fn entry(&self, key: &ChunkKey) -> Option<&Entry> {
+impl ChunkCacheState {
+    pub(super) fn entry(&self, key: &ChunkKey) -> Option<&ChunkEntry> {
         self.entries.get(key)
     }
 
     pub(super) fn kept(&self, key: &ChunkKey) -> Option<&Kept> {
         match self.entries.get(key) {
-            Some(Entry::Kept(kept)) => Some(kept),
+            Some(ChunkEntry::Kept(kept)) => Some(kept),
             _ => None,
         }
     }
 
     /// Marks a chunk that is not cached as being loaded.
     pub(super) fn begin_reading(&mut self, key: ChunkKey) {
-        self.entries.insert(key, Entry::Reading);
+        self.entries.insert(key, ChunkEntry::Reading);
     }
 
-    /// Caches a chunk that was moving; [`State::change`] puts it into its orders.
+    /// Caches a chunk that was moving; [`ChunkCacheState::change`] puts it into its orders.
     pub(super) fn keep(&mut self, key: ChunkKey, origin: ChunkOrigin, query: u64) {
         let last_use = LastUse { query, number: self.next_number };
         self.next_number += 1;
-        let (device, pinned, uses) = (OnDevice::Moving, None, Uses::default());
-        self.entries.insert(key, Entry::Kept(Kept { origin, device, pinned, last_use, uses }));
+        let (device, pinned, uses) = (OnDevice::Moving, None, ChunkUses::default());
+        self.entries.insert(key, ChunkEntry::Kept(Kept { origin, device, pinned, last_use, uses }));
     }
 
     /// Changes a cached chunk, and its place in the orders. `None` if it is not cached.
     pub(super) fn change<T>(&mut self, key: &ChunkKey, change: impl FnOnce(&mut Kept) -> T) -> Option<T> {
-        let Some(Entry::Kept(kept)) = self.entries.get_mut(key) else { return None };
+        let Some(ChunkEntry::Kept(kept)) = self.entries.get_mut(key) else { return None };
         for order in [&mut self.on_device, &mut self.copies, &mut self.on_host] {
             order.remove(kept.last_use);
         }
@@ -156,7 +156,7 @@ impl State {
     #[cfg(test)]
     pub(super) fn device_chunks(&self) -> impl Iterator<Item = &Arc<ResidentChunk>> {
         self.entries.values().filter_map(|entry| match entry {
-            Entry::Kept(Kept { device: OnDevice::Here(chunk), .. }) => Some(chunk),
+            ChunkEntry::Kept(Kept { device: OnDevice::Here(chunk), .. }) => Some(chunk),
             _ => None,
         })
     }
@@ -164,7 +164,7 @@ impl State {
     /// Takes chunks of this many bytes together off the device, those of the oldest query first,
     /// none of them used by a query from `query` on. They are moving then. If there are not as
     /// many, takes none, or all if `takes_fewer` is set.
-    pub(super) fn take_victims(&mut self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Leaving> {
+    pub(super) fn take_victims(&mut self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Evicted> {
         let victims = self.victims(bytes, query, takes_fewer)?;
         let take = |key| {
             let moved =
@@ -231,7 +231,7 @@ impl State {
         let forget = |key| {
             // It is in no order then.
             let chunk = self.change(&key, |kept| std::mem::replace(&mut kept.device, OnDevice::Moving))?;
-            let Some(Entry::Kept(kept)) = self.entries.remove(&key) else { return None };
+            let Some(ChunkEntry::Kept(kept)) = self.entries.remove(&key) else { return None };
             self.host_bytes -= kept.host_bytes();
             Some(Kept { device: chunk, ..kept })
         };
@@ -267,7 +267,7 @@ impl State {
     pub(super) fn cache_entries(&self) -> Vec<CacheEntry> {
         let mut columns: HashMap<(&ChunkOrigin, MemorySpace), CacheEntry> = HashMap::new();
         for entry in self.entries.values() {
-            let Entry::Kept(Kept { origin, device, pinned, uses, .. }) = entry else { continue };
+            let ChunkEntry::Kept(Kept { origin, device, pinned, uses, .. }) = entry else { continue };
             let mut add = |space, memory_bytes, hits, misses| {
                 let column = columns.entry((origin, space)).or_insert_with(|| CacheEntry {
                     rank: 0,

@@ -30,21 +30,24 @@ fn cache(bytes_max: u64, host_bytes: u64) -> ChunkCache {
 }
 
 fn load(cache: &ChunkCache, row_group: usize, bytes: u64, query: u64) {
-    let Claim::Mine(claim) = cache.claim(key(row_group), query) else { panic!("not to be loaded") };
+    let ChunkClaim::Mine(claim) = cache.claim(key(row_group), query) else { panic!("not to be loaded") };
     claim.publish(&chunk(cache, bytes), origin(), query, Stream(0));
 }
 
 fn holds(cache: &ChunkCache, row_group: usize, query: u64) -> bool {
-    matches!(cache.claim(key(row_group), query), Claim::Held(_))
+    matches!(cache.claim(key(row_group), query), ChunkClaim::Held(_))
 }
 
 #[test]
 fn a_chunk_is_loaded_by_one_reader_at_a_time() {
     let cache = cache(100, 0);
     let claim = cache.claim(key(0), 1);
-    assert!(matches!(cache.claim(key(0), 1), Claim::Busy));
+    assert!(matches!(cache.claim(key(0), 1), ChunkClaim::Busy));
     drop(claim);
-    assert!(matches!(cache.claim(key(0), 1), Claim::Mine(_)), "a reader that failed leaves it to others");
+    assert!(
+        matches!(cache.claim(key(0), 1), ChunkClaim::Mine(_)),
+        "a reader that failed leaves it to others"
+    );
     load(&cache, 0, 10, 1);
     assert!(holds(&cache, 0, 1));
 }
@@ -91,9 +94,9 @@ fn the_view_sums_row_groups_of_a_column() {
 /// Where a query finds a chunk: on the device, on the host, or nowhere. A chunk on the host comes to the device.
 fn found(cache: &ChunkCache, row_group: usize, query: u64) -> Option<MemorySpace> {
     match cache.claim(key(row_group), query) {
-        Claim::Held(_) => Some(MemorySpace::Device),
-        Claim::Busy => panic!("busy"),
-        Claim::Mine(claim) => {
+        ChunkClaim::Held(_) => Some(MemorySpace::Device),
+        ChunkClaim::Busy => panic!("busy"),
+        ChunkClaim::Mine(claim) => {
             let pinned = claim.pinned()?.clone();
             let chunk = Arc::new(pinned.to_device(&cache.shared.memory, Stream(0)).unwrap());
             claim.publish(&chunk, origin(), query, Stream(0));
@@ -110,7 +113,7 @@ fn tiers(cache: &ChunkCache) -> Vec<(MemorySpace, u32, u64, u64)> {
 #[test]
 fn what_leaves_the_device_is_found_on_the_host_with_its_bytes() {
     let cache = cache(100, 64 * SLAB_BYTES);
-    let Claim::Mine(claim) = cache.claim(key(0), 1) else { panic!("not to be loaded") };
+    let ChunkClaim::Mine(claim) = cache.claim(key(0), 1) else { panic!("not to be loaded") };
     let loaded = chunk(&cache, 60);
     let written: Vec<u8> = (0..60).collect();
     let buffer = loaded.buffers().next().unwrap().clone();
@@ -119,11 +122,11 @@ fn what_leaves_the_device_is_found_on_the_host_with_its_bytes() {
     drop(loaded);
     load(&cache, 1, 60, 2);
     assert_eq!(tiers(&cache), [(MemorySpace::Device, 1, 0, 1), (MemorySpace::Pinned, 1, 0, 1)]);
-    let Claim::Mine(claim) = cache.claim(key(0), 3) else { panic!("not to be fetched") };
+    let ChunkClaim::Mine(claim) = cache.claim(key(0), 3) else { panic!("not to be fetched") };
     let fetched = Arc::new(claim.pinned().unwrap().to_device(&cache.shared.memory, Stream(0)).unwrap());
     let buffer = fetched.buffers().next().unwrap();
     assert_eq!(cache.shared.memory.download::<u8>(buffer, 60, Stream(0)).unwrap(), written);
-    assert!(matches!(cache.claim(key(0), 3), Claim::Busy), "two readers fetch it");
+    assert!(matches!(cache.claim(key(0), 3), ChunkClaim::Busy), "two readers fetch it");
     claim.publish(&fetched, origin(), 3, Stream(0));
     // The other chunk was used after it, until now.
     assert_eq!(found(&cache, 0, 4), Some(MemorySpace::Pinned));
@@ -192,7 +195,7 @@ fn a_reader_that_fails_to_fetch_leaves_the_copy_where_it_is() {
     let cache = cache(100, 64 * SLAB_BYTES);
     load(&cache, 0, 30, 1);
     cache.shared.reclaim(u64::MAX);
-    let Claim::Mine(claim) = cache.claim(key(0), 2) else { panic!("not to be fetched") };
+    let ChunkClaim::Mine(claim) = cache.claim(key(0), 2) else { panic!("not to be fetched") };
     drop(claim);
     assert_eq!(found(&cache, 0, 3), Some(MemorySpace::Pinned));
 }
@@ -203,10 +206,10 @@ fn a_query_without_pinned_memory_reads_the_file() {
     load(&cache, 0, 30, 1);
     cache.shared.reclaim(u64::MAX);
     let without = cache.without_host();
-    let Claim::Mine(claim) = without.claim(key(0), 2) else { panic!("not to be loaded") };
+    let ChunkClaim::Mine(claim) = without.claim(key(0), 2) else { panic!("not to be loaded") };
     assert!(claim.pinned().is_none());
     claim.publish(&chunk(&without, 200), origin(), 2, Stream(0));
-    let Claim::Mine(claim) = without.claim(key(5), 2) else { panic!("not to be loaded") };
+    let ChunkClaim::Mine(claim) = without.claim(key(5), 2) else { panic!("not to be loaded") };
     claim.publish(&chunk(&without, 200), origin(), 2, Stream(0));
     assert_eq!(tiers(&cache), [(MemorySpace::Pinned, 1, 0, 2)], "it was put on the host");
 }
@@ -215,7 +218,7 @@ fn a_query_without_pinned_memory_reads_the_file() {
 fn a_reader_that_waits_for_a_chunk_of_another_query_sees_the_end_of_its_own() {
     let cache = cache(100, 0);
     // Another query's read, which hangs.
-    let Claim::Mine(hanging) = cache.claim(key(0), 1) else { panic!("not to be loaded") };
+    let ChunkClaim::Mine(hanging) = cache.claim(key(0), 1) else { panic!("not to be loaded") };
     let query = StopFlag::default();
     let scan = query.of_part();
     std::thread::scope(|threads| {
@@ -235,7 +238,7 @@ fn chunks_whose_pages_take_too_much_of_the_host_to_describe_give_way() {
     let host = HostMemory::new(platform, 64 * SLAB_BYTES);
     let cache = ChunkCache::new(&memory, host, 100, 10_000);
     let load = |row_group: usize, host_bytes: usize, query: u64| {
-        let Claim::Mine(claim) = cache.claim(key(row_group), query) else { panic!("not to be loaded") };
+        let ChunkClaim::Mine(claim) = cache.claim(key(row_group), query) else { panic!("not to be loaded") };
         let chunk = Arc::new(ResidentChunk::described_for_tests(&memory, 10, host_bytes));
         claim.publish(&chunk, origin(), query, Stream(0));
     };

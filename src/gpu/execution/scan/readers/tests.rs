@@ -55,7 +55,7 @@ impl Numbers {
     }
 }
 
-impl ReadParts for Numbers {
+impl ScanParts for Numbers {
     fn part_count(&self) -> usize {
         self.count
     }
@@ -273,14 +273,14 @@ fn drivers_that_wait_at_once_get_their_parts_in_turn() {
     state.waited.extend(scans.each_ref().map(|scan| scan.number));
     let mut read = Vec::new();
     for _ in 0..4 {
-        let Some(Step::Read(scan)) = pool.shared.choose(&state) else { panic!("nothing is read") };
+        let Some(ReaderStep::Read(scan)) = pool.shared.choose(&state) else { panic!("nothing is read") };
         state.scans[scan].unread += 1;
         read.push(scan);
     }
     assert_eq!(read, [0, 1, 0, 1]);
     // A driver that has taken its part comes before one with parts ahead.
     state.scans[1].wanted = 2;
-    assert!(matches!(pool.shared.choose(&state), Some(Step::Read(1))));
+    assert!(matches!(pool.shared.choose(&state), Some(ReaderStep::Read(1))));
 }
 
 #[test]
@@ -289,13 +289,13 @@ fn one_part_at_a_time_is_read_beyond_what_may_be_ahead() {
     let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1000, usize::MAX), rank));
     let mut state = pool.shared.lock();
     state.waited.extend(scans.each_ref().map(|scan| scan.number));
-    assert!(matches!(pool.shared.choose(&state), Some(Step::Read(0))));
+    assert!(matches!(pool.shared.choose(&state), Some(ReaderStep::Read(0))));
     state.scans[0].unread += 1;
     state.ahead_bytes += 1000;
     assert!(pool.shared.choose(&state).is_none());
     // Its driver has it.
     state.waited.remove(&scans[0].number);
-    assert!(matches!(pool.shared.choose(&state), Some(Step::Read(1))));
+    assert!(matches!(pool.shared.choose(&state), Some(ReaderStep::Read(1))));
 }
 
 #[test]

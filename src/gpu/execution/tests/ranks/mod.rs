@@ -3,20 +3,20 @@
 //! - `plans.rs`: plans made by hand, one for each way rows change ranks
 //! - `heavy.rs`: keys that most rows have
 //! - `random.rs`: plans at random, with costs at random
-//! - `dealing.rs`: which rows of a table ranks have, and keep
-//! - `recollection.rs`: views of all ranks
+//! - `assignment.rs`: which rows of a table ranks have, and keep
+//! - `views.rs`: views of all ranks
 //! - `techniques.rs`: exchanges without each optional technique
 //! - `levels.rs`: exchanges that are made of two, on several hosts
 //! - `failures.rs`: ranks that fail, are stopped or slow, and rows that are no longer wanted
 
-mod dealing;
+mod assignment;
 mod failures;
 mod heavy;
 mod levels;
 mod plans;
 mod random;
-mod recollection;
 mod techniques;
+mod views;
 
 use std::time::Duration;
 

@@ -303,5 +303,5 @@ fn plans_at_random_give_what_one_rank_gives() {
     }
     println!("{heavy_count} of {count} plans had rows with heavy keys");
     assert!(distributed_count * 2 > count, "{distributed_count} of {count} plans ran on several ranks");
-    assert!(ranged_count * 20 >= count, "{ranged_count} of {count} plans had tables dealt by ranges");
+    assert!(ranged_count * 20 >= count, "{ranged_count} of {count} plans had tables partitioned by ranges");
 }

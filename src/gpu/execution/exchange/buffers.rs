@@ -19,15 +19,15 @@ use crate::{
 /// as may.
 const EXCHANGES_OF_QUERY: u64 = 16;
 /// Buffers of an exchange: one for outgoing and one for incoming blocks.
-const BOXES: u64 = 2;
+const BUFFERS: u64 = 2;
 /// Upper bound of the blocks that a buffer has room for: more would only wait longer for their
 /// turn.
-const BOX_BLOCKS_MAX: u64 = 4;
+const BUFFER_BLOCKS_MAX: u64 = 4;
 
 /// The largest block for which a region has room in the buffers of all queries that may run at
 /// once.
 pub(in crate::execution) fn block_bytes_of(region_bytes: u64) -> u64 {
-    aligned(region_bytes / (QUERIES_MAX * EXCHANGES_OF_QUERY * BOXES))
+    aligned(region_bytes / (QUERIES_MAX * EXCHANGES_OF_QUERY * BUFFERS))
 }
 
 /// The share of each exchange of a query with so many, on a network whose blocks have at most
@@ -38,9 +38,9 @@ pub(super) fn spec_of(id: ExchangeId, count: u64, (region_bytes, block_bytes): (
         true => block_bytes,
         false => aligned(block_bytes * EXCHANGES_OF_QUERY / count),
     };
-    let share = aligned(region_bytes / (QUERIES_MAX * BOXES * count));
-    let box_bytes = share.clamp(block_bytes_max, BOX_BLOCKS_MAX * block_bytes);
-    ExchangeSpec { block_bytes_max: Some(block_bytes_max), ..ExchangeSpec::new(id, box_bytes) }
+    let share = aligned(region_bytes / (QUERIES_MAX * BUFFERS * count));
+    let buffer_bytes = share.clamp(block_bytes_max, BUFFER_BLOCKS_MAX * block_bytes);
+    ExchangeSpec { block_bytes_max: Some(block_bytes_max), ..ExchangeSpec::new(id, buffer_bytes) }
 }
 
 fn aligned(bytes: u64) -> u64 {

@@ -54,7 +54,7 @@ pub(super) struct RowGroupSize {
 
 /// Rows of a row group, and the rank that scans them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DealtRows {
+pub(super) struct AssignedRows {
     pub(super) rank: Rank,
     pub(super) rows: Range<u64>,
 }
@@ -65,27 +65,27 @@ pub(super) struct DealtRows {
 /// # Panics
 ///
 /// If there are no ranks.
-pub(super) fn deal(row_groups: &[RowGroupSize], rank_count: usize) -> Vec<Vec<DealtRows>> {
-    let mut dealer = Dealer::of(row_groups, rank_count);
+pub(super) fn assign(row_groups: &[RowGroupSize], rank_count: usize) -> Vec<Vec<AssignedRows>> {
+    let mut assigner = Assigner::of(row_groups, rank_count);
     let of_size = |size: &RowGroupSize| match size.owner {
         _ if size.rows == 0 => Vec::new(),
-        None => dealer.deal(*size),
-        Some(rank) => vec![DealtRows { rank, rows: 0..size.rows }],
+        None => assigner.assign(*size),
+        Some(rank) => vec![AssignedRows { rank, rows: 0..size.rows }],
     };
     row_groups.iter().map(of_size).collect()
 }
 
-/// Reassigns the row groups that pruning has `kept`. Returns `dealt` as it is if they are spread
+/// Reassigns the row groups that pruning has `kept`. Returns `assigned` as it is if they are spread
 /// evenly enough.
-pub(super) fn deal_what_is_left(
+pub(super) fn reassign(
     row_groups: &[RowGroupSize],
     kept: &[bool],
     rank_count: usize,
-    dealt: Vec<Vec<DealtRows>>,
-) -> Vec<Vec<DealtRows>> {
+    assigned: Vec<Vec<AssignedRows>>,
+) -> Vec<Vec<AssignedRows>> {
     let is_kept = |place: usize| kept.get(place).copied().unwrap_or(true);
     let mut bytes = vec![0.0; rank_count];
-    let left = row_groups.iter().zip(&dealt).enumerate().filter(|(place, _)| is_kept(*place));
+    let left = row_groups.iter().zip(&assigned).enumerate().filter(|(place, _)| is_kept(*place));
     for (_, (size, parts)) in left {
         for part in parts {
             let share = (part.rows.end - part.rows.start) as f64 / size.rows.max(1) as f64;
@@ -95,13 +95,13 @@ pub(super) fn deal_what_is_left(
     let even = bytes.iter().sum::<f64>() / rank_count as f64;
     let most = bytes.iter().fold(0.0, |most: f64, bytes| most.max(*bytes));
     if most <= even * UNEVEN_MAX + CUT_BYTES_MIN as f64 {
-        return dealt;
+        return assigned;
     }
     let none = |size: &RowGroupSize| RowGroupSize { rows: 0, bytes: 0, ..*size };
     let left = row_groups.iter().enumerate();
     let left: Vec<RowGroupSize> =
         left.map(|(place, size)| if is_kept(place) { *size } else { none(size) }).collect();
-    deal(&left, rank_count)
+    assign(&left, rank_count)
 }
 
 /// The weight of a row group. Even one without bytes is assigned.
@@ -110,7 +110,7 @@ fn weight(size: &RowGroupSize) -> u64 {
 }
 
 /// Assigns row groups to ranks, one after another.
-struct Dealer {
+struct Assigner {
     /// Where the range of each rank but the last ends, in assigned bytes.
     ends: Vec<u128>,
     /// How far an end may move.
@@ -121,7 +121,7 @@ struct Dealer {
     rank: usize,
 }
 
-impl Dealer {
+impl Assigner {
     fn of(row_groups: &[RowGroupSize], rank_count: usize) -> Self {
         assert!((1..=usize::from(u16::MAX)).contains(&rank_count), "ranks of a query");
         let ranks = rank_count as u128;
@@ -146,35 +146,35 @@ impl Dealer {
         Self { ends: ends.collect(), uncut, before: 0, rank: 0 }
     }
 
-    fn deal(&mut self, size: RowGroupSize) -> Vec<DealtRows> {
-        let mut dealt = Vec::new();
+    fn assign(&mut self, size: RowGroupSize) -> Vec<AssignedRows> {
+        let mut assigned = Vec::new();
         let mut start = 0;
         let after = self.before + u128::from(weight(&size));
         while let Some(end) = self.ends.get(self.rank).filter(|end| **end < after) {
             let cut = self.cut(&size, end.saturating_sub(self.before), start);
             if cut > start {
-                dealt.push(DealtRows { rank: Rank(self.rank as u16), rows: start..cut });
+                assigned.push(AssignedRows { rank: Rank(self.rank as u16), rows: start..cut });
                 start = cut;
             }
             self.rank += 1;
         }
         if start < size.rows {
-            dealt.push(DealtRows { rank: Rank(self.rank as u16), rows: start..size.rows });
+            assigned.push(AssignedRows { rank: Rank(self.rank as u16), rows: start..size.rows });
         }
         self.before = after;
-        dealt
+        assigned
     }
 
     /// The row before which to cut a row group whose first `bytes` belong to the rank, if so many
     /// of its rows are assigned already.
-    fn cut(&self, size: &RowGroupSize, bytes: u128, dealt_rows: u64) -> u64 {
+    fn cut(&self, size: &RowGroupSize, bytes: u128, assigned_rows: u64) -> u64 {
         let left = u128::from(weight(size)).saturating_sub(bytes);
         let row = scaled(u128::from(size.rows), bytes, u128::from(weight(size))) as u64;
-        let is_near_start = bytes <= self.uncut || row < dealt_rows.saturating_add(CUT_ROWS_MIN);
+        let is_near_start = bytes <= self.uncut || row < assigned_rows.saturating_add(CUT_ROWS_MIN);
         let is_near_end = left <= self.uncut || size.rows - row.min(size.rows) < CUT_ROWS_MIN;
         match (is_near_start, is_near_end) {
             (true, true) if bytes > left => size.rows,
-            (true, _) => dealt_rows,
+            (true, _) => assigned_rows,
             (false, true) => size.rows,
             (false, false) => row,
         }
@@ -202,13 +202,13 @@ mod tests {
     }
 
     /// Thousands of rows of each row group, by rank.
-    fn dealt(sizes: &[u64], rank_count: usize) -> Vec<Vec<(u16, u64)>> {
-        in_thousands(deal(&sized(sizes), rank_count))
+    fn assigned(sizes: &[u64], rank_count: usize) -> Vec<Vec<(u16, u64)>> {
+        in_thousands(assign(&sized(sizes), rank_count))
     }
 
-    fn in_thousands(dealt: Vec<Vec<DealtRows>>) -> Vec<Vec<(u16, u64)>> {
-        let part = |part: DealtRows| (part.rank.0, (part.rows.end - part.rows.start) / 1000);
-        dealt.into_iter().map(|parts| parts.into_iter().map(part).collect()).collect()
+    fn in_thousands(assigned: Vec<Vec<AssignedRows>>) -> Vec<Vec<(u16, u64)>> {
+        let part = |part: AssignedRows| (part.rank.0, (part.rows.end - part.rows.start) / 1000);
+        assigned.into_iter().map(|parts| parts.into_iter().map(part).collect()).collect()
     }
 
     fn whole(ranks: &[u16]) -> Vec<Vec<(u16, u64)>> {
@@ -217,28 +217,28 @@ mod tests {
 
     #[test]
     fn row_groups_that_follow_one_another_are_on_one_rank() {
-        assert_eq!(dealt(&[7 * MB; 6], 3), whole(&[0, 0, 1, 1, 2, 2]));
-        assert_eq!(dealt(&[5 * MB; 3], 1), whole(&[0, 0, 0]));
-        assert_eq!(dealt(&[MB, MB, MB, 9 * MB, 6 * MB, 6 * MB], 2), whole(&[0, 0, 0, 0, 1, 1]));
-        assert!(dealt(&[], 4).is_empty());
+        assert_eq!(assigned(&[7 * MB; 6], 3), whole(&[0, 0, 1, 1, 2, 2]));
+        assert_eq!(assigned(&[5 * MB; 3], 1), whole(&[0, 0, 0]));
+        assert_eq!(assigned(&[MB, MB, MB, 9 * MB, 6 * MB, 6 * MB], 2), whole(&[0, 0, 0, 0, 1, 1]));
+        assert!(assigned(&[], 4).is_empty());
     }
 
     #[test]
     fn what_is_too_little_for_a_cut_is_whole() {
-        assert_eq!(dealt(&[5, 5], 4), whole(&[1, 3]));
-        assert_eq!(dealt(&[0; 4], 2), whole(&[0, 0, 1, 1]));
+        assert_eq!(assigned(&[5, 5], 4), whole(&[1, 3]));
+        assert_eq!(assigned(&[0; 4], 2), whole(&[0, 0, 1, 1]));
         // A cut moves by half of a row group at most, which is less than a sixteenth of a share.
-        assert_eq!(dealt(&[MB; 37], 3).concat().len(), 37);
+        assert_eq!(assigned(&[MB; 37], 3).concat().len(), 37);
         let few = [RowGroupSize { bytes: 100 * MB, rows: 200, owner: None }];
-        assert_eq!(deal(&few, 4).concat().len(), 1);
-        assert_eq!(deal(&[RowGroupSize::default()], 4), [[]]);
+        assert_eq!(assign(&few, 4).concat().len(), 1);
+        assert_eq!(assign(&[RowGroupSize::default()], 4), [[]]);
     }
 
     #[test]
     fn a_table_of_few_row_groups_is_on_all_ranks() {
-        assert_eq!(dealt(&[8 * MB], 4), [[(0, 25), (1, 25), (2, 25), (3, 25)]]);
+        assert_eq!(assigned(&[8 * MB], 4), [[(0, 25), (1, 25), (2, 25), (3, 25)]]);
         assert_eq!(
-            dealt(&[4 * MB; 5], 4),
+            assigned(&[4 * MB; 5], 4),
             [
                 vec![(0, 100)],
                 vec![(0, 25), (1, 75)],
@@ -250,11 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_any_magnitude_are_dealt() {
+    fn sizes_of_any_magnitude_are_assigned() {
         let sizes = [10 * MB, 4 * MB, 4 * MB, 4 * MB, MB];
-        assert_eq!(dealt(&sizes, 2)[..2], [vec![(0, 100)], vec![(0, 37), (1, 62)]]);
-        assert_eq!(dealt(&sizes, 2)[2..], whole(&[1, 1, 1])[..]);
-        assert_eq!(dealt(&[u64::MAX, u64::MAX, 1], 2), whole(&[0, 1, 1]));
+        assert_eq!(assigned(&sizes, 2)[..2], [vec![(0, 100)], vec![(0, 37), (1, 62)]]);
+        assert_eq!(assigned(&sizes, 2)[2..], whole(&[1, 1, 1])[..]);
+        assert_eq!(assigned(&[u64::MAX, u64::MAX, 1], 2), whole(&[0, 1, 1]));
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         let mut sizes = sized(&[6 * MB, 2 * MB, 2 * MB, 2 * MB, MB]);
         sizes[0].owner = Some(Rank(1));
         sizes[4] = RowGroupSize { owner: Some(Rank(1)), ..RowGroupSize::default() };
-        let ranks = deal(&sizes, 2).into_iter().map(|parts| match &parts[..] {
+        let ranks = assign(&sizes, 2).into_iter().map(|parts| match &parts[..] {
             [] => None,
             parts => Some(parts.iter().map(|part| part.rank.0).collect::<Vec<_>>()),
         });
@@ -271,11 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn what_conditions_leave_on_one_rank_is_dealt_anew() {
+    fn row_groups_left_on_one_rank_are_assigned_anew() {
         let sizes = sized(&[MB; 8]);
         let left = |kept: &[usize]| {
             let kept: Vec<bool> = (0..8).map(|place| kept.contains(&place)).collect();
-            in_thousands(deal_what_is_left(&sizes, &kept, 2, deal(&sizes, 2)))
+            in_thousands(reassign(&sizes, &kept, 2, assign(&sizes, 2)))
         };
         let as_all = whole(&[0, 0, 0, 0, 1, 1, 1, 1]);
         assert_eq!(left(&[0, 1, 2, 3, 4, 5, 6, 7]), as_all);
@@ -287,12 +287,12 @@ mod tests {
 
     #[test]
     fn more_row_groups_leave_most_of_those_before_them_where_they_are() {
-        let (few, more) = (dealt(&[9 * MB; 40], 4), dealt(&[9 * MB; 44], 4));
+        let (few, more) = (assigned(&[9 * MB; 40], 4), assigned(&[9 * MB; 44], 4));
         assert!(few.iter().zip(&more).filter(|(few, more)| few != more).count() <= 6);
     }
 
     #[test]
-    fn every_row_is_dealt_once_and_no_rank_has_far_more_than_its_share() {
+    fn every_row_is_assigned_once_and_no_rank_has_far_more_than_its_share() {
         let mut random = 0x5eed_u64;
         let mut next = |below: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -309,17 +309,17 @@ mod tests {
                 })
                 .collect();
             let kept: Vec<bool> = sizes.iter().map(|_| next(3) > 0).collect();
-            let parts = deal(&sizes, rank_count);
-            let left = deal_what_is_left(&sizes, &kept, rank_count, parts.clone());
+            let parts = assign(&sizes, rank_count);
+            let left = reassign(&sizes, &kept, rank_count, parts.clone());
             let share_of = |kept: &dyn Fn(usize) -> bool| {
                 let kept = sizes.iter().enumerate().filter(|(place, size)| kept(*place) && size.rows > 0);
                 kept.map(|(_, size)| size.bytes.max(1)).sum::<u64>() as f64 / rank_count as f64
             };
-            let most_of = |parts: &[Vec<DealtRows>], kept: &dyn Fn(usize) -> bool| {
+            let most_of = |parts: &[Vec<AssignedRows>], kept: &dyn Fn(usize) -> bool| {
                 let mut bytes = vec![0.0; rank_count];
                 for (place, (size, parts)) in sizes.iter().zip(parts).enumerate() {
                     let mut end = 0;
-                    for DealtRows { rank, rows } in parts {
+                    for AssignedRows { rank, rows } in parts {
                         assert_eq!(rows.start, end);
                         assert!(rows.end > rows.start);
                         assert!(parts.len() == 1 || rows.end - rows.start >= CUT_ROWS_MIN);

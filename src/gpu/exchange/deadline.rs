@@ -8,13 +8,13 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// The time left until a deadline, counted in polls.
 #[derive(Debug)]
-pub struct Patience {
+pub struct Deadline {
     whole: Duration,
     left: Duration,
     last_look: Instant,
 }
 
-impl Patience {
+impl Deadline {
     /// A deadline from now on.
     pub fn new(whole: Duration, now: Instant) -> Self {
         Self { whole, left: whole, last_look: now }
@@ -46,11 +46,11 @@ mod tests {
     #[test]
     fn one_long_look_is_not_a_long_wait() {
         let start = Instant::now();
-        let mut patience = Patience::new(Duration::from_millis(250), start);
-        assert!(!patience.is_over(start + Duration::from_secs(60)));
-        assert!(!patience.is_over(start + Duration::from_secs(60) + Duration::from_millis(90)));
-        assert!(patience.is_over(start + Duration::from_secs(61)));
-        patience.renew(start + Duration::from_secs(61));
-        assert!(!patience.is_over(start + Duration::from_secs(61)));
+        let mut deadline = Deadline::new(Duration::from_millis(250), start);
+        assert!(!deadline.is_over(start + Duration::from_secs(60)));
+        assert!(!deadline.is_over(start + Duration::from_secs(60) + Duration::from_millis(90)));
+        assert!(deadline.is_over(start + Duration::from_secs(61)));
+        deadline.renew(start + Duration::from_secs(61));
+        assert!(!deadline.is_over(start + Duration::from_secs(61)));
     }
 }

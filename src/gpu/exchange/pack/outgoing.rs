@@ -24,7 +24,8 @@ use crate::{
         block::{BlockColumn, BlockLayout, BlockParts},
     },
     operation::{
-        ByteRange, CellRange, DealTarget, DealTargetPart, MeasuredText, PackRange, Packing, Queue, RowOwners,
+        ByteRange, CellRange, MeasuredText, PackRange, Packing, Queue, RowOwners, ScatterTarget,
+        ScatterTargetPart,
     },
 };
 
@@ -32,13 +33,13 @@ use crate::{
 pub(super) struct OwnedRows {
     chunk: Chunk,
     /// The targets of their cells; text stays in place.
-    target: DealTarget,
+    target: ScatterTarget,
 }
 
 impl OwnedRows {
     /// The rows, after their cells were copied.
     pub(super) fn finish(self, queue: &Queue) -> Chunk {
-        self.chunk.columns.iter().for_each(|column| queue.spoil_nulls(column, self.chunk.row_count));
+        self.chunk.columns.iter().for_each(|column| queue.poison_nulls(column, self.chunk.row_count));
         self.chunk
     }
 }
@@ -57,8 +58,8 @@ impl Places {
     }
 
     /// For the cells of so many rows of a column, and their validity.
-    fn part(&mut self, column: &Column, row_count: u64) -> DealTargetPart {
-        DealTargetPart {
+    fn part(&mut self, column: &Column, row_count: u64) -> ScatterTargetPart {
+        ScatterTargetPart {
             values_offset_bytes: self.next(row_count * u64::from(column.cell_type.bytes())),
             validity_offset_bytes: if column.validity.is_some() { self.next(row_count) } else { 0 },
         }
@@ -66,7 +67,7 @@ impl Places {
 }
 
 /// A column like another one, of the rows that lie in a part of memory.
-fn part_of_memory(memory: &Buffer, like: &Column, (part, row_count): (DealTargetPart, usize)) -> Column {
+fn part_of_memory(memory: &Buffer, like: &Column, (part, row_count): (ScatterTargetPart, usize)) -> Column {
     let rows = row_count as u64;
     Column {
         values: memory.slice(part.values_offset_bytes, rows * u64::from(like.cell_type.bytes())),
@@ -76,30 +77,30 @@ fn part_of_memory(memory: &Buffer, like: &Column, (part, row_count): (DealTarget
 }
 
 /// A chunk with an order of destinations for its rows.
-pub(super) struct LeavingChunk {
+pub(super) struct OutgoingChunk {
     chunk: Chunk,
     /// The owners of its rows, if they are copied directly into blocks; otherwise columns are in
     /// the order of destinations.
     owners: Option<RowOwners>,
-    columns: Vec<LeavingColumn>,
+    columns: Vec<OutgoingColumn>,
     pub(super) compression: Compression,
 }
 
 /// An outgoing column.
-struct LeavingColumn {
+struct OutgoingColumn {
     /// A block's content of each row: cells with their validity, or lengths of text in the order of
     /// destinations.
     values: Column,
-    text: Option<LeavingText>,
+    text: Option<OutgoingText>,
 }
 
 /// A text column in the order of destinations.
-pub(super) struct LeavingText {
+pub(super) struct OutgoingText {
     pub(super) column: Column,
     pub(super) measured: MeasuredText,
 }
 
-impl LeavingColumn {
+impl OutgoingColumn {
     fn of_text(queue: &Queue, column: Column, row_count: usize) -> Result<Self> {
         let measured = queue.measure_text(&column, row_count)?;
         // A NULL's length is 0, and counts.
@@ -110,7 +111,7 @@ impl LeavingColumn {
             validity: None,
             strings: Vec::new(),
         };
-        Ok(Self { values: lengths, text: Some(LeavingText { column, measured }) })
+        Ok(Self { values: lengths, text: Some(OutgoingText { column, measured }) })
     }
 
     /// The column itself, of cells.
@@ -143,7 +144,7 @@ fn is_text(column: &Column) -> bool {
     column.cell_type == CellType::String
 }
 
-impl LeavingChunk {
+impl OutgoingChunk {
     /// The rows of a chunk, partitioned or not, packed or not. Waits if there is text.
     ///
     /// # Errors
@@ -163,17 +164,17 @@ impl LeavingChunk {
             None => columns.into_iter().cloned().collect(),
         };
         let mut ordered = ordered.into_iter();
-        let leaving = |column: &Column| {
+        let outgoing = |column: &Column| {
             let values = match is_ordered(column) {
                 true => ordered.next().ok_or_else(|| Error::internal("a column without an order"))?,
                 false => column.clone(),
             };
             match is_text(column) {
-                true => LeavingColumn::of_text(queue, values, chunk.row_count),
-                false => Ok(LeavingColumn { values, text: None }),
+                true => OutgoingColumn::of_text(queue, values, chunk.row_count),
+                false => Ok(OutgoingColumn { values, text: None }),
             }
         };
-        let columns = chunk.columns.iter().map(leaving).collect::<Result<_>>()?;
+        let columns = chunk.columns.iter().map(outgoing).collect::<Result<_>>()?;
         let owners = owners.filter(|_| !is_packed);
         Ok(Self { chunk: chunk.clone(), owners, columns, compression })
     }
@@ -207,7 +208,7 @@ impl LeavingChunk {
     }
 
     /// Its columns of text.
-    pub(super) fn texts(&self) -> impl Iterator<Item = &LeavingText> {
+    pub(super) fn texts(&self) -> impl Iterator<Item = &OutgoingText> {
         self.columns.iter().filter_map(|column| column.text.as_ref())
     }
 
@@ -224,7 +225,7 @@ impl LeavingChunk {
             })
             .collect();
         let rows: Vec<usize> = ranges.iter().flat_map(|(_, rows)| [rows.start, rows.end]).collect();
-        for LeavingText { measured, .. } in self.texts() {
+        for OutgoingText { measured, .. } in self.texts() {
             let bounds = measured.bounds(queue, &rows, self.chunk.row_count)?;
             for (piece, bounds) in pieces.iter_mut().zip(bounds.chunks_exact(2)) {
                 piece.text.push(bounds[0]..bounds[1]);
@@ -237,16 +238,16 @@ impl LeavingChunk {
     pub(super) fn layout(&self, piece: &Piece) -> Option<BlockLayout> {
         let (mut text, mut packings) = (piece.text.iter(), piece.packings.iter());
         let mut compressed = piece.compressed.iter();
-        let column = |(column, leaving): (&Column, &LeavingColumn)| {
+        let column = |(column, outgoing): (&Column, &OutgoingColumn)| {
             let PiecePackings { values, validity } = packings.next().copied().unwrap_or_default();
             BlockColumn {
                 cell_type: column.cell_type,
                 is_nullable: column.validity.is_some(),
-                text_bytes: match leaving.text {
+                text_bytes: match outgoing.text {
                     Some(_) => text.next().map_or(0, |range| range.end - range.start),
                     None => 0,
                 },
-                compressed_bytes: match leaving.text {
+                compressed_bytes: match outgoing.text {
                     Some(_) => compressed.next().and_then(|text| Some(text.as_ref()?.bytes())),
                     None => None,
                 },
@@ -262,25 +263,25 @@ impl LeavingChunk {
     pub(super) fn owned_rows(&self, queue: &Queue, rows: Range<usize>) -> Result<OwnedRows> {
         let row_count = rows.len() as u64;
         let mut places = Places::default();
-        let parts: Vec<DealTargetPart> =
+        let parts: Vec<ScatterTargetPart> =
             self.chunk.columns.iter().map(|column| places.part(column, row_count)).collect();
         let memory = queue.allocate::<u8>(places.end)?;
         let (mut columns, mut fixed, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
-        for ((column, leaving), part) in self.chunk.columns.iter().zip(&self.columns).zip(&parts) {
+        for ((column, outgoing), part) in self.chunk.columns.iter().zip(&self.columns).zip(&parts) {
             let owned = part_of_memory(&memory, column, (*part, rows.len()));
-            match self.is_dealt(leaving) {
+            match self.is_scattered(outgoing) {
                 true => fixed.push(*part),
-                false => add_owned_cells(&mut ranges, leaving.cells(), &owned, rows.start),
+                false => add_owned_cells(&mut ranges, outgoing.cells(), &owned, rows.start),
             }
             columns.push(owned);
         }
         queue.copy_ranges(&ranges)?;
-        let target = DealTarget { rows: rows.clone(), address: memory.address(), parts: fixed };
+        let target = ScatterTarget { rows: rows.clone(), address: memory.address(), parts: fixed };
         Ok(OwnedRows { chunk: Chunk { row_count: rows.len(), columns }, target })
     }
 
     /// Whether a block's content of a column is copied directly into it.
-    fn is_dealt(&self, column: &LeavingColumn) -> bool {
+    fn is_scattered(&self, column: &OutgoingColumn) -> bool {
         self.owners.is_some() && column.text.is_none()
     }
 
@@ -300,43 +301,48 @@ impl LeavingChunk {
             let FilledBlock { layout, block: memory, .. } = block;
             queue.memory().upload_to(&layout.encode_head(), memory.address(), queue.stream())?;
             for (column, (packed, parts)) in self.columns.iter().zip(&layout.columns) {
-                if !self.is_dealt(column) {
+                if !self.is_scattered(column) {
                     written.add(block, column, (packed, parts));
                 }
             }
             self.copy_texts(queue, block, &mut written.copied)?;
         }
         if let Some(owners) = &self.owners {
-            self.deal(queue, owners, (filled, owned))?;
+            self.scatter(queue, owners, (filled, owned))?;
         }
         queue.pack(&written.packed)?;
         queue.copy_ranges(&written.copied)
     }
 
     /// Copies columns without text in one pass over all columns.
-    fn deal(
+    fn scatter(
         &self,
         queue: &Queue,
         owners: &RowOwners,
         (filled, owned): (&[FilledBlock<'_>], Option<&OwnedRows>),
     ) -> Result<()> {
-        let dealt: Vec<&Column> =
-            self.columns.iter().filter(|column| self.is_dealt(column)).map(|column| &column.values).collect();
-        let mut targets: Vec<DealTarget> = filled.iter().map(|block| self.target(block)).collect();
+        let scattered: Vec<&Column> = self
+            .columns
+            .iter()
+            .filter(|column| self.is_scattered(column))
+            .map(|column| &column.values)
+            .collect();
+        let mut targets: Vec<ScatterTarget> = filled.iter().map(|block| self.target(block)).collect();
         if let Some(OwnedRows { target, .. }) = owned {
             let place = targets.partition_point(|other| other.rows.start < target.rows.start);
             targets.insert(place, target.clone());
         }
-        queue.deal(owners, &dealt, &targets)
+        queue.scatter_rows(owners, &scattered, &targets)
     }
 
     /// The offsets of the directly copied columns in a block.
-    fn target(&self, FilledBlock { piece, layout, block }: &FilledBlock<'_>) -> DealTarget {
-        let part = |(column, (_, parts)): (&LeavingColumn, &(BlockColumn, BlockParts))| {
+    fn target(&self, FilledBlock { piece, layout, block }: &FilledBlock<'_>) -> ScatterTarget {
+        let part = |(column, (_, parts)): (&OutgoingColumn, &(BlockColumn, BlockParts))| {
             let BlockParts { values_offset_bytes, validity_offset_bytes, .. } = *parts;
-            self.is_dealt(column).then_some(DealTargetPart { values_offset_bytes, validity_offset_bytes })
+            self.is_scattered(column)
+                .then_some(ScatterTargetPart { values_offset_bytes, validity_offset_bytes })
         };
-        DealTarget {
+        ScatterTarget {
             rows: piece.rows.clone(),
             address: block.address(),
             parts: self.columns.iter().zip(&layout.columns).filter_map(part).collect(),
@@ -356,7 +362,7 @@ impl WrittenParts {
     fn add(
         &mut self,
         FilledBlock { piece, block, .. }: &FilledBlock<'_>,
-        column: &LeavingColumn,
+        column: &OutgoingColumn,
         (packed, parts): (&BlockColumn, &BlockParts),
     ) {
         let (values, flags) = column.ranges(&piece.rows);
@@ -402,14 +408,14 @@ fn order_cells(
         return Ok(Vec::new());
     }
     let mut places = Places::default();
-    let parts: Vec<DealTargetPart> =
+    let parts: Vec<ScatterTargetPart> =
         columns.iter().map(|column| places.part(column, row_count as u64)).collect();
     let cells = queue.allocate::<u8>(places.end)?;
-    let target = DealTarget { rows: 0..row_count, address: cells.address(), parts };
-    queue.deal(owners, columns, std::slice::from_ref(&target))?;
-    let ordered = |(column, part): (&&Column, &DealTargetPart)| {
+    let target = ScatterTarget { rows: 0..row_count, address: cells.address(), parts };
+    queue.scatter_rows(owners, columns, std::slice::from_ref(&target))?;
+    let ordered = |(column, part): (&&Column, &ScatterTargetPart)| {
         let column = part_of_memory(&cells, column, (*part, row_count));
-        queue.spoil_nulls(&column, row_count);
+        queue.poison_nulls(&column, row_count);
         column
     };
     Ok(columns.iter().zip(&target.parts).map(ordered).collect())

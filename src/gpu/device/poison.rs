@@ -29,7 +29,7 @@ impl NullCells {
 const CELL_BYTES_MAX: usize = 32;
 
 /// The cell of a NULL row, in as many bytes as [`CellType::bytes`] says.
-pub(super) fn hostile_cell(cell_type: CellType, row: usize) -> [u8; CELL_BYTES_MAX] {
+pub(super) fn poison_cell(cell_type: CellType, row: usize) -> [u8; CELL_BYTES_MAX] {
     // The least and the greatest number by turns; as a float, NaN of both signs; as an interval,
     // both of its ends.
     let (fill, end) = if row.is_multiple_of(2) { (0x00, 0x80) } else { (0xff, 0x7f) };
@@ -56,12 +56,12 @@ mod tests {
 
     #[test]
     fn numbers_are_the_ends_of_their_types() {
-        let number = |row| i32::from_le_bytes(hostile_cell(CellType::Int32, row)[..4].try_into().unwrap());
+        let number = |row| i32::from_le_bytes(poison_cell(CellType::Int32, row)[..4].try_into().unwrap());
         assert_eq!([number(0), number(1)], [i32::MIN, i32::MAX]);
-        let number = |row| i128::from_le_bytes(hostile_cell(CellType::Int128, row)[..16].try_into().unwrap());
+        let number = |row| i128::from_le_bytes(poison_cell(CellType::Int128, row)[..16].try_into().unwrap());
         assert_eq!([number(0), number(1)], [i128::MIN, i128::MAX]);
         let microseconds =
-            |row| i64::from_le_bytes(hostile_cell(CellType::Interval, row)[..8].try_into().unwrap());
+            |row| i64::from_le_bytes(poison_cell(CellType::Interval, row)[..8].try_into().unwrap());
         assert_eq!([microseconds(0), microseconds(1)], [i64::MIN, i64::MAX]);
     }
 }

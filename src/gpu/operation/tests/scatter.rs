@@ -1,7 +1,7 @@
 //! Partitioning rows by owner gives the rows that a partition and a gather give.
 
 use super::*;
-use crate::operation::{DealTarget, DealTargetPart, StayingRows};
+use crate::operation::{ScatterTarget, ScatterTargetPart, StayingRows};
 
 /// Columns of every width, some with NULLs, in more columns than a launch takes.
 fn columns(queue: &Queue, generator: &mut Numbers, count: usize) -> Vec<Column> {
@@ -45,24 +45,24 @@ fn target_of(
     queue: &Queue,
     columns: &[Column],
     rows: std::ops::Range<usize>,
-) -> (DealTarget, crate::device::Buffer) {
+) -> (ScatterTarget, crate::device::Buffer) {
     let mut end = 0;
     let mut place = |bytes: usize| {
         let start = end;
         end += bytes.next_multiple_of(64) as u64;
         start
     };
-    let part = |column: &Column| DealTargetPart {
+    let part = |column: &Column| ScatterTargetPart {
         values_offset_bytes: place(rows.len() * column.cell_type.bytes() as usize),
         validity_offset_bytes: if column.validity.is_some() { place(rows.len()) } else { 0 },
     };
     let parts = columns.iter().map(part).collect();
     let memory = queue.allocate_filled::<u8>(end, 0xa5).unwrap();
-    (DealTarget { rows, address: memory.address(), parts }, memory)
+    (ScatterTarget { rows, address: memory.address(), parts }, memory)
 }
 
 #[test]
-fn rows_are_dealt_as_a_partition_would_order_them() {
+fn rows_are_scattered_as_a_partition_would_order_them() {
     let queue = queue();
     let mut generator = Numbers(SEED);
     for count in [0usize, 1, 31, 4095, 4096, 4097, 9000] {
@@ -81,12 +81,12 @@ fn rows_are_dealt_as_a_partition_would_order_them() {
                     .into_iter()
                     .map(|rows| target_of(&queue, &columns, rows))
                     .collect();
-                let places: Vec<DealTarget> = targets.iter().map(|(target, _)| target.clone()).collect();
-                queue.deal(&owners, &columns_by_reference, &places).unwrap();
-                for (DealTarget { rows, parts, .. }, memory) in &targets {
-                    let dealt: Vec<u8> = queue.download(memory, memory.bytes() as usize).unwrap();
+                let places: Vec<ScatterTarget> = targets.iter().map(|(target, _)| target.clone()).collect();
+                queue.scatter_rows(&owners, &columns_by_reference, &places).unwrap();
+                for (ScatterTarget { rows, parts, .. }, memory) in &targets {
+                    let scattered: Vec<u8> = queue.download(memory, memory.bytes() as usize).unwrap();
                     for (column, part) in ordered.iter().zip(parts) {
-                        check_dealt(&queue, column, (rows, part), &dealt, &name);
+                        check_scattered(&queue, column, (rows, part), &scattered, &name);
                     }
                 }
             }
@@ -123,11 +123,11 @@ fn rows_that_stay_have_one_owner_and_others_that_of_their_keys() {
 
 /// Cells and validity of some rows of a column, after partitioning, equal those of the ordered
 /// column; a NULL's cell is zeros.
-fn check_dealt(
+fn check_scattered(
     queue: &Queue,
     column: &Column,
-    (rows, part): (&std::ops::Range<usize>, &DealTargetPart),
-    dealt: &[u8],
+    (rows, part): (&std::ops::Range<usize>, &ScatterTargetPart),
+    scattered: &[u8],
     name: &str,
 ) {
     let width = column.cell_type.bytes() as usize;
@@ -135,13 +135,13 @@ fn check_dealt(
     let flags = column.validity.as_ref().map(|flags| {
         let all = queue.download::<u8>(flags, flags.bytes() as usize).unwrap();
         let start = part.validity_offset_bytes as usize;
-        assert_eq!(dealt[start..start + rows.len()], all[rows.clone()], "{name}: validity of {rows:?}");
+        assert_eq!(scattered[start..start + rows.len()], all[rows.clone()], "{name}: validity of {rows:?}");
         all
     });
     for (place, row) in rows.clone().enumerate() {
         let start = part.values_offset_bytes as usize + place * width;
         let is_valid = flags.as_ref().is_none_or(|flags| flags[row] != 0);
         let expected = if is_valid { &whole[row * width..][..width] } else { &[0; 32][..width] };
-        assert_eq!(&dealt[start..start + width], expected, "{name}: row {row}");
+        assert_eq!(&scattered[start..start + width], expected, "{name}: row {row}");
     }
 }

@@ -15,15 +15,15 @@ use pystachio_plan::Result;
 use super::{
     HashPartitioning, PARTITIONS_MAX, Queue,
     abi::{
-        AssignOwners, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT, DealRows,
-        DealtBlock, DealtPart,
+        AssignOwners, SCATTER_BLOCKS_MAX, SCATTER_COLUMNS_MAX, SCATTER_PART_ALIGNMENT, SCATTER_TILE_ROWS,
+        ScatterBlock, ScatterPart, ScatterRows,
     },
     join::key_columns,
 };
 use crate::device::{Buffer, Column, Kernel};
 
 /// Blocks of memory that one launch fills.
-pub const DEAL_BLOCKS_MAX: usize = DEALT_BLOCKS_MAX;
+pub const SCATTER_TARGETS_MAX: usize = SCATTER_BLOCKS_MAX;
 
 /// The owners of a chunk's rows.
 #[derive(Clone, Debug)]
@@ -49,34 +49,34 @@ pub struct StayingRows<'a> {
 
 /// Memory for some rows, by their positions in the order of owners.
 #[derive(Clone, Debug)]
-pub struct DealTarget {
+pub struct ScatterTarget {
     /// The positions.
     pub rows: Range<usize>,
     /// Its address.
     pub address: u64,
     /// The offset of the cells of each column in it, and of their validity, if any; multiples of
     /// 64.
-    pub parts: Vec<DealTargetPart>,
+    pub parts: Vec<ScatterTargetPart>,
 }
 
 /// The offsets of a column, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DealTargetPart {
+pub struct ScatterTargetPart {
     /// Cells.
     pub values_offset_bytes: u64,
     /// A byte a row; ignored for columns without validity.
     pub validity_offset_bytes: u64,
 }
 
-impl DealTargetPart {
-    fn part(&self) -> DealtPart {
+impl ScatterTargetPart {
+    fn part(&self) -> ScatterPart {
         let multiple = |offset_bytes: u64| {
-            assert!(offset_bytes.is_multiple_of(DEALT_PART_ALIGNMENT), "where a part of a block begins");
-            let multiple = u32::try_from(offset_bytes / DEALT_PART_ALIGNMENT);
+            assert!(offset_bytes.is_multiple_of(SCATTER_PART_ALIGNMENT), "where a part of a block begins");
+            let multiple = u32::try_from(offset_bytes / SCATTER_PART_ALIGNMENT);
             assert!(multiple.is_ok(), "where a part of a block begins: {offset_bytes}");
             multiple.unwrap_or_default()
         };
-        DealtPart {
+        ScatterPart {
             values: multiple(self.values_offset_bytes),
             validity: multiple(self.validity_offset_bytes),
         }
@@ -107,7 +107,7 @@ impl Queue {
             staying.is_none_or(|staying| staying.owner < partition_count),
             "the fixed owner is one of the owners"
         );
-        let tiles = (row_count as u64).div_ceil(DEAL_TILE_ROWS);
+        let tiles = (row_count as u64).div_ceil(SCATTER_TILE_ROWS);
         let owners = self.allocate::<u8>(row_count as u64)?;
         let counts = self.allocate::<u32>(partition_count as u64 * tiles)?;
         let arguments = AssignOwners {
@@ -140,16 +140,21 @@ impl Queue {
     /// # Panics
     ///
     /// If targets are not in the order of their rows, or lack a part for a column.
-    pub fn deal(&self, owners: &RowOwners, columns: &[&Column], targets: &[DealTarget]) -> Result<()> {
+    pub fn scatter_rows(
+        &self,
+        owners: &RowOwners,
+        columns: &[&Column],
+        targets: &[ScatterTarget],
+    ) -> Result<()> {
         assert!(targets.iter().all(|target| target.parts.len() == columns.len()), "a part for each column");
         assert!(
             targets.is_sorted_by(|a, b| a.rows.end <= b.rows.start),
             "targets in the order of their rows"
         );
-        for targets in targets.chunks(DEALT_BLOCKS_MAX) {
-            for (turn, columns) in columns.chunks(DEALT_COLUMNS_MAX).enumerate() {
-                let arguments = owners.dealing(columns, targets, turn * DEALT_COLUMNS_MAX);
-                self.launch(Kernel::DealRows, owners.tiles, &arguments)?;
+        for targets in targets.chunks(SCATTER_BLOCKS_MAX) {
+            for (turn, columns) in columns.chunks(SCATTER_COLUMNS_MAX).enumerate() {
+                let arguments = owners.scatter_arguments(columns, targets, turn * SCATTER_COLUMNS_MAX);
+                self.launch(Kernel::ScatterRows, owners.tiles, &arguments)?;
             }
         }
         Ok(())
@@ -159,8 +164,13 @@ impl Queue {
 impl RowOwners {
     /// A launch for some columns, the first of which has a given place among all, into some
     /// targets.
-    fn dealing(&self, columns: &[&Column], targets: &[DealTarget], first_column: usize) -> DealRows {
-        let mut arguments = DealRows {
+    fn scatter_arguments(
+        &self,
+        columns: &[&Column],
+        targets: &[ScatterTarget],
+        first_column: usize,
+    ) -> ScatterRows {
+        let mut arguments = ScatterRows {
             owners: self.owners.address(),
             offsets: self.offsets.address(),
             row_count: self.row_count as u64,
@@ -168,18 +178,18 @@ impl RowOwners {
             tiles: self.tiles as u32,
             column_count: columns.len() as u32,
             block_count: targets.len() as u32,
-            ..DealRows::default()
+            ..ScatterRows::default()
         };
         for (view, column) in arguments.columns.iter_mut().zip(columns) {
             *view = column.view();
         }
         for (block, target) in arguments.blocks.iter_mut().zip(targets) {
-            let DealTarget { rows, address, parts } = target;
-            *block = DealtBlock {
+            let ScatterTarget { rows, address, parts } = target;
+            *block = ScatterBlock {
                 first_row: rows.start as u64,
                 end_row: rows.end as u64,
                 address: *address,
-                ..DealtBlock::default()
+                ..ScatterBlock::default()
             };
             for (part, target) in block.parts.iter_mut().zip(parts.iter().skip(first_column)) {
                 *part = target.part();

@@ -1,7 +1,7 @@
-// Rows dealt to their owners: one pass over the keys says whose each row is and counts, and one pass over all columns moves
-// the rows into the memory of each owner.
+// Scatters rows to their owners: one pass over the keys computes the owner of each row and counts, and one pass over all columns
+// copies the rows into the memory of each owner.
 //
-// Grid:    ceil(row_count / DEAL_TILE_ROWS) blocks.
+// Grid:    ceil(row_count / SCATTER_TILE_ROWS) blocks.
 // Ordering: rows of an owner stay in their order.
 // Traffic: the keys read and 1 B written a row; then 1 B and the cells of a row read, and its cells written. A tile's rows are put into the
 //          order of owners in shared memory first, so that neighbouring threads write neighbouring cells; what they read lies within a
@@ -17,14 +17,14 @@
 
 #define WARPS (BLOCK_THREADS / WARP_THREADS)
 // Rows of a tile that a warp ranks.
-#define WARP_ROWS (DEAL_TILE_ROWS / WARPS)
+#define WARP_ROWS (SCATTER_TILE_ROWS / WARPS)
 // Rows of a thread at once: their cells are on their way together.
 #define ROWS_AT_ONCE 4
 #define NO_BLOCK 0xffffffffu
 
 // A thread an owner.
 static_assert(PARTITIONS_MAX == BLOCK_THREADS, "a thread has an owner");
-static_assert(DEAL_TILE_ROWS <= 1 << 16, "a row of a tile has a number of 16 bits");
+static_assert(SCATTER_TILE_ROWS <= 1 << 16, "a row of a tile has a number of 16 bits");
 
 // The lanes of this warp whose rows have the same owner. Every lane calls it.
 DEVICE uint32_t lanes_of_owner(uint32_t owner, uint32_t owner_count, bool is_row) {
@@ -39,9 +39,9 @@ DEVICE uint32_t lanes_of_owner(uint32_t owner, uint32_t owner_count, bool is_row
 KERNEL(assign_owners, AssignOwners, BLOCK_THREADS) {
     SHARED uint32_t counts[PARTITIONS_MAX];
     // Each thread reads its own ones alone. They are counted after all were found, so that little is kept over calls.
-    SHARED uint8_t tile_owners[DEAL_TILE_ROWS];
-    const uint64_t first = (uint64_t)blockIdx.x * DEAL_TILE_ROWS;
-    for (uint32_t item = threadIdx.x; item < DEAL_TILE_ROWS; item += BLOCK_THREADS) {
+    SHARED uint8_t tile_owners[SCATTER_TILE_ROWS];
+    const uint64_t first = (uint64_t)blockIdx.x * SCATTER_TILE_ROWS;
+    for (uint32_t item = threadIdx.x; item < SCATTER_TILE_ROWS; item += BLOCK_THREADS) {
         const uint64_t row = first + item;
         if (row >= args.row_count) break;
         bool has_null;
@@ -55,7 +55,7 @@ KERNEL(assign_owners, AssignOwners, BLOCK_THREADS) {
     const uint32_t lane = threadIdx.x % WARP_THREADS;
     counts[threadIdx.x] = 0;
     __syncthreads();
-    for (uint32_t item = threadIdx.x; item < DEAL_TILE_ROWS; item += BLOCK_THREADS) {
+    for (uint32_t item = threadIdx.x; item < SCATTER_TILE_ROWS; item += BLOCK_THREADS) {
         const bool is_row = first + item < args.row_count;
         const uint32_t owner = is_row ? tile_owners[item] : 0;
         const uint32_t lanes = lanes_of_owner(owner, args.owner_count, is_row);
@@ -68,27 +68,27 @@ KERNEL(assign_owners, AssignOwners, BLOCK_THREADS) {
 }
 
 // Rows of a thread, and where they go.
-struct DealtRows {
+struct TileRows {
     uint64_t sources[ROWS_AT_ONCE];
     uint64_t targets[ROWS_AT_ONCE]; // within the block of memory
     uint32_t blocks[ROWS_AT_ONCE];  // NO_BLOCK: nowhere
 };
 
 // The block of memory that the row at a place goes to.
-DEVICE uint32_t block_of_place(const DealRows &args, uint64_t place) {
+DEVICE uint32_t block_of_place(const ScatterRows &args, uint64_t place) {
     uint32_t first = 0, last = args.block_count;
     while (last - first > 1) {
         const uint32_t middle = (first + last) / 2;
         if (args.blocks[middle].first_row <= place) first = middle;
         else last = middle;
     }
-    const DealtBlock &block = args.blocks[first];
+    const ScatterBlock &block = args.blocks[first];
     return block.first_row <= place && place < block.end_row ? first : NO_BLOCK;
 }
 
 // A NULL's cell is zero, so that the receiver sees no other bytes of this rank's memory.
 template <class T>
-DEVICE void deal_cells(const DealRows &args, uint32_t column, const DealtRows &rows) {
+DEVICE void scatter_cells(const ScatterRows &args, uint32_t column, const TileRows &rows) {
     const ColumnView &source = args.columns[column];
     const uint8_t *validity = (const uint8_t *)source.validity;
     T cells[ROWS_AT_ONCE];
@@ -102,39 +102,39 @@ DEVICE void deal_cells(const DealRows &args, uint32_t column, const DealtRows &r
 #pragma unroll
     for (uint32_t item = 0; item < ROWS_AT_ONCE; item++) {
         if (rows.blocks[item] == NO_BLOCK) continue;
-        const DealtBlock &block = args.blocks[rows.blocks[item]];
-        const DealtPart part = block.parts[column];
-        T *values = (T *)(block.address + (uint64_t)part.values * DEALT_PART_ALIGNMENT);
+        const ScatterBlock &block = args.blocks[rows.blocks[item]];
+        const ScatterPart part = block.parts[column];
+        T *values = (T *)(block.address + (uint64_t)part.values * SCATTER_PART_ALIGNMENT);
         values[rows.targets[item]] = is_valid[item] ? cells[item] : T{};
         if (!validity) continue;
-        ((uint8_t *)(block.address + (uint64_t)part.validity * DEALT_PART_ALIGNMENT))[rows.targets[item]] = is_valid[item];
+        ((uint8_t *)(block.address + (uint64_t)part.validity * SCATTER_PART_ALIGNMENT))[rows.targets[item]] = is_valid[item];
     }
 }
 
-DEVICE void deal_columns(const DealRows &args, const DealtRows &rows) {
+DEVICE void scatter_columns(const ScatterRows &args, const TileRows &rows) {
     for (uint32_t column = 0; column < args.column_count; column++) {
         switch (args.columns[column].cell_bytes) {
-            case 1: deal_cells<uint8_t>(args, column, rows); break;
-            case 2: deal_cells<uint16_t>(args, column, rows); break;
-            case 4: deal_cells<uint32_t>(args, column, rows); break;
-            case 8: deal_cells<uint64_t>(args, column, rows); break;
-            case 32: deal_cells<Cell32>(args, column, rows); break;
-            default: deal_cells<Cell16>(args, column, rows);
+            case 1: scatter_cells<uint8_t>(args, column, rows); break;
+            case 2: scatter_cells<uint16_t>(args, column, rows); break;
+            case 4: scatter_cells<uint32_t>(args, column, rows); break;
+            case 8: scatter_cells<uint64_t>(args, column, rows); break;
+            case 32: scatter_cells<Cell32>(args, column, rows); break;
+            default: scatter_cells<Cell16>(args, column, rows);
         }
     }
 }
 
-KERNEL(deal_rows, DealRows, BLOCK_THREADS) {
+KERNEL(scatter_rows, ScatterRows, BLOCK_THREADS) {
     // Rows of each warp by owner; then where in the tile's order the next of them goes.
     SHARED uint32_t next[WARPS][PARTITIONS_MAX];
-    SHARED uint16_t order[DEAL_TILE_ROWS];
+    SHARED uint16_t order[SCATTER_TILE_ROWS];
     // From a place in the tile's order to the one among all rows.
     SHARED uint64_t distances[PARTITIONS_MAX];
     const uint32_t lane = threadIdx.x % WARP_THREADS;
     const uint32_t warp = threadIdx.x / WARP_THREADS;
-    const uint64_t first = (uint64_t)blockIdx.x * DEAL_TILE_ROWS;
+    const uint64_t first = (uint64_t)blockIdx.x * SCATTER_TILE_ROWS;
     const uint64_t left = args.row_count - first;
-    const uint32_t tile_rows = left < DEAL_TILE_ROWS ? (uint32_t)left : DEAL_TILE_ROWS;
+    const uint32_t tile_rows = left < SCATTER_TILE_ROWS ? (uint32_t)left : SCATTER_TILE_ROWS;
     const uint8_t *owners = (const uint8_t *)args.owners + first;
     for (uint32_t other = 0; other < WARPS; other++) next[other][threadIdx.x] = 0;
     __syncthreads();
@@ -173,7 +173,7 @@ KERNEL(deal_rows, DealRows, BLOCK_THREADS) {
     }
     __syncthreads();
     for (uint32_t base = threadIdx.x; base < tile_rows; base += ROWS_AT_ONCE * BLOCK_THREADS) {
-        DealtRows rows;
+        TileRows rows;
 #pragma unroll
         for (uint32_t item = 0; item < ROWS_AT_ONCE; item++) {
             const uint32_t ordered = base + item * BLOCK_THREADS;
@@ -186,6 +186,6 @@ KERNEL(deal_rows, DealRows, BLOCK_THREADS) {
             rows.blocks[item] = block;
             if (block != NO_BLOCK) rows.targets[item] = target - args.blocks[block].first_row;
         }
-        deal_columns(args, rows);
+        scatter_columns(args, rows);
     }
 }
