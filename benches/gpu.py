@@ -16,7 +16,7 @@ Steps, each for one scale factor:
 - profile: what each kernel of the hot queries takes alone, by Nsight Compute where it is there (gpu_profile.py).
 - timeline: how busy storage, bus and GPU are during one query, cold and hot; drawn beside the report.
 - calibrate: prints what decoding and operators take, as the constants that the code holds; needs pyarrow.
-- ablation: warm and hot, once for every boolean setting pystachio.gpu_* that is on, with it off. A new setting is found by itself.
+- ablation: warm and hot, once without each technique that pystachio.gpu_disable knows. A new one is found by itself.
 - spill: every query with a sixteenth of the data's bytes as GPU memory: slower, with the same text (gpu_spill.py).
 - load: the queries by 1, 4, 16 and 64 clients at once; the same with little memory, cancels and files that change (gpu_load.py).
 - duckdb_files: the queries, hot, over files that DuckDB wrote from the same rows (gpu_duckdb_files.py).
@@ -55,6 +55,7 @@ from gpu_spill import run_spill  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 from peers import TABLES, DuckdbPeer, PostgresPeer  # noqa: E402
+from ranks_techniques import statements, techniques  # noqa: E402
 
 DATABASE = "bench_gpu"
 RESTART_S_MAX = 60
@@ -495,15 +496,14 @@ def hot_duckdb(bench, duckdb, name, sql, answer_file):
 def run_ablation(bench):
     """Warm and hot without one technique after another."""
     with Session(bench.conninfo) as session:
-        rows = session.run("SELECT name FROM pg_settings WHERE name LIKE 'pystachio.gpu\\_%' AND vartype = 'bool' "
-                           "AND setting = 'on' ORDER BY name").rows
-    for (setting,) in rows:
-        print(f"without {setting}", flush=True)
+        names = techniques(session)
+    for name in names:
+        print(f"without {name}", flush=True)
         for run in (run_warm, run_hot):
             if bench.has_time():
-                run(bench, [f"SET {setting} = off"], setting.removeprefix("pystachio.gpu_"))
-    if not rows:
-        print("no setting pystachio.gpu_* can be turned off", flush=True)
+                run(bench, statements({name: "off"}), name)
+    if not names:
+        print("no technique can be turned off", flush=True)
     return 0
 
 

@@ -105,7 +105,7 @@ def run_first(bench):
         if not bench.has_time():
             break
         bench.restart_engine("gpu")
-        peer = bench.peer("gpu", ["SET pystachio.gpu_cache = off"])
+        peer = bench.peer("gpu", ["SET pystachio.gpu_disable = 'cache'"])
         try:
             peer.run("SELECT count(*) FROM region")
             seconds = []

@@ -18,7 +18,7 @@ SERVER = "gpu"
 SCHEMA = "not_analyzed"
 _QUERY = ("SELECT count(*), sum(length(l_comment)), sum(length(l_shipinstruct)), sum(l_extendedprice), count(o_comment), count(o_clerk), "
           "count(o_orderpriority), count(o_orderstatus), sum(o_totalprice) FROM lineitem LEFT JOIN orders ON l_shipmode = o_comment")
-_NOT_SPLIT = {"pystachio.gpu_exchange_heavy_keys": "off"}
+_NOT_SPLIT = {"exchange_heavy_keys": "off"}
 
 
 def _ways(bench):

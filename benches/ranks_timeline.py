@@ -16,7 +16,7 @@ from ranks_techniques import TECHNIQUES, known, statements
 
 BINS = 120
 # So that it reads.
-WITHOUT_CACHE = {"pystachio.gpu_cache": "off"}
+WITHOUT_CACHE = {"cache": "off"}
 SERVER = "gpu"
 
 

@@ -19,6 +19,7 @@ import ranks_report
 import ranks_techniques
 import ranks_timeline
 import ranks_traffic
+from harness.libpq import QueryError
 
 PLAN = [{"Plan": {"Node Type": "Aggregate", "Plans": [{
     "Node Type": "Foreign Scan", "Ran On": "cuda", "Ranks": "all 2", "Bytes Read": 100, "Spilled Bytes": 7,
@@ -192,22 +193,25 @@ class Room(unittest.TestCase):
 
 
 class Techniques(unittest.TestCase):
-    def test_names_are_settings_of_the_extension(self):
+    def test_names_are_techniques_or_settings_of_the_extension(self):
         steps = {**ranks_techniques.TECHNIQUES, **ranks_techniques.ABLATION}
         for settings in steps.values():
             for name in settings:
-                self.assertTrue(re.fullmatch(r"pystachio\.[a-z_]+", name), name)
+                self.assertTrue(re.fullmatch(r"(pystachio\.)?[a-z_]+", name), name)
 
-    def test_what_a_server_has_no_setting_for_is_named(self):
+    def test_what_a_server_has_not_is_named(self):
         class Server:
-            def run(self, _):
+            def run(self, sql):
+                if sql.startswith("SET"):
+                    raise QueryError("22023", "invalid value", hint="Name some of: x, z.")
                 self.rows = [("pystachio.a",), ("pystachio.b",)]
                 return self
 
-        steps = {"all on": {}, "x": {"pystachio.a": "off"}, "y": {"pystachio.a": "off", "pystachio.c": "1"}}
+        steps = {"all on": {}, "x": {"pystachio.a": "off", "x": "off"}, "y": {"pystachio.a": "off", "x": "off", "y": "off", "z": "off"}}
         there, missing = ranks_techniques.known(Server(), steps)
-        self.assertEqual((list(there), missing), (["all on", "x"], {"y": ["pystachio.c"]}))
-        self.assertEqual(ranks_techniques.statements(steps["y"]), ["SET pystachio.a = 'off'", "SET pystachio.c = '1'"])
+        self.assertEqual((list(there), missing), (["all on", "x"], {"y": ["y"]}))
+        self.assertEqual(ranks_techniques.statements(steps["y"]),
+                         ["SET pystachio.gpu_disable = 'x, y, z'", "SET pystachio.a = 'off'"])
 
 
 if __name__ == "__main__":

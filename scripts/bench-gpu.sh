@@ -15,8 +15,8 @@
 #   STEPS="… load"     answers a second of CLIENTS="1 4 16 64" at once, LOAD_S=15 seconds each; with little memory, cancels and files
 #                      that change too: no error, no other answer, the same engine
 #   STEPS="… duckdb_files"   every query over files that DuckDB wrote from the same rows
-#   ABLATION=1         warm and hot once more for every setting pystachio.gpu_*, turned off
-#   SETTINGS=…         what measured sessions set: "pystachio.gpu_concurrent_builds = off, pystachio.gpu_regulation = off"
+#   ABLATION=1         warm and hot once more without each technique of pystachio.gpu_disable
+#   SETTINGS=…         what measured sessions set: "pystachio.gpu_disable = 'concurrent_builds, regulation'"
 #   EXACT_SF=1         scale factor of the step exact
 #   GENERATE=…         further arguments of tpch_generate, as SQL; default: the GPU form where there is one, else
 #                      row groups of 10 million rows

@@ -17,7 +17,7 @@
 #   TIMELINE_QUERY=3       whose storage and network are drawn   TIMELINE_COLD=1   with nothing of the files in the page cache
 #   CONFIGURATIONS="one all fastest"   of the step hot, in this order
 #   ENGINE_CHOICE=gpu      pystachio.engine_choice
-#   SETTINGS=…             what measured sessions set: "pystachio.gpu_concurrent_builds = off"
+#   SETTINGS=…             what measured sessions set: "pystachio.gpu_disable = 'concurrent_builds'"
 #   SERVER_OPTIONS=…       further options of the server: memory '40GB'
 #   GENERATE=…             further arguments of tpch_generate, as SQL
 #   OUT=folder             where report, drawing and logs go, few files of them; default: benches/results and target/bench-ranks

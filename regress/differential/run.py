@@ -52,10 +52,10 @@ SPILL_MEMORY = "1280kB"
 RANK_COUNTS = (1, 2, 4)
 # Settings of exchanges under each of which a share of the queries runs there.
 EXCHANGE_SETTINGS = (
-    "pystachio.gpu_exchange_overlap = off", "pystachio.gpu_exchange_gathering = off", "pystachio.gpu_exchange_groups = 1",
-    "pystachio.gpu_exchange_groups = 8", "pystachio.gpu_exchange_senders = 1", "pystachio.gpu_exchange_senders = 8",
-    "pystachio.gpu_exchange_filters = off", "pystachio.gpu_exchange_broadcast_choice = off", "pystachio.gpu_exchange_compression = on",
-    "pystachio.gpu_exchange_heavy_keys = off",
+    "pystachio.gpu_disable = exchange_overlap", "pystachio.gpu_disable = exchange_gathering", "pystachio.gpu_disable = exchange_groups",
+    "pystachio.gpu_disable = exchange_senders", "pystachio.gpu_disable = 'exchange_filters, exchange_broadcast_choice'",
+    "pystachio.gpu_disable = exchange_broadcast_choice", "pystachio.gpu_disable = exchange_heavy_keys",
+    "pystachio.gpu_exchange_compression = on",
 )
 # How many of the 22 queries must change ranks at several ranks: all whose tables ranks share.
 RANKED_QUERIES_MIN = 22

@@ -249,14 +249,14 @@ def hosts_have_several_ranks_each(place):
 
 def _all_levels(place, session, heap):
     """Each kind of exchange in two levels, and every query."""
-    session.run("SET pystachio.gpu_two_level_exchange = on; SET pystachio.gpu_exchange_broadcast_choice = off")
+    session.run("SET pystachio.gpu_two_level_exchange = on; SET pystachio.gpu_disable = exchange_broadcast_choice")
     shown = set()
     for query in [place.watch.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in _QUERIES] + list(_LEVELLED):
         plan = "\n".join(row[0] for row in session.run(f"EXPLAIN {query}").rows)
         shown |= {(kind, level) for kind in _KINDS for level in ("between", "within") if re.search(rf"{kind} \d+ {level} hosts", plan)}
         require(sorted(session.run(query).rows) == sorted(heap.run(query).rows), f"other rows by two levels: {query}")
     require(len(shown) == 2 * len(_KINDS), f"kinds of exchanges by two levels: {shown}")
-    session.run("RESET pystachio.gpu_two_level_exchange; RESET pystachio.gpu_exchange_broadcast_choice")
+    session.run("RESET pystachio.gpu_two_level_exchange; RESET pystachio.gpu_disable")
 
 
 def a_cancel_reaches_the_other_host(place):

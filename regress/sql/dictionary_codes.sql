@@ -24,10 +24,10 @@ DECLARE
 BEGIN
   FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || files LOOP plan := plan || line; END LOOP;
   whole := plan LIKE 'Foreign Scan%';
-  PERFORM set_config('pystachio.gpu_dictionary_codes', 'on', true);
+  PERFORM set_config('pystachio.gpu_disable', '', true);
   EXECUTE 'CREATE TEMPORARY TABLE found ON COMMIT DROP AS ' || files;
   EXECUTE compared INTO codes;
-  PERFORM set_config('pystachio.gpu_dictionary_codes', 'off', true);
+  PERFORM set_config('pystachio.gpu_disable', 'dictionary_codes', true);
   EXECUTE 'DROP TABLE found';
   EXECUTE 'CREATE TEMPORARY TABLE found ON COMMIT DROP AS ' || files;
   EXECUTE compared INTO cells;

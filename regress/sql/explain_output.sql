@@ -65,9 +65,9 @@ BEGIN
   END LOOP;
 END $$;
 SET pystachio.rewrite = force;
-SET pystachio.gpu_cache = off;
+SET pystachio.gpu_disable = 'cache';
 -- Which engine runs small queries is set in the configuration of some clusters.
 SELECT setting FROM public.explain_settings('SELECT count(*) FROM pq.t1') setting WHERE setting !~ 'engine_choice';
 RESET pystachio.rewrite;
-RESET pystachio.gpu_cache;
+RESET pystachio.gpu_disable;
 DROP FUNCTION public.explain_names, public.explain_rows, public.explain_json, public.explain_figures, public.explain_settings;

@@ -22,22 +22,21 @@ END $$;
 
 -- Keys ascend, and page indexes know it: pages of all columns are neither read nor decoded.
 CREATE VIEW few AS SELECT count(*), sum(o_totalprice), min(o_comment) FROM orders WHERE o_orderkey BETWEEN 2000 AND 2200;
-SET pystachio.gpu_cache = off;
+SET pystachio.gpu_disable = 'cache';
 SELECT * FROM few;
 SELECT counted('SELECT * FROM few', 'pages_skipped') > 10 * counted('SELECT * FROM few', 'pages_decoded') AS few_pages;
 SELECT counted('SELECT * FROM few', 'bytes_read') AS bytes_few \gset
-SET pystachio.gpu_page_skipping = off;
+SET pystachio.gpu_disable = 'cache, page_skipping';
 SELECT * FROM few;
 SELECT counted('SELECT * FROM few', 'pages_skipped') AS pages_skipped, counted('SELECT * FROM few', 'bytes_read') > 5 * :bytes_few AS reads_more;
-RESET pystachio.gpu_page_skipping;
+SET pystachio.gpu_disable = 'cache';
 -- What no page index knows: the filter's column is decoded, and of the others the pages that have rows left.
 CREATE VIEW one AS SELECT o_totalprice, o_comment FROM orders WHERE o_totalprice = (SELECT max(o_totalprice) FROM orders);
 SELECT * FROM one;
 SELECT counted('SELECT o_comment FROM orders WHERE o_totalprice > 440000', 'pages_skipped') > 0 AS skips;
-SET pystachio.gpu_page_skipping = off;
+SET pystachio.gpu_disable = 'cache, page_skipping';
 SELECT * FROM one;
-RESET pystachio.gpu_page_skipping;
-RESET pystachio.gpu_cache;
+RESET pystachio.gpu_disable;
 
 -- What does not fit into the device's memory comes back from the host's, and is not read again.
 SELECT row_count FROM pystachio.tpch_generate(:'scratch' || '/gpu_memory_tiers', 0.02, ARRAY['orders'], overwrite => true, row_group_rows => 3000, compression => 'none');

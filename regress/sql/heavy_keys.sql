@@ -44,9 +44,9 @@ ANALYZE orders;
 UPDATE pg_statistic SET stanumbers1 = ARRAY[0.14, 0.14, 0.14, 0.01, 0.01, 0.01, 0.01]
 WHERE starelid = 'lineitem'::regclass AND staattnum = (SELECT attnum FROM pg_attribute WHERE attrelid = 'lineitem'::regclass AND attname = 'l_shipmode');
 SELECT exchanges('SELECT * FROM joined');
-SET pystachio.gpu_exchange_heavy_keys = off;
+SET pystachio.gpu_disable = 'exchange_heavy_keys';
 SELECT exchanges('SELECT * FROM joined');
-RESET pystachio.gpu_exchange_heavy_keys;
+RESET pystachio.gpu_disable;
 -- What statistics may not tell a role the engine counts for itself: no value leaves it.
 CREATE ROLE heavy_keys_reader;
 GRANT USAGE ON SCHEMA heavy_keys TO heavy_keys_reader;

@@ -33,10 +33,10 @@ SELECT count(*) FILTER (WHERE activity = 'read') AS reads, count(*) FILTER (WHER
 FROM pystachio.timeline(server => 'timeline_emulated');
 SELECT server, bool_and(memory > 0) AS memory, sum(hits) > 0 AS hits FROM pystachio.cache
 WHERE server = 'timeline_emulated' AND path ~ '/t[12].parquet' GROUP BY server;
-SET pystachio.gpu_cache = off;
+SET pystachio.gpu_disable = 'cache';
 SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT count(*) FILTER (WHERE activity = 'read') > 0 AS reads FROM pystachio.timeline(server => 'timeline_emulated');
-RESET pystachio.gpu_cache;
+RESET pystachio.gpu_disable;
 
 SELECT device_memory, device_memory_used > 0 AS used, device_memory_peak >= device_memory_used AS peak,
   device_memory_fragmented >= 0 AS fragmented FROM pystachio.engines WHERE server = 'timeline_emulated';
@@ -81,8 +81,9 @@ CREATE FUNCTION answer() RETURNS text LANGUAGE sql AS $$
   SELECT count(*) || ' ' || sum(t1.a) || ' ' || min(t2.c) FROM t1 JOIN t2 USING (id) WHERE t1.id > 10
 $$;
 SELECT answer() AS expected \gset
-SELECT setting.name, set_config(setting.name, 'off', false), answer() = :'expected' AS same, set_config(setting.name, 'on', false)
-FROM pg_settings setting WHERE setting.name LIKE 'pystachio.gpu\_%' AND setting.vartype = 'bool' AND setting.setting = 'on' ORDER BY setting.name;
+SELECT set_config('pystachio.gpu_disable', name, false) AS without, answer() = :'expected' AS same
+FROM unnest('{cache,concurrent_builds,dictionary_codes,exchange_broadcast_choice,exchange_filters,exchange_gathering,exchange_groups,exchange_heavy_keys,exchange_overlap,exchange_senders,nvcomp,page_skipping,reader_combining,regulation,runtime_filters}'::text[]) name;
+RESET pystachio.gpu_disable;
 
 -- EXPLAIN ANALYZE shows what the device did, and notes it.
 CREATE FUNCTION explained(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -97,18 +98,17 @@ FROM explained('SELECT sum(b) FROM t1') line;
 SELECT bool_or(line ~ '(bitmap|bloom)_rows_tested=[1-9]') AS tested,
   bool_or(line ~ '(bitmap|bloom)_rows_dropped=[1-9]|row_groups_pruned_by_joins=[1-9]') AS dropped
 FROM explained('SELECT count(*), sum(t1.b) FROM t1 JOIN (SELECT DISTINCT id FROM t2 WHERE a < 3) few USING (id)') line;
-SET pystachio.gpu_runtime_filters = off;
+SET pystachio.gpu_disable = 'runtime_filters';
 SELECT bool_or(line ~ '_rows_tested|pruned_by_joins') AS tested
 FROM explained('SELECT count(*), sum(t1.b) FROM t1 JOIN (SELECT DISTINCT id FROM t2 WHERE a < 3) few USING (id)') line;
-RESET pystachio.gpu_runtime_filters;
+RESET pystachio.gpu_disable;
 -- Conditions on text are evaluated once for each entry of a dictionary.
 SELECT bool_or(line ~ 'dictionary_entries_tested=[1-9]') AS entries, bool_or(line ~ 'dictionary_rows_tested=[1-9]') AS rows
 FROM explained($$SELECT count(*) FROM t1 WHERE c LIKE '%a%' OR c IS NULL$$) line;
-SET pystachio.gpu_dictionary_codes = off;
+SET pystachio.gpu_disable = 'dictionary_codes';
 SELECT bool_or(line ~ 'dictionary_') AS entries
 FROM explained($$SELECT count(*) FROM t1 WHERE c LIKE '%a%' OR c IS NULL$$) line;
-RESET pystachio.gpu_dictionary_codes;
-SET pystachio.gpu_cache = off;
+SET pystachio.gpu_disable = 'cache';
 SET pystachio.storage_bandwidth = 1000;
 SELECT bool_or(line ~ 'Storage Time: [0-9.]+ ms at [0-9.]+ GB/s, of which [0-9.]+ ms with the device at work') AS storage,
   bool_or(line ~ 'T_min: [0-9.]+ ms at 1.00 GB/s, and this was [0-9.]+ times it') AS t_min

@@ -29,6 +29,7 @@ mod error;
 mod execution;
 mod fdw;
 mod functions;
+mod gpu_disable;
 mod hosts;
 mod import;
 mod options;

@@ -4,11 +4,10 @@ use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 use pystachio_plan::{
-    DeviceSettings, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, ExchangeCompression,
-    ExchangeSettings, StoragePath, TwoLevelExchange,
+    DeviceSettings, EngineChoice, ExchangeCompression, ExchangeSettings, StoragePath, TwoLevelExchange,
 };
 
-use crate::options::Device;
+use crate::{gpu_disable, options::Device};
 
 /// When a query is rewritten so that more of it can be pushed down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -85,29 +84,9 @@ static CHECK_INTERVAL_S: GucSetting<i32> = GucSetting::<i32>::new(60);
 static ENGINE_CHOICE: GucSetting<EngineMode> = GucSetting::<EngineMode>::new(EngineMode::Auto);
 static DEVICE_OVERHEAD_MS: GucSetting<f64> = GucSetting::<f64>::new(10.0);
 static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto);
-static GPU_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_CONCURRENT_BUILDS: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_DICTIONARY_CODES: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_EXCHANGE_BROADCAST_CHOICE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_COMPRESSION: GucSetting<TechniqueMode> =
     GucSetting::<TechniqueMode>::new(TechniqueMode::Auto);
-static GPU_EXCHANGE_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_EXCHANGE_GATHERING: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_EXCHANGE_GROUPS: GucSetting<i32> = GucSetting::<i32>::new(2);
-static GPU_EXCHANGE_HEAVY_KEYS: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_EXCHANGE_OVERLAP: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_EXCHANGE_SENDERS: GucSetting<i32> = GucSetting::<i32>::new(2);
-static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_NVCOMP: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_NVCOMP_UNCHECKED: GucSetting<bool> = GucSetting::<bool>::new(false);
-static GPU_PAGE_SKIPPING: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_PINNED_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_REGULATION: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_RUNTIME_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_STORAGE: GucSetting<StorageMode> = GucSetting::<StorageMode>::new(StorageMode::Auto);
 static GPU_TWO_LEVEL_EXCHANGE: GucSetting<TechniqueMode> =
     GucSetting::<TechniqueMode>::new(TechniqueMode::Auto);
@@ -171,24 +150,24 @@ pub fn storage_bandwidth() -> u64 {
     u64::from(STORAGE_BANDWIDTH_MB.get().unsigned_abs()) * 1_000_000
 }
 
-/// What a device's engine makes use of.
+/// How a device's engine runs queries.
 pub fn device() -> DeviceSettings {
+    let settings = gpu_disable::techniques();
     DeviceSettings {
-        cache: GPU_CACHE.get(),
-        chunking: GPU_CHUNKING.get(),
-        concurrent_builds: GPU_CONCURRENT_BUILDS.get(),
-        deferred_synchronisation: GPU_DEFERRED_SYNCHRONISATION.get(),
-        dictionary_codes: GPU_DICTIONARY_CODES.get(),
-        exchange: exchange(),
-        memory_pool: GPU_MEMORY_POOL.get(),
-        metadata_cache: GPU_METADATA_CACHE.get(),
-        nvcomp: GPU_NVCOMP.get(),
+        exchange: ExchangeSettings {
+            compression: match GPU_EXCHANGE_COMPRESSION.get() {
+                TechniqueMode::Auto => ExchangeCompression::Auto,
+                TechniqueMode::On => ExchangeCompression::On,
+                TechniqueMode::Off => ExchangeCompression::Off,
+            },
+            two_level: match GPU_TWO_LEVEL_EXCHANGE.get() {
+                TechniqueMode::Auto => TwoLevelExchange::Auto,
+                TechniqueMode::On => TwoLevelExchange::On,
+                TechniqueMode::Off => TwoLevelExchange::Off,
+            },
+            ..settings.exchange
+        },
         nvcomp_unchecked: GPU_NVCOMP_UNCHECKED.get(),
-        page_skipping: GPU_PAGE_SKIPPING.get(),
-        pinned_memory: GPU_PINNED_MEMORY.get(),
-        reader_combining: GPU_READER_COMBINING.get(),
-        regulation: GPU_REGULATION.get(),
-        runtime_filters: GPU_RUNTIME_FILTERS.get(),
         storage: match GPU_STORAGE.get() {
             StorageMode::Auto => StoragePath::Auto,
             StorageMode::PageCache => StoragePath::PageCache,
@@ -198,31 +177,7 @@ pub fn device() -> DeviceSettings {
             StorageMode::CuFileCompat => StoragePath::CuFileCompat,
         },
         timeline: TIMELINE.get(),
-    }
-}
-
-/// What exchanges between ranks make use of.
-fn exchange() -> ExchangeSettings {
-    // Between 1 and what is most, as PostgreSQL sees to.
-    let count = |setting: &GucSetting<i32>| setting.get() as u8;
-    ExchangeSettings {
-        broadcast_choice: GPU_EXCHANGE_BROADCAST_CHOICE.get(),
-        compression: match GPU_EXCHANGE_COMPRESSION.get() {
-            TechniqueMode::Auto => ExchangeCompression::Auto,
-            TechniqueMode::On => ExchangeCompression::On,
-            TechniqueMode::Off => ExchangeCompression::Off,
-        },
-        filters: GPU_EXCHANGE_FILTERS.get(),
-        gathering: GPU_EXCHANGE_GATHERING.get(),
-        groups_max: count(&GPU_EXCHANGE_GROUPS),
-        heavy_keys: GPU_EXCHANGE_HEAVY_KEYS.get(),
-        overlap: GPU_EXCHANGE_OVERLAP.get(),
-        senders_max: count(&GPU_EXCHANGE_SENDERS),
-        two_level: match GPU_TWO_LEVEL_EXCHANGE.get() {
-            TechniqueMode::Auto => TwoLevelExchange::Auto,
-            TechniqueMode::On => TwoLevelExchange::On,
-            TechniqueMode::Off => TwoLevelExchange::Off,
-        },
+        ..settings
     }
 }
 
@@ -323,8 +278,15 @@ pub fn define() {
         GucContext::Sighup,
         GucFlags::default(),
     );
-    define_techniques();
-    define_exchange_counts();
+    gpu_disable::define();
+    GucRegistry::define_bool_guc(
+        c"pystachio.gpu_nvcomp_unchecked",
+        c"Gives nvCOMP pages without a checksum too.",
+        c"A damaged page may keep it from ending, or end the engine and its queries: for files that are known to be sound.",
+        &GPU_NVCOMP_UNCHECKED,
+        GucContext::Suset,
+        GucFlags::EXPLAIN,
+    );
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_exchange_compression",
         c"Compresses rows before they go to other ranks: integers, dates, times and decimals to few bits, texts by LZ4.",
@@ -376,132 +338,6 @@ pub fn define() {
         GucFlags::SUPERUSER_ONLY,
     );
     reserve_prefix();
-}
-
-/// What the GPU engine can do without, so that its worth can be measured.
-fn define_techniques() {
-    let techniques = [
-        (c"pystachio.gpu_cache", c"Keeps column chunks in GPU memory between queries.", &GPU_CACHE),
-        (c"pystachio.gpu_chunking", c"Works on chunks of some million rows.", &GPU_CHUNKING),
-        (
-            c"pystachio.gpu_concurrent_builds",
-            c"Reads the build sides of joins beside one another.",
-            &GPU_CONCURRENT_BUILDS,
-        ),
-        (
-            c"pystachio.gpu_deferred_synchronisation",
-            c"Goes on without waiting for the GPU after every operator.",
-            &GPU_DEFERRED_SYNCHRONISATION,
-        ),
-        (
-            c"pystachio.gpu_dictionary_codes",
-            c"Works on text by places in its dictionary.",
-            &GPU_DICTIONARY_CODES,
-        ),
-        (
-            c"pystachio.gpu_exchange_broadcast_choice",
-            c"Joins whose build side turns out small broadcast it, where both sides would be shuffled.",
-            &GPU_EXCHANGE_BROADCAST_CHOICE,
-        ),
-        (
-            c"pystachio.gpu_exchange_filters",
-            c"Ranks give each other the keys of build sides, for scans below exchanges.",
-            &GPU_EXCHANGE_FILTERS,
-        ),
-        (
-            c"pystachio.gpu_exchange_gathering",
-            c"Gathers rows and blocks to an efficient size before they go to other ranks.",
-            &GPU_EXCHANGE_GATHERING,
-        ),
-        (
-            c"pystachio.gpu_exchange_heavy_keys",
-            c"Leaves rows with keys that too many rows have where they are, and gives what they match to all ranks.",
-            &GPU_EXCHANGE_HEAVY_KEYS,
-        ),
-        (
-            c"pystachio.gpu_exchange_overlap",
-            c"Sends rows to other ranks while what they come from still runs.",
-            &GPU_EXCHANGE_OVERLAP,
-        ),
-        (
-            c"pystachio.gpu_memory_pool",
-            c"Takes GPU memory from a pool, not from the driver.",
-            &GPU_MEMORY_POOL,
-        ),
-        (c"pystachio.gpu_metadata_cache", c"Keeps footers between queries.", &GPU_METADATA_CACHE),
-        (
-            c"pystachio.gpu_nvcomp",
-            c"Decompresses Zstandard and gzip by nvCOMP, where it is installed and pages have checksums.",
-            &GPU_NVCOMP,
-        ),
-        (
-            c"pystachio.gpu_page_skipping",
-            c"Decodes only pages that page indexes and filters leave.",
-            &GPU_PAGE_SKIPPING,
-        ),
-        (
-            c"pystachio.gpu_pinned_memory",
-            c"Copies to and from the GPU through page-locked memory.",
-            &GPU_PINNED_MEMORY,
-        ),
-        (c"pystachio.gpu_reader_combining", c"Reads ahead for all scans of a query.", &GPU_READER_COMBINING),
-        (c"pystachio.gpu_regulation", c"Bounds by bytes what is read ahead.", &GPU_REGULATION),
-        (
-            c"pystachio.gpu_runtime_filters",
-            c"Scans drop rows that joins will not match.",
-            &GPU_RUNTIME_FILTERS,
-        ),
-    ];
-    for (name, description, setting) in techniques {
-        GucRegistry::define_bool_guc(
-            name,
-            description,
-            c"Off only to see what it is worth; results are the same.",
-            setting,
-            GucContext::Userset,
-            GucFlags::EXPLAIN,
-        );
-    }
-    GucRegistry::define_bool_guc(
-        c"pystachio.gpu_nvcomp_unchecked",
-        c"Gives nvCOMP pages without a checksum too.",
-        c"A damaged page may keep it from ending, or end the engine and its queries: for files that are known to be sound.",
-        &GPU_NVCOMP_UNCHECKED,
-        GucContext::Suset,
-        GucFlags::EXPLAIN,
-    );
-}
-
-/// How many of what exchanges between ranks do there are at once.
-fn define_exchange_counts() {
-    let counts = [
-        (
-            c"pystachio.gpu_exchange_groups",
-            c"Groups of transfers between ranks that are on their way at once.",
-            c"1 begins none before the last one is over; results are the same.",
-            &GPU_EXCHANGE_GROUPS,
-            EXCHANGE_GROUPS_MAX,
-        ),
-        (
-            c"pystachio.gpu_exchange_senders",
-            c"Threads that send the rows of one part of a plan to other ranks.",
-            c"1 runs that part and sends by turns; results are the same.",
-            &GPU_EXCHANGE_SENDERS,
-            EXCHANGE_SENDERS_MAX,
-        ),
-    ];
-    for (name, description, more, setting, count_max) in counts {
-        GucRegistry::define_int_guc(
-            name,
-            description,
-            more,
-            setting,
-            1,
-            i32::from(count_max),
-            GucContext::Userset,
-            GucFlags::EXPLAIN,
-        );
-    }
 }
 
 #[expect(unsafe_code, reason = "MarkGUCPrefixReserved is a C function")]

@@ -51,6 +51,7 @@ mod partial;
 mod prune;
 mod relation;
 mod table_format;
+mod techniques;
 mod types;
 mod value;
 mod zone;
@@ -98,6 +99,7 @@ pub use relation::{
     Plan, Relation, ScanColumn, ScanExtent, SortKey,
 };
 pub use table_format::check_not_of_other_format;
+pub use techniques::technique_names;
 pub use types::DataType;
 pub use value::{Interval, Literal, Value};
 pub use zone::{ZoneSteps, ZoneTable};

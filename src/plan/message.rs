@@ -393,14 +393,12 @@ pub struct StatisticsEntry {
     pub since_unix_us: u64,
 }
 
-/// Techniques of the device's engine, each of which can be done without, so that its worth can be measured.
-/// The results are the same.
+/// How a device's engine runs a query: its techniques, each of which a developer can switch off (`techniques.rs`), and choices. The results are
+/// the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceSettings {
     /// Column chunks stay on the device between queries.
     pub cache: bool,
-    /// Operators work on chunks of some million rows; otherwise a table is one chunk.
-    pub chunking: bool,
     /// Build sides of joins are read and hashed beside one another; otherwise each when its join wants it.
     pub concurrent_builds: bool,
     /// Scans decode text into places in its dictionary: conditions and expressions on it are evaluated once for each
@@ -408,13 +406,6 @@ pub struct DeviceSettings {
     pub dictionary_codes: bool,
     /// What exchanges between ranks make use of.
     pub exchange: ExchangeSettings,
-    /// The host goes on while the device works, and hears of counts and faults when they are there; otherwise it waits
-    /// after every operator.
-    pub deferred_synchronisation: bool,
-    /// Device memory comes from a pool; otherwise from the driver each time, and goes back to it.
-    pub memory_pool: bool,
-    /// Footers are kept between queries.
-    pub metadata_cache: bool,
     /// nvCOMP decompresses Zstandard and gzip, where it is installed and pages have a checksum; otherwise threads of the host
     /// do.
     pub nvcomp: bool,
@@ -422,8 +413,6 @@ pub struct DeviceSettings {
     pub nvcomp_unchecked: bool,
     /// Of a row group, only pages are decoded that page indexes and filters on other columns leave.
     pub page_skipping: bool,
-    /// Copies between host and device go through page-locked memory, which also keeps column chunks.
-    pub pinned_memory: bool,
     /// Readers work ahead for all scans of a query; otherwise for the one that is waited for.
     pub reader_combining: bool,
     /// What is read ahead is bounded by bytes: operators, and exchanges that are full, stop readers.
@@ -560,17 +549,12 @@ impl Default for DeviceSettings {
     fn default() -> Self {
         Self {
             cache: true,
-            chunking: true,
             concurrent_builds: true,
-            deferred_synchronisation: true,
             dictionary_codes: true,
             exchange: ExchangeSettings::default(),
-            memory_pool: true,
-            metadata_cache: true,
             nvcomp: true,
             nvcomp_unchecked: false,
             page_skipping: true,
-            pinned_memory: true,
             reader_combining: true,
             regulation: true,
             runtime_filters: true,

@@ -49,37 +49,14 @@ struct ReadbackSlots {
     unsettled: VecDeque<(u64, Event)>,
 }
 
-/// Values on their way from the device, or here already.
+/// Values on their way from the device.
 pub struct Readback {
-    content: Content,
-}
-
-enum Content {
-    /// The first `bytes` are what was sent.
-    Here {
-        values: [u8; READBACK_BYTES_MAX],
-        bytes: usize,
-    },
-    Coming(Coming),
-}
-
-struct Coming {
     mailbox: Arc<Mailbox>,
     slot: u64,
     bytes: usize,
     event: Event,
     /// Whether the copy is known to have happened.
     is_here: AtomicBool,
-}
-
-impl Coming {
-    fn wait(&self) -> Result<()> {
-        if !self.is_here.load(Ordering::Relaxed) {
-            self.mailbox.platform.wait_event(self.event)?;
-            self.is_here.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
 }
 
 impl Mailbox {
@@ -101,8 +78,7 @@ impl Mailbox {
             .and_then(|()| self.platform.record_event(stream));
         // A slot whose copy may have been enqueued without an event is nobody's any more.
         let event = sent?;
-        let coming = Coming { mailbox: self.clone(), slot, bytes, event, is_here: AtomicBool::new(false) };
-        Ok(Readback { content: Content::Coming(coming) })
+        Ok(Readback { mailbox: self.clone(), slot, bytes, event, is_here: AtomicBool::new(false) })
     }
 
     fn slot(&self) -> Result<u64> {
@@ -150,13 +126,6 @@ impl Drop for Mailbox {
 }
 
 impl Readback {
-    /// A readback that is here already.
-    pub(super) fn here(content: &[u8]) -> Self {
-        let mut values = [0; READBACK_BYTES_MAX];
-        values[..content.len()].copy_from_slice(content);
-        Self { content: Content::Here { values, bytes: content.len() } }
-    }
-
     /// Waits for the values.
     ///
     /// # Errors
@@ -169,24 +138,19 @@ impl Readback {
     pub fn wait<T: Pod>(&self, count: usize) -> Result<Vec<T>> {
         let mut target = vec![T::zeroed(); count];
         let target_bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut target);
-        match &self.content {
-            Content::Here { values, bytes } => {
-                assert_eq!(target_bytes.len(), *bytes, "bytes of a readback");
-                target_bytes.copy_from_slice(&values[..*bytes]);
-            }
-            Content::Coming(coming) => {
-                assert_eq!(target_bytes.len(), coming.bytes, "bytes of a readback");
-                coming.wait()?;
-                // SAFETY: the slot has this many bytes and is this readback's; its copy has happened.
-                let values = unsafe { std::slice::from_raw_parts(coming.slot as *const u8, coming.bytes) };
-                target_bytes.copy_from_slice(values);
-            }
+        assert_eq!(target_bytes.len(), self.bytes, "bytes of a readback");
+        if !self.is_here.load(Ordering::Relaxed) {
+            self.mailbox.platform.wait_event(self.event)?;
+            self.is_here.store(true, Ordering::Relaxed);
         }
+        // SAFETY: the slot has this many bytes and is this readback's; its copy has happened.
+        let values = unsafe { std::slice::from_raw_parts(self.slot as *const u8, self.bytes) };
+        target_bytes.copy_from_slice(values);
         Ok(target)
     }
 }
 
-impl Drop for Coming {
+impl Drop for Readback {
     fn drop(&mut self) {
         let mut slots = self.mailbox.lock();
         if self.is_here.load(Ordering::Relaxed) {

@@ -51,15 +51,9 @@ pub struct DeviceMemory {
     host_threads: HostThreads,
 }
 
-/// How memory is come by and copied. All of it, unless a query is to do without.
+/// What of a platform a query makes use of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryTechniques {
-    /// Device memory comes from the pool.
-    pub has_pool: bool,
-    /// Copies from and to the host go through page-locked memory.
-    pub is_pinned: bool,
-    /// What the device reports to the host is not waited for before it is needed.
-    pub is_deferred: bool,
     /// The platform's [`Decompressor`](super::Decompressor) is used.
     pub has_decompressor: bool,
     /// And for pages without a checksum too, on which it may do anything if they are damaged.
@@ -75,21 +69,7 @@ impl Default for MemoryTechniques {
 impl MemoryTechniques {
     /// Those of a query.
     pub fn of(settings: DeviceSettings) -> Self {
-        let DeviceSettings {
-            memory_pool,
-            pinned_memory,
-            deferred_synchronisation,
-            nvcomp,
-            nvcomp_unchecked,
-            ..
-        } = settings;
-        Self {
-            has_pool: memory_pool,
-            is_pinned: pinned_memory,
-            is_deferred: deferred_synchronisation,
-            has_decompressor: nvcomp,
-            takes_unchecked_pages: nvcomp_unchecked,
-        }
+        Self { has_decompressor: settings.nvcomp, takes_unchecked_pages: settings.nvcomp_unchecked }
     }
 }
 
@@ -164,7 +144,7 @@ impl DeviceMemory {
         &self.stop
     }
 
-    /// How memory is come by and copied.
+    /// What is made use of through this handle.
     pub fn techniques(&self) -> MemoryTechniques {
         self.techniques
     }
@@ -329,12 +309,27 @@ impl DeviceMemory {
     ///
     /// As of [`DeviceMemory::allocate`].
     pub fn allocate_for(&self, lifetime: Lifetime, bytes: u64, stream: Stream) -> Result<Buffer> {
+        let pool = &self.shared.pool;
+        self.take(bytes, stream, || Ok((pool.allocate(bytes, stream, lifetime)?, Origin::Pool)))
+    }
+
+    /// A buffer that is a reservation of its own, which a platform can share with other processes. Slow.
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeviceMemory::allocate`].
+    pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
+        self.take(bytes, stream, || self.shared.allocate_own(bytes, stream))
+    }
+
+    fn take(
+        &self,
+        bytes: u64,
+        stream: Stream,
+        allocate: impl Fn() -> Result<(u64, Origin)>,
+    ) -> Result<Buffer> {
         let shared = &self.shared;
         shared.arena.take(self.account.as_deref(), bytes)?;
-        let allocate = || match self.techniques.has_pool {
-            true => Ok((shared.pool.allocate(bytes, stream, lifetime)?, Origin::Pool)),
-            false => shared.allocate_own(bytes, stream),
-        };
         let allocated = match allocate() {
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
                 // The device may have less than the arena promises, since others use it too, or it may be scattered.
@@ -384,14 +379,7 @@ impl DeviceMemory {
 
     /// Copies host bytes to an address inside a live buffer.
     pub fn upload_to(&self, bytes: &[u8], address: u64, stream: Stream) -> Result<()> {
-        let platform = &self.shared.platform;
-        match self.techniques.is_pinned {
-            true => platform.upload(bytes, address, stream, &self.stop)?,
-            false => {
-                platform.upload_in_place(bytes.as_ptr() as u64, address, bytes.len(), stream)?;
-                platform.wait(stream)?;
-            }
-        }
+        self.shared.platform.upload(bytes, address, stream, &self.stop)?;
         self.note_enqueued(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
         Ok(())
     }
@@ -447,46 +435,32 @@ impl DeviceMemory {
     /// `count` values at an address inside a live buffer; waits for the stream.
     pub fn download_from<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Vec<T>> {
         let bytes = count * size_of::<T>();
-        if self.techniques.is_pinned && bytes <= READBACK_BYTES_MAX {
+        if bytes <= READBACK_BYTES_MAX {
             // Past the ring that bulk copies go through, where it could have to wait for one of them.
-            return self.send(address, bytes, stream)?.wait(count);
+            return self.post::<T>(address, count, stream)?.wait(count);
         }
         let mut values = vec![T::zeroed(); count];
         let target = bytemuck::cast_slice_mut(&mut values);
-        match self.techniques.is_pinned {
-            true => self.shared.platform.download(address, target, stream, &self.stop)?,
-            false => {
-                let platform = &self.shared.platform;
-                platform.download_in_place(address, target.as_mut_ptr() as u64, bytes, stream)?;
-                platform.wait(stream)?;
-            }
-        }
+        self.shared.platform.download(address, target, stream, &self.stop)?;
         self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
         Ok(values)
     }
 
-    fn send(&self, address: u64, bytes: usize, stream: Stream) -> Result<Readback> {
-        let readback = self.shared.mailbox.send(address, bytes, stream)?;
-        self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
-        Ok(readback)
-    }
-
-    /// `count` values at an address inside a live buffer, at most 64 bytes, which are waited for when they are
-    /// needed; or at once, where a query does without deferring.
+    /// `count` values at an address inside a live buffer, at most 64 bytes, which are waited for when they are needed.
     ///
     /// # Errors
     ///
     /// `OutOfMemory` if the host has no page-locked memory left, and faults of the device.
     pub fn post<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Readback> {
-        if self.techniques.is_deferred && self.techniques.is_pinned {
-            return self.send(address, count * size_of::<T>(), stream);
-        }
-        Ok(Readback::here(cast_slice(&self.download_from::<T>(address, count, stream)?)))
+        let bytes = count * size_of::<T>();
+        let readback = self.shared.mailbox.send(address, bytes, stream)?;
+        self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
+        Ok(readback)
     }
 }
 
 impl DeviceMemoryInner {
-    /// Memory of a reservation of its own: slow.
+    /// Memory of a reservation of its own.
     fn allocate_own(&self, bytes: u64, stream: Stream) -> Result<(u64, Origin)> {
         let reserved_bytes = self.pool.own_bytes(bytes);
         let address = self.platform.reserve(reserved_bytes)?;

@@ -52,14 +52,18 @@ impl InFlight<'_> {
     fn begin(&mut self, mut start: u64, end: u64) -> Result<u64> {
         while start < end && self.parts.len() < self.source.parts_in_flight() {
             // Who waits for a slot while it holds others could wait for ever.
-            let Some(mut slot) = self.memory.lend_slot(self.parts.is_empty())? else { break };
+            let Some(mut slot) =
+                self.memory.platform().lend_slot(self.parts.is_empty().then(|| self.memory.stop()))?
+            else {
+                break;
+            };
             match self.source.begin(start, end - start, &mut slot) {
                 Ok(bytes) => {
                     self.parts.push_back((slot, Instant::now()));
                     start += bytes as u64;
                 }
                 Err(error) => {
-                    self.memory.return_slot(slot);
+                    self.memory.platform().return_slot(slot);
                     return Err(error);
                 }
             }
@@ -75,7 +79,7 @@ impl InFlight<'_> {
         match self.source.finish(&mut slot) {
             Ok(range) => Ok((slot, range, begun)),
             Err(error) => {
-                self.memory.return_slot(slot);
+                self.memory.platform().return_slot(slot);
                 Err(error)
             }
         }
@@ -85,7 +89,7 @@ impl InFlight<'_> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if self.source.abandon() {
-            self.parts.drain(..).for_each(|(slot, _)| self.memory.return_slot(slot));
+            self.parts.drain(..).for_each(|(slot, _)| self.memory.platform().return_slot(slot));
         }
     }
 }
@@ -117,44 +121,15 @@ impl DeviceMemory {
                 .ok_or_else(|| Error::internal("a part is not within its slot"))
                 .and_then(&mut *see);
             if let Err(error) = seen {
-                self.return_slot(slot);
+                self.platform().return_slot(slot);
                 return Err(error);
             }
             let part_bytes = range.len() as u64;
-            self.upload_slot(slot, range, address + done, stream)?;
+            self.platform().upload_slot(slot, range, address + done, stream)?;
             done += part_bytes;
         }
         self.note_enqueued(ActivityKind::Upload, "upload", bytes, stream);
         Ok(())
-    }
-
-    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
-        if self.techniques().is_pinned {
-            return self.platform().lend_slot(waits.then(|| self.stop()));
-        }
-        Ok(Some(Slot::on_heap()))
-    }
-
-    fn return_slot(&self, slot: Slot) {
-        if self.techniques().is_pinned {
-            return self.platform().return_slot(slot);
-        }
-        // SAFETY: `lend_slot` made it so, and nothing touches it.
-        unsafe { slot.free() };
-    }
-
-    /// Copies a part of a slot, which is given back when the copy has happened.
-    fn upload_slot(&self, mut slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()> {
-        if self.techniques().is_pinned {
-            return self.platform().upload_slot(slot, range, target, stream);
-        }
-        // SAFETY: the slot's read is finished, and the copy is over when this returns.
-        let source = unsafe { &slot.memory()[range] };
-        let (address, bytes) = (source.as_ptr() as u64, source.len());
-        let copied = self.platform().upload_in_place(address, target, bytes, stream);
-        let copied = copied.and_then(|()| self.platform().wait(stream));
-        self.return_slot(slot);
-        copied
     }
 
     /// Fills an address inside a live buffer with `bytes` of a file that the device reads by itself.
@@ -187,7 +162,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::device::{EmulatedPlatform, MemoryTechniques, Platform};
+    use crate::device::{EmulatedPlatform, Platform};
 
     /// Numbered bytes, some of them a part; reading fails at a place.
     struct Numbers {
@@ -257,23 +232,6 @@ mod tests {
             assert_eq!(memory.download::<u8>(&buffer, BYTES as usize, Stream(0)).unwrap(), expected);
             assert_eq!(platform.slots_lent(), 0);
         }
-    }
-
-    #[test]
-    fn slots_without_page_locked_memory_do_the_same() {
-        let (platform, memory) = memory();
-        let memory =
-            memory.with_techniques(MemoryTechniques { is_pinned: false, ..MemoryTechniques::default() });
-        let buffer = memory.allocate(BYTES, Stream(0)).unwrap();
-        let mut source = Numbers::new(1000, 4, u64::MAX);
-        memory.upload_parts((BYTES, buffer.address()), Stream(0), &mut source, &mut |_| Ok(())).unwrap();
-        let expected: Vec<u8> = (0..BYTES).map(|place| (place % 251) as u8).collect();
-        assert_eq!(memory.download::<u8>(&buffer, BYTES as usize, Stream(0)).unwrap(), expected);
-        let mut source = Numbers::new(1000, 4, 50_000);
-        let target = (BYTES, buffer.address());
-        memory.upload_parts(target, Stream(0), &mut source, &mut |_| Ok(())).unwrap_err();
-        platform.wait(Stream(0)).unwrap();
-        assert_eq!(platform.slots_lent(), 0);
     }
 
     #[test]

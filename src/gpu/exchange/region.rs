@@ -22,7 +22,7 @@ use std::{
 use pystachio_engine::locking::{lock, lock_whole, whole};
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use crate::device::{Buffer, DeviceMemory, Event, MemoryTechniques, Platform, Stream, StreamPriority};
+use crate::device::{Buffer, DeviceMemory, Event, Platform, Stream, StreamPriority};
 
 /// Blocks begin at multiples of this, and have as many bytes: parts of a block are columns for kernels, which read
 /// several cells at once from multiples of 64 (`device/column.rs`).
@@ -171,10 +171,9 @@ impl ExchangeRegion {
     /// `OutOfMemory` if the device has not so much, and faults of the device.
     pub fn new(platform: Arc<dyn Platform>, bytes: u64) -> Result<Self> {
         let bytes = bytes.next_multiple_of(BLOCK_ALIGNMENT);
-        let techniques = MemoryTechniques { has_pool: false, ..MemoryTechniques::default() };
-        let memory = DeviceMemory::new(platform, bytes).with_techniques(techniques);
+        let memory = DeviceMemory::new(platform, bytes);
         let lease = memory.lease_stream(StreamPriority::High)?;
-        let buffer = memory.allocate(bytes, lease.stream())?;
+        let buffer = memory.reserve(bytes, lease.stream())?;
         // From here on every stream may use it without being ordered after this one.
         memory.platform().wait(lease.stream())?;
         let mut ranges = RegionRanges::default();

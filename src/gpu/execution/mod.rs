@@ -103,9 +103,6 @@ impl CountedSource {
         driver.check_cancelled()?;
         let started = Instant::now();
         let rows = driver.work_for(self.place, |driver| self.give(driver))?;
-        if !driver.query.settings.deferred_synchronisation {
-            driver.queue.wait()?;
-        }
         let OperatorMetrics { row_count, elapsed_us, .. } = driver.metrics.operator(self.place);
         *row_count.get_or_insert(0) += rows.as_ref().map_or(0, |rows| rows.row_count) as u64;
         *elapsed_us.get_or_insert(0) += started.elapsed().as_micros() as u64;
@@ -141,7 +138,7 @@ impl CountedSource {
                 None => return Ok(None),
             },
         };
-        if first.row_count >= FEW_ROWS || !self.merges || !driver.query.settings.chunking {
+        if first.row_count >= FEW_ROWS || !self.merges {
             return Ok(Some(first));
         }
         let bytes_max = driver.query.memory.chunk_bytes();

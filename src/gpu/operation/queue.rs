@@ -95,10 +95,9 @@ impl Queue {
         Ok(Self::on(memory.separated(), lease, false))
     }
 
-    /// The same queue, whose faults are looked at later by [`Queue::report_faults`], if the query defers.
+    /// The same queue, whose faults are looked at later by [`Queue::report_faults`].
     pub fn with_deferred_faults(&self) -> Self {
-        let defers_faults = self.memory().techniques().is_deferred;
-        Self::on(self.memory().clone(), self.shared.lease.clone(), defers_faults)
+        Self::on(self.memory().clone(), self.shared.lease.clone(), true)
     }
 
     /// The same queue, for work that is wanted until `stop` says otherwise.

@@ -83,13 +83,13 @@ fn a_stream_that_was_not_named_is_refused() {
 #[test]
 fn memory_of_reservations_of_their_own_is_given_back() {
     let platform = Arc::new(EmulatedPlatform::with_seed(3));
-    let techniques = MemoryTechniques { has_pool: false, ..MemoryTechniques::default() };
-    let memory = DeviceMemory::new(platform.clone(), 1 << 20).with_techniques(techniques);
+    let memory = DeviceMemory::new(platform.clone(), 1 << 20);
     let [owner, other] = [
         platform.create_stream(StreamPriority::Low).unwrap(),
         platform.create_stream(StreamPriority::Low).unwrap(),
     ];
-    let buffer = memory.upload(&[1u8; BYTES], owner).unwrap();
+    let buffer = memory.reserve(BYTES as u64, owner).unwrap();
+    memory.upload_to(&[1u8; BYTES], buffer.address(), owner).unwrap();
     memory.publish([&buffer].into_iter(), owner).unwrap();
     buffer.use_on(other).unwrap();
     memory.fill(&buffer, 9, other).unwrap();

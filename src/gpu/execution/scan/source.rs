@@ -194,20 +194,15 @@ impl ScanSource {
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let reader_count = query.memory.reader_count();
         let ahead_bytes = query.memory.ahead_bytes();
-        let part_size = match query.settings.chunking {
-            true => PartSize {
-                rows_min: CHUNK_ROWS_MIN,
-                bytes_max: (ahead_bytes / reader_count as u64 * SHARES_OF_CHUNK)
-                    .min(ahead_bytes / CHUNK_PART_OF_AHEAD),
-                count_min: reader_count,
-            },
-            false => PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 },
+        let part_size = PartSize {
+            rows_min: CHUNK_ROWS_MIN,
+            bytes_max: (ahead_bytes / reader_count as u64 * SHARES_OF_CHUNK)
+                .min(ahead_bytes / CHUNK_PART_OF_AHEAD),
+            count_min: reader_count,
         };
-        if query.settings.chunking {
-            let cut = |group: RowGroup| group.pieces(columns, ahead_bytes);
-            let pieces = row_groups.into_iter().map(cut).collect::<Result<Vec<_>>>()?;
-            row_groups = pieces.into_iter().flatten().collect();
-        }
+        let cut = |group: RowGroup| group.pieces(columns, ahead_bytes);
+        let pieces = row_groups.into_iter().map(cut).collect::<Result<Vec<_>>>()?;
+        row_groups = pieces.into_iter().flatten().collect();
         query.meter.expect(row_groups.iter().map(RowGroup::piece_bytes).sum());
         let work = Arc::new(ScanWork {
             table: table.to_owned(),

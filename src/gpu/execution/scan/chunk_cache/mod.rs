@@ -69,8 +69,6 @@ pub(super) struct ChunkOrigin {
 #[derive(Clone)]
 pub(in crate::execution) struct ChunkCache {
     shared: Arc<ChunkCacheInner>,
-    /// Whether chunks come from the host, and go there.
-    uses_host: bool,
 }
 
 struct ChunkCacheInner {
@@ -127,12 +125,7 @@ impl ChunkCache {
         let shared = Arc::new(shared);
         let reclaim: Arc<dyn Reclaim> = shared.clone();
         memory.add_reclaimer(Arc::downgrade(&reclaim));
-        Self { shared, uses_host: true }
-    }
-
-    /// The same cache, for a query that does without chunks on the host.
-    pub(in crate::execution) fn without_host(&self) -> Self {
-        Self { uses_host: false, ..self.clone() }
+        Self { shared }
     }
 
     /// Finds a chunk that is on the device.
@@ -165,7 +158,7 @@ impl ChunkCache {
                 }
                 OnDevice::Moving | OnDevice::Away => {
                     kept.device = OnDevice::Moving;
-                    Err((kept.pinned.clone().filter(|_| self.uses_host), last_query))
+                    Err((kept.pinned.clone(), last_query))
                 }
             }
         });
@@ -286,7 +279,7 @@ impl LoadClaim {
         self.is_published = true;
         let (shared, bytes) = (&self.cache.shared, chunk.bytes());
         let is_described = self.make_host_room(chunk.host_bytes());
-        let stream = (self.cache.uses_host && is_described).then_some(stream);
+        let stream = is_described.then_some(stream);
         let has_room =
             is_described && self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_detach);
         let mut state = shared.lock();

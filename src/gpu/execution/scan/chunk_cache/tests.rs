@@ -201,20 +201,6 @@ fn a_reader_that_fails_to_fetch_leaves_the_copy_where_it_is() {
 }
 
 #[test]
-fn a_query_without_pinned_memory_reads_the_file() {
-    let cache = cache(100, 64 * SLAB_BYTES);
-    load(&cache, 0, 30, 1);
-    cache.shared.reclaim(u64::MAX);
-    let without = cache.without_host();
-    let ChunkClaim::Mine(claim) = without.claim(key(0), 2) else { panic!("not to be loaded") };
-    assert!(claim.pinned().is_none());
-    claim.publish(&chunk(&without, 200), origin(), 2, Stream(0));
-    let ChunkClaim::Mine(claim) = without.claim(key(5), 2) else { panic!("not to be loaded") };
-    claim.publish(&chunk(&without, 200), origin(), 2, Stream(0));
-    assert_eq!(tiers(&cache), [(MemorySpace::Pinned, 1, 0, 2)], "it was put on the host");
-}
-
-#[test]
 fn a_reader_that_waits_for_a_chunk_of_another_query_sees_the_end_of_its_own() {
     let cache = cache(100, 0);
     // Another query's read, which hangs.

@@ -1,46 +1,27 @@
-//! Every technique that can be done without: the same rows and the same errors without it, and that it is really
-//! done without.
+//! Every technique that can be switched off: the same rows and the same errors without it.
 
 use std::sync::atomic::AtomicU64;
 
 use pystachio_plan::{
     AggregatePhase, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation,
-    Value,
+    Value, technique_names,
 };
 
 use super::*;
 
-fn technique(change: fn(&mut DeviceSettings)) -> DeviceSettings {
-    let mut settings = DeviceSettings::default();
-    change(&mut settings);
-    settings
-}
-
-fn techniques() -> [(&'static str, DeviceSettings); 12] {
-    [
-        ("all", DeviceSettings::default()),
-        ("cache", technique(|settings| settings.cache = false)),
-        ("chunking", technique(|settings| settings.chunking = false)),
-        ("concurrent builds", technique(|settings| settings.concurrent_builds = false)),
-        ("deferred synchronisation", technique(|settings| settings.deferred_synchronisation = false)),
-        ("dictionary codes", technique(|settings| settings.dictionary_codes = false)),
-        ("memory pool", technique(|settings| settings.memory_pool = false)),
-        ("metadata cache", technique(|settings| settings.metadata_cache = false)),
-        ("page skipping", technique(|settings| settings.page_skipping = false)),
-        ("pinned memory", technique(|settings| settings.pinned_memory = false)),
-        ("reader combining", technique(|settings| settings.reader_combining = false)),
-        ("regulation", technique(|settings| settings.regulation = false)),
-    ]
+/// All techniques, and all but one.
+fn techniques() -> Vec<(&'static str, DeviceSettings)> {
+    let without = |name| (name, DeviceSettings::default().without(name).unwrap());
+    std::iter::once(("none", DeviceSettings::default())).chain(technique_names().map(without)).collect()
 }
 
 fn table() -> Table {
     Table::made(Shape { seed: 71, row_count: 3000, key_count: 400, repeated_percent: 2, null_percent: 5 })
 }
 
-/// Memory for all, and for less where chunks follow the memory that there is.
-fn memories(table: &Table, settings: DeviceSettings) -> Vec<u64> {
-    let little = settings.chunking.then_some(table.bytes() / 2);
-    [PLENTY_BYTES].into_iter().chain(little).collect()
+/// Memory for all, and for less.
+fn memories(table: &Table) -> [u64; 2] {
+    [PLENTY_BYTES, table.bytes() / 2]
 }
 
 /// Pairs of equal keys, of which the left columns are 0 to 3 and the right ones 4 to 7.
@@ -96,7 +77,7 @@ fn without_any_technique_the_rows_are_the_same() {
     let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
     assert!(expected.len() > 300);
     for (name, settings) in techniques() {
-        for memory_bytes in memories(&table, settings) {
+        for memory_bytes in memories(&table) {
             let answer = Fixture::new(memory_bytes).run_with(make(), settings).unwrap();
             assert_eq!(sorted(answer.rows), expected, "without {name}, memory {memory_bytes}");
         }
@@ -109,13 +90,10 @@ fn what_fresh_memory_holds_makes_no_difference() {
     let table = table();
     let make = || plan(grouped(projected(joined(&table), call(Function::Add, int64(3), int64(7)))));
     let [first, second] = [0xa5, 0x3c].map(|poison| {
-        memories(&table, DeviceSettings::default())
-            .into_iter()
-            .map(|memory_bytes| {
-                let platform = Arc::new(EmulatedPlatform::with_poison(poison));
-                sorted(Fixture::over(platform, memory_bytes).run(make()).unwrap().rows)
-            })
-            .collect::<Vec<_>>()
+        memories(&table).map(|memory_bytes| {
+            let platform = Arc::new(EmulatedPlatform::with_poison(poison));
+            sorted(Fixture::over(platform, memory_bytes).run(make()).unwrap().rows)
+        })
     });
     assert_eq!(first, second);
 }
@@ -186,44 +164,13 @@ fn faults_that_are_read_later_are_the_same_errors() {
 }
 
 #[test]
-fn what_a_query_does_without_is_not_called() {
+fn memory_comes_from_the_pool_and_copies_go_through_page_locked_memory() {
     let table = table();
-    let make = || plan(grouped(projected(joined(&table), call(Function::Add, int64(3), int64(7)))));
-    let counts = |settings| {
-        let platform = Watched::new(|_| Ok(()));
-        Fixture::over(platform.clone(), PLENTY_BYTES).run_with(make(), settings).unwrap();
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let calls = &platform.calls;
-        (
-            count(&calls.buffers),
-            count(&calls.reservations),
-            count(&calls.pinned),
-            count(&calls.spilled_copies) + count(&calls.returned_copies),
-        )
-    };
-    let (buffers, reservations, pinned, in_place) = counts(DeviceSettings::default());
-    assert!(buffers > 1 && reservations == 1 && pinned > 0 && in_place == 0);
-    let (buffers, reservations, ..) = counts(technique(|settings| settings.memory_pool = false));
-    assert!(buffers > 1 && reservations == buffers);
-    let (.., pinned, in_place) = counts(technique(|settings| settings.pinned_memory = false));
-    assert!(pinned == 0 && in_place > 0);
-}
-
-#[test]
-fn a_query_that_defers_waits_less_often() {
-    let table = table();
-    let make = || plan(grouped(projected(joined(&table), call(Function::Add, int64(3), int64(7)))));
-    let waits = |settings| {
-        let platform = Watched::new(|_| Ok(()));
-        Fixture::over(platform.clone(), PLENTY_BYTES).run_with(make(), settings).unwrap();
-        (platform.calls.waits.load(Ordering::Relaxed), platform.calls.launches())
-    };
-    let (deferred, launches) = waits(DeviceSettings::default());
-    let (at_once, launches_at_once) = waits(technique(|settings| settings.deferred_synchronisation = false));
-    assert!(deferred * 3 < at_once * 2, "{deferred} waits for {launches} launches, {at_once} without");
-    // How many row groups are decoded together depends on when readers have read them.
-    assert!(
-        launches.abs_diff(launches_at_once) * 10 <= launches,
-        "{launches} launches, {launches_at_once} without"
-    );
+    let joined = plan(grouped(projected(joined(&table), call(Function::Add, int64(3), int64(7)))));
+    let platform = Watched::new(|_| Ok(()));
+    Fixture::over(platform.clone(), PLENTY_BYTES).run(joined).unwrap();
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let calls = &platform.calls;
+    assert!(count(&calls.buffers) > 1 && count(&calls.reservations) == 1 && count(&calls.pinned) > 0);
+    assert_eq!(count(&calls.spilled_copies) + count(&calls.returned_copies), 0);
 }

@@ -55,14 +55,3 @@ fn a_file_that_has_changed_is_read_again() {
     let [read, cached, pinned] = sources(&answer);
     assert!(read > 0 && cached == 0 && pinned == 0, "{read} {cached} {pinned}");
 }
-
-#[test]
-fn a_query_without_pinned_memory_reads_what_is_only_on_the_host() {
-    let (table, fixture) = (table(94), fixture());
-    fixture.run(plan(table.scan(0))).unwrap();
-    let settings = DeviceSettings { pinned_memory: false, ..DeviceSettings::default() };
-    let answer = fixture.run_with(plan(table.scan(0)), settings).unwrap();
-    let [read, cached, pinned] = sources(&answer);
-    assert!(read > 0 && cached > 0 && pinned == 0, "{read} {cached} {pinned}");
-    assert_eq!(sorted(answer.rows), all_rows(&table));
-}
