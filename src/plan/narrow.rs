@@ -1,7 +1,7 @@
 //! Conditions that a plan has beside its own: it is narrowed by them before it runs, or widened again.
 //!
 //! ```text
-//! narrow:  Filter k IN ($1)            widen:  back, if nobody knows $1
+//! narrow:  Filter k IN ($1)            widen:  back, if $1 is unknown
 //!            Join                ─►    Join
 //!              Scan a                    Scan a [k IN ($1)]
 //!              Scan b                    Scan b

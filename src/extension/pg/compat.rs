@@ -175,7 +175,7 @@ pub unsafe fn copy_disabled_nodes(path: *mut pg_sys::Path, child: *const pg_sys:
 /// A constant that PostgreSQL's C code reads through a pointer.
 pub struct Shared<T>(pub T);
 
-// SAFETY: nobody writes to it, and what it points to are constants and functions.
+// SAFETY: no code writes to it, and what it points to are constants and functions.
 unsafe impl<T> Sync for Shared<T> {}
 
 /// The attribute at this index, counted from zero.

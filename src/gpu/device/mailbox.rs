@@ -1,14 +1,16 @@
-//! A few bytes from the device, which the host looks at when it wants to.
+//! Readbacks: a few bytes from the device, which the host reads later.
 //!
 //! ```text
 //! device ── copy ──► slot of page-locked memory ── event ──► Readback::wait, at any time later
 //! ```
 //!
-//! What is enqueued after a readback goes on while the host waits for it: the device never rests because of a count.
+//! Work enqueued after a readback goes on while the host waits for it: the device never rests
+//! because of a count.
 //!
-//! Invariants: a slot is lent to one readback at a time, and is free again only after its copy has happened. A readback that is
-//! dropped early leaves its slot and its event behind, and whoever wants a slot looks for those whose copy has happened: no
-//! drop waits for the device. Slots are page-locked once and kept; there are never more than were on their way at once.
+//! Invariants: a slot is lent to one readback at a time, and is free again only after its copy has
+//! happened. A readback that is dropped early leaves its slot and its event behind; later requests
+//! take such slots once their copies have happened, so no drop waits for the device. Slots are
+//! page-locked once and kept; there are never more than were in use at once.
 //!
 //! Source: PystachIO (arXiv 2512.02862), section 3.3 (deferred synchronisation).
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
@@ -27,12 +29,12 @@ use pystachio_plan::Result;
 
 use super::{Event, Platform, Stream};
 
-/// What a readback holds at most.
+/// Limit of a readback's bytes.
 pub(super) const READBACK_BYTES_MAX: usize = 64;
 /// Slots that are page-locked together.
 const SLOTS_PER_PAGE: usize = 64;
 const PAGE_BYTES: usize = SLOTS_PER_PAGE * READBACK_BYTES_MAX;
-/// How many slots of readbacks that were dropped early are looked at for one whose copy has happened.
+/// How many slots of readbacks that were dropped early are tested for one whose copy has happened.
 const LOOKED_AT_MAX: usize = 8;
 
 /// Page-locked slots for readbacks.
@@ -45,7 +47,7 @@ pub(super) struct Mailbox {
 struct ReadbackSlots {
     pages: Vec<u64>,
     idle: Vec<u64>,
-    /// Slots that nobody wants any more, before their copies are known to have happened. The oldest ones first.
+    /// Slots of dropped readbacks whose copies may still run. The oldest first.
     unsettled: VecDeque<(u64, Event)>,
 }
 
@@ -76,7 +78,7 @@ impl Mailbox {
             .platform
             .download_in_place(source, slot, bytes, stream)
             .and_then(|()| self.platform.record_event(stream));
-        // A slot whose copy may have been enqueued without an event is nobody's any more.
+        // A slot whose copy may be enqueued without an event is not reused.
         let event = sent?;
         Ok(Readback { mailbox: self.clone(), slot, bytes, event, is_here: AtomicBool::new(false) })
     }
@@ -106,7 +108,7 @@ impl Mailbox {
 }
 
 impl Drop for Mailbox {
-    /// Waits for copies that nobody wanted any more: their slots go with the mailbox.
+    /// Waits for copies of dropped readbacks: their slots are freed with the mailbox.
     fn drop(&mut self) {
         let mut slots = self.lock();
         let ReadbackSlots { pages, unsettled, .. } = &mut *slots;
@@ -143,7 +145,7 @@ impl Readback {
             self.mailbox.platform.wait_event(self.event)?;
             self.is_here.store(true, Ordering::Relaxed);
         }
-        // SAFETY: the slot has this many bytes and is this readback's; its copy has happened.
+        // SAFETY: the slot has this many bytes and belongs to this readback; its copy has happened.
         let values = unsafe { std::slice::from_raw_parts(self.slot as *const u8, self.bytes) };
         target_bytes.copy_from_slice(values);
         Ok(target)

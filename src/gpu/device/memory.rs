@@ -1,6 +1,6 @@
 //! Device memory, counted in its arena before it is allocated.
 //!
-//! - `buffer.rs`: what is lent of it, and which streams use it; `pool.rs`: where it lies
+//! - `buffer.rs`: handles to it, and the streams that use it; `pool.rs`: its placement
 
 mod buffer;
 mod pool;
@@ -35,17 +35,18 @@ use super::{
     mailbox::{Mailbox, READBACK_BYTES_MAX, Readback},
 };
 
-/// The memory of one device and the way to it: the whole arena, or a query's account of it. Cheap to clone.
+/// The memory of one device and access to it: the whole arena, or a query's account of it. Cheap to
+/// clone.
 ///
-/// What is done through a handle that [`DeviceMemory::watched`] gave is noted in a log.
+/// A handle from [`DeviceMemory::watched`] records its work in a log.
 #[derive(Clone)]
 pub struct DeviceMemory {
     shared: Arc<DeviceMemoryInner>,
-    /// Whom allocations count for; nobody's query if absent.
+    /// The account that allocations count for; absent for memory without one.
     account: Option<Arc<Account>>,
     watch: Option<Watch>,
     techniques: MemoryTechniques,
-    /// Says when the query is not wanted any more.
+    /// Stops work when the query is no longer wanted.
     stop: StopFlag,
     host_budget: HostBudget,
     host_threads: HostThreads,
@@ -56,7 +57,7 @@ pub struct DeviceMemory {
 pub struct MemoryTechniques {
     /// The platform's [`Decompressor`](super::Decompressor) is used.
     pub has_decompressor: bool,
-    /// And for pages without a checksum too, on which it may do anything if they are damaged.
+    /// And for pages without a checksum too; for damaged ones it may do anything.
     pub takes_unchecked_pages: bool,
 }
 
@@ -67,20 +68,20 @@ impl Default for MemoryTechniques {
 }
 
 impl MemoryTechniques {
-    /// Those of a query.
+    /// The techniques of a query.
     pub fn of(settings: DeviceSettings) -> Self {
         Self { has_decompressor: settings.nvcomp, takes_unchecked_pages: settings.nvcomp_unchecked }
     }
 }
 
-/// Where it is noted what is done, and for which operator.
+/// The log, and the operator that recorded work belongs to.
 #[derive(Clone)]
 struct Watch {
     log: Arc<ActivityLog>,
     operator: Arc<AtomicU32>,
 }
 
-/// What is done for no operator.
+/// The place of work without an operator.
 const NO_OPERATOR: u32 = u32::MAX;
 
 struct DeviceMemoryInner {
@@ -88,7 +89,7 @@ struct DeviceMemoryInner {
     arena: Arc<Arena>,
     pool: MemoryPool,
     mailbox: Arc<Mailbox>,
-    /// Streams that nobody uses now. There are never more than were in use at once.
+    /// Idle streams. There are never more than were in use at once.
     idle_streams: Mutex<Vec<(StreamPriority, Stream)>>,
 }
 
@@ -113,33 +114,33 @@ impl DeviceMemory {
         }
     }
 
-    /// The same memory, beside which the host's is counted for a budget.
+    /// The same memory, with a budget for the host's.
     pub fn with_host_budget(self, host_budget: HostBudget) -> Self {
         Self { host_budget, ..self }
     }
 
-    /// What work for the device takes of the host's memory that is not page-locked.
+    /// The budget of the device's work for host memory that is not page-locked.
     pub fn host_budget(&self) -> &HostBudget {
         &self.host_budget
     }
 
-    /// Threads of the host that help readers.
+    /// Helper threads of the host for readers.
     pub fn host_threads(&self) -> &HostThreads {
         &self.host_threads
     }
 
-    /// The same memory; what is done through this handle is done so.
+    /// The same memory; a handle with these techniques.
     pub fn with_techniques(&self, techniques: MemoryTechniques) -> Self {
         Self { techniques, ..self.clone() }
     }
 
-    /// The same memory, for a query: copies wait for what others have no longer than it is wanted, and nothing more is enqueued on
-    /// queues over it then.
+    /// The same memory, for a query: when `stop` is set, copies stop waiting for shared resources,
+    /// and queues over it refuse further work.
     pub fn until(&self, stop: StopFlag) -> Self {
         Self { stop, ..self.clone() }
     }
 
-    /// Says when the query is not wanted any more.
+    /// The query's stop flag.
     pub(crate) fn stop(&self) -> &StopFlag {
         &self.stop
     }
@@ -149,18 +150,20 @@ impl DeviceMemory {
         self.techniques
     }
 
-    /// The same memory, whose allocations count for an account of their own. It reserves nothing before
+    /// The same memory with an account of its own for allocations. It reserves nothing before
     /// [`DeviceMemory::admit`], and ends with the last clone and the last buffer.
     pub fn open_account(&self) -> Self {
         let account = Account::new(&self.shared.arena);
         Self { account: Some(Arc::new(account)), ..self.clone() }
     }
 
-    /// Waits until the account has `minimum_bytes` of the arena for itself. Those who came earlier go first.
+    /// Waits until the account has `minimum_bytes` of the arena for itself, in the order of
+    /// arrival.
     ///
     /// # Errors
     ///
-    /// `Cancelled` when `stop` says so, `OutOfMemory` if the arena is smaller or too many queries wait.
+    /// `Cancelled` when `stop` is set, `OutOfMemory` if the arena is smaller or too many queries
+    /// wait.
     pub fn admit(&self, minimum_bytes: u64, stop: &StopFlag) -> Result<()> {
         self.account.as_ref().map_or(Ok(()), |account| account.admit(minimum_bytes, stop))
     }
@@ -170,13 +173,14 @@ impl DeviceMemory {
         self.account.as_ref().is_some_and(|account| account.yields_memory())
     }
 
-    /// What an operator may hold, of which `guaranteed_bytes` are a part of the account's minimum; the sum of
-    /// all guarantees is below that. `None` for memory without an account.
+    /// An allowance for an operator. `guaranteed_bytes` are a part of the account's minimum; the
+    /// sum of all guarantees must be below it. `None` for memory without an account.
     pub fn claim(&self, guaranteed_bytes: u64) -> Option<Claim> {
         self.account.as_ref().map(|account| Claim::new(account.clone(), guaranteed_bytes))
     }
 
-    /// What the account could still use if nobody else took more, and caches gave way.
+    /// The bytes that the account could still use if no other account took more, and caches gave
+    /// way.
     pub fn available_bytes(&self) -> u64 {
         match &self.account {
             Some(account) => account.available_bytes(),
@@ -184,19 +188,19 @@ impl DeviceMemory {
         }
     }
 
-    /// Names someone who gives memory back when there is not enough; forgotten when it is dropped. What it holds
-    /// is allocated without an account.
+    /// Registers an owner of memory that it frees on request, until it is dropped. Its memory is
+    /// allocated without an account.
     pub fn add_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
         self.shared.arena.add_reclaimer(reclaimer);
     }
 
-    /// The same memory; what is done through this handle is noted.
+    /// The same memory; this handle records its work.
     pub fn watched(&self, log: Arc<ActivityLog>) -> Self {
         let watch = Watch { log, operator: Arc::new(AtomicU32::new(NO_OPERATOR)) };
         Self { watch: Some(watch), ..self.clone() }
     }
 
-    /// The same memory, noted in the same log, for an operator of its own.
+    /// The same memory and log, for an operator of its own.
     pub fn separated(&self) -> Self {
         let watch = self.watch.as_ref().map(|watch| Watch {
             log: watch.log.clone(),
@@ -205,7 +209,7 @@ impl DeviceMemory {
         Self { watch, ..self.clone() }
     }
 
-    /// Says for which operator is done what follows, through this handle and its clones. The one before.
+    /// Sets the operator for later work of this handle and its clones. Returns the previous one.
     pub fn attribute(&self, operator: u32) -> u32 {
         match &self.watch {
             Some(watch) => watch.operator.swap(operator, Ordering::Relaxed),
@@ -213,24 +217,24 @@ impl DeviceMemory {
         }
     }
 
-    /// Where what is done through this handle is noted.
+    /// The log of this handle.
     pub(crate) fn log(&self) -> Option<Arc<ActivityLog>> {
         self.watch.as_ref().map(|watch| watch.log.clone())
     }
 
-    /// Whether what is done through this handle is noted.
+    /// Whether this handle records its work.
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// Notes what was enqueued on a stream.
+    /// Records work that was enqueued on a stream.
     pub(crate) fn note_enqueued(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
         if let Some(watch) = &self.watch {
             watch.log.add_enqueued(watch.what(kind, name, bytes), stream);
         }
     }
 
-    /// Notes what the host has done since `begun`.
+    /// Records an activity of the host since `begun`.
     pub(super) fn note_done(&self, kind: ActivityKind, name: &'static str, bytes: u64, begun: Instant) {
         if let Some(watch) = &self.watch {
             watch.log.add_done(watch.what(kind, name, bytes), begun);
@@ -247,7 +251,7 @@ impl DeviceMemory {
         self.shared.arena.bytes_max()
     }
 
-    /// What caches may use beyond what they use, beside what queries have reserved.
+    /// The bytes that caches may use beyond their present use, beside the queries' reservations.
     pub(crate) fn cache_room(&self) -> u64 {
         self.shared.arena.cache_room()
     }
@@ -272,11 +276,11 @@ impl DeviceMemory {
         self.account.as_ref().map_or_else(|| self.shared.arena.used_bytes(), |account| account.used_bytes())
     }
 
-    /// A stream that nobody else uses until the lease is dropped.
+    /// A stream for exclusive use until the lease is dropped.
     ///
     /// # Errors
     ///
-    /// Those of [`Platform::create_stream`].
+    /// Errors of [`Platform::create_stream`].
     pub fn lease_stream(&self, priority: StreamPriority) -> Result<StreamLease> {
         let idle = {
             let mut streams = self.idle_streams();
@@ -298,16 +302,16 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if the arena or the device has not enough; caches have given way then.
+    /// `OutOfMemory` if the arena or the device lacks memory after caches have given way.
     pub fn allocate(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
         self.allocate_for(Lifetime::Short, bytes, stream)
     }
 
-    /// A buffer as of [`DeviceMemory::allocate`], placed by how long it is likely to be held.
+    /// Like [`DeviceMemory::allocate`], placed by its expected lifetime.
     ///
     /// # Errors
     ///
-    /// As of [`DeviceMemory::allocate`].
+    /// Errors of [`DeviceMemory::allocate`].
     pub fn allocate_for(&self, lifetime: Lifetime, bytes: u64, stream: Stream) -> Result<Buffer> {
         let pool = &self.shared.pool;
         self.take(bytes, stream, || Ok((pool.allocate(bytes, stream, lifetime)?, Origin::Pool)))
@@ -317,7 +321,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// As of [`DeviceMemory::allocate`].
+    /// Errors of [`DeviceMemory::allocate`].
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
         self.take(bytes, stream, || self.shared.allocate_own(bytes, stream))
     }
@@ -332,7 +336,8 @@ impl DeviceMemory {
         shared.arena.take(self.account.as_deref(), bytes)?;
         let allocated = match allocate() {
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                // The device may have less than the arena promises, since others use it too, or it may be scattered.
+                // The device may have less than the arena promises, since other programs use it
+                // too, or it may be fragmented.
                 shared.arena.reclaim(bytes);
                 allocate()
             }
@@ -354,8 +359,9 @@ impl DeviceMemory {
         }
     }
 
-    /// Says of buffers that what a stream has enqueued until now is all that it writes into them: streams that use them from
-    /// now on are ordered after it. What other streams have written stays as it is.
+    /// Marks the work that a stream has enqueued so far as its last writes into buffers: streams
+    /// that use them from now on are ordered after it. Buffers that other streams have written stay
+    /// as they are.
     ///
     /// # Errors
     ///
@@ -364,7 +370,7 @@ impl DeviceMemory {
         buffer::publish(&self.shared.platform, stream, buffers)
     }
 
-    /// How the pool's memory is used.
+    /// The use of the pool's memory.
     pub fn pool_use(&self) -> PoolUse {
         self.shared.pool.usage()
     }
@@ -436,7 +442,7 @@ impl DeviceMemory {
     pub fn download_from<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Vec<T>> {
         let bytes = count * size_of::<T>();
         if bytes <= READBACK_BYTES_MAX {
-            // Past the ring that bulk copies go through, where it could have to wait for one of them.
+            // Not through the ring of bulk copies, where it might have to wait for one of them.
             return self.post::<T>(address, count, stream)?.wait(count);
         }
         let mut values = vec![T::zeroed(); count];

@@ -5,9 +5,9 @@
 //! file ──────────► device       read by the device itself
 //! ```
 //!
-//! Invariants: a slot is given back only when neither a read nor a copy touches it any more.
+//! Invariants: a slot is returned only when neither a read nor a copy touches it any more.
 //!
-//! Deliberately absent: how the host reads, which is a [`PartSource`]'s.
+//! Deliberately absent: how the host reads; a [`PartSource`] does.
 #![expect(unsafe_code, reason = "slots are memory that reads under way may still write")]
 
 use std::{collections::VecDeque, ops::Range, time::Instant};
@@ -17,22 +17,22 @@ use pystachio_plan::{ActivityKind, Error, Result};
 
 use super::{DeviceMemory, Stream};
 
-/// Bytes that a device reads of a file between two looks at whether they are still wanted: many of the pieces in which libraries
-/// read.
+/// Bytes that a device reads of a file between two polls of the stop flag: many of the pieces in
+/// which libraries read.
 const FILE_PIECE_BYTES: usize = 64 << 20;
 
-/// Which way a device reads files by itself.
+/// How a device reads files by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFileMode {
     /// From storage to the device, without passing through the host's memory.
     GpuDirect,
-    /// Through memory of the library that does it.
+    /// Through memory of the library.
     Compatibility,
 }
 
 /// A file that a device reads by itself.
 pub trait DeviceFile: Send + Sync {
-    /// Fills device memory with a range of the file. The memory has the bytes when this returns.
+    /// Fills device memory with a range of the file. The memory has the bytes on return.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ pub trait DeviceFile: Send + Sync {
     fn read(&self, offset: u64, bytes: u64, target: u64) -> Result<()>;
 }
 
-/// Parts whose reads are under way, and their slots.
+/// Parts being read, and their slots.
 struct InFlight<'a> {
     memory: &'a DeviceMemory,
     source: &'a mut dyn PartSource,
@@ -48,10 +48,11 @@ struct InFlight<'a> {
 }
 
 impl InFlight<'_> {
-    /// Begins parts from `start` on, as many as there are slots and the source wants. Says where they end.
+    /// Begins parts from `start` on, as many as there are slots and the source wants. Returns where
+    /// they end.
     fn begin(&mut self, mut start: u64, end: u64) -> Result<u64> {
         while start < end && self.parts.len() < self.source.parts_in_flight() {
-            // Who waits for a slot while it holds others could wait for ever.
+            // A thread that waits for a slot while it holds others could wait for ever.
             let Some(mut slot) =
                 self.memory.platform().lend_slot(self.parts.is_empty().then(|| self.memory.stop()))?
             else {
@@ -95,12 +96,13 @@ impl Drop for InFlight<'_> {
 }
 
 impl DeviceMemory {
-    /// Copies `bytes` of a source to an address inside a live buffer. Each part is shown to `see` when it has
-    /// been read, in their order. Copies are enqueued.
+    /// Copies `bytes` of a source to an address inside a live buffer. `see` gets each part when it
+    /// has been read, in order. Copies are enqueued.
     ///
     /// # Errors
     ///
-    /// Those of the source and of `see`, `Device`, `Cancelled`; the target's content has no meaning then.
+    /// Errors of the source and of `see`, `Device`, `Cancelled`; the target's content has no
+    /// meaning then.
     pub fn upload_parts(
         &self,
         (bytes, address): (u64, u64),
@@ -136,7 +138,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceFile::read`]; `Cancelled`.
+    /// Errors of [`DeviceFile::read`]; `Cancelled`.
     pub fn read_file(
         &self,
         file: &dyn DeviceFile,
@@ -144,7 +146,7 @@ impl DeviceMemory {
         (bytes, address): (u64, u64),
         stream: Stream,
     ) -> Result<()> {
-        // The memory may be what work before on this stream still uses.
+        // Earlier work on this stream may still use the memory.
         self.platform().wait(stream)?;
         let begun = Instant::now();
         for first in (0..bytes).step_by(FILE_PIECE_BYTES) {
@@ -195,7 +197,7 @@ mod tests {
             if start >= self.fails_at {
                 return Err(Error::internal("no such part"));
             }
-            // SAFETY: nothing is under way.
+            // SAFETY: no read is running.
             let target = unsafe { &mut slot.memory()[3..3 + bytes] };
             target.iter_mut().zip(start..).for_each(|(byte, place)| *byte = (place % 251) as u8);
             Ok(3..3 + bytes)

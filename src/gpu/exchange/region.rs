@@ -1,4 +1,4 @@
-//! The memory that exchanges send from and receive into: one range per rank, allocated once.
+//! The memory that exchanges send from and receive into: one range on each rank, allocated once.
 //!
 //! ```text
 //! region ┌─ extent: outbox of an exchange ─┬─ extent: its inbox ─┬─ … ─┬─ free ─┐   extents live as long as an exchange
@@ -6,11 +6,12 @@
 //!        └───────┴───────┴─────────────────┴───────┴─────────────┘              blocks live for a round or two
 //! ```
 //!
-//! A network is told of the range once, so it is never memory of a pool. Every exchange has extents of its own: however full
-//! those of one are, another one's have their room.
+//! The range is registered with a network once, so it is never memory of a pool. Every exchange has
+//! extents of its own: however full they are, other exchanges keep their room.
 //!
-//! Invariants: blocks and extents never overlap. The memory of one is nobody else's before all work that was said to use it
-//! ([`RegionBlock::use_until_now`]) has happened. That is looked at when memory is wanted; whoever opens an exchange waits for it, not for long.
+//! Invariants: blocks and extents never overlap. Memory is not reused before all announced uses
+//! ([`RegionBlock::use_until_now`]) have happened. A request for memory polls that; opening an
+//! exchange waits for it, for a bounded time.
 
 use std::{
     collections::BTreeMap,
@@ -24,29 +25,29 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::device::{Buffer, DeviceMemory, Event, Platform, Stream, StreamPriority};
 
-/// Blocks begin at multiples of this, and have as many bytes: parts of a block are columns for kernels, which read
-/// several cells at once from multiples of 64 (`device/column.rs`).
+/// Blocks begin at multiples of this, and their bytes are multiples of it: parts of a block are
+/// columns for kernels, which read several cells at once from multiples of 64 (`device/column.rs`).
 pub const BLOCK_ALIGNMENT: u64 = 64;
 
-/// How long an exchange that is opened waits at most for the device to come to the end of those before it: a thousand times what a device
-/// takes to unpack a gigabyte.
+/// How long opening an exchange waits at most for the device's work on earlier ones: a thousand
+/// times as long as a device takes to unpack a gigabyte.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
-/// How often it looks.
+/// The interval of its polls.
 const SETTLE_INTERVAL: Duration = Duration::from_micros(50);
 
-/// What one side of an exchange asks for.
+/// The requested memory of one side of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExtentBytes {
-    /// So many, if they are there.
+    /// The preferred bytes.
     pub(super) wanted: u64,
-    /// With fewer it is of no use.
+    /// The least useful bytes.
     pub(super) least: u64,
 }
 
-/// Ranges of addresses that are free, neighbours as one.
+/// Free ranges of addresses; adjacent ones are joined.
 #[derive(Debug, Default)]
 struct FreeRanges {
-    /// Where each begins, and its bytes.
+    /// The start of each, and its bytes.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -108,7 +109,7 @@ struct Retiring {
 }
 
 impl RegionRanges {
-    /// Looks which work has happened. Says whether more is free than before.
+    /// Polls which work has happened. Returns whether more is free than before.
     fn settle(&mut self, platform: &dyn Platform) -> Result<bool> {
         let mut has_more = false;
         let mut left = Vec::with_capacity(self.retiring.len());
@@ -134,7 +135,7 @@ impl RegionRanges {
     }
 }
 
-/// Lets go of events that have been reached.
+/// Drops reached events.
 fn forget_reached(platform: &dyn Platform, uses: &mut Vec<Event>) -> Result<()> {
     let mut looked = Ok(());
     uses.retain(|event| match platform.has_reached(*event) {
@@ -168,7 +169,7 @@ impl ExchangeRegion {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if the device has not so much, and faults of the device.
+    /// `OutOfMemory` if the device lacks it, and faults of the device.
     pub fn new(platform: Arc<dyn Platform>, bytes: u64) -> Result<Self> {
         let bytes = bytes.next_multiple_of(BLOCK_ALIGNMENT);
         let memory = DeviceMemory::new(platform, bytes);
@@ -181,17 +182,17 @@ impl ExchangeRegion {
         Ok(Self { shared: Arc::new(RegionShared { memory, buffer, ranges: Mutex::new(ranges) }) })
     }
 
-    /// The device's memory that it is, for whoever copies from and to it.
+    /// Its device memory, for copies from and to it.
     pub fn memory(&self) -> &DeviceMemory {
         &self.shared.memory
     }
 
-    /// Where it begins, and its bytes: what a network registers.
+    /// Its address and its bytes, which a network registers.
     pub fn range(&self) -> (u64, u64) {
         (self.shared.buffer.address(), self.shared.buffer.bytes())
     }
 
-    /// Says that from now on a stream uses blocks of it.
+    /// Marks its blocks as used by a stream from now on.
     ///
     /// # Errors
     ///
@@ -200,16 +201,17 @@ impl ExchangeRegion {
         self.shared.buffer.use_on(stream)
     }
 
-    /// A range for one side of an exchange. Waits while work is going on that uses memory which was let go of, unless what it wants is there
-    /// before; then it has the least, so that what is left serves as many others as it can.
+    /// A range for one side of an exchange. Waits while dropped memory is still in use, until the
+    /// preferred bytes are free; after the limit it gets the least, so that the rest serves as many
+    /// others as possible.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if other exchanges have so much that the least is not there, and faults of the device.
+    /// `OutOfMemory` if other exchanges leave less than the least, and faults of the device.
     ///
     /// # Panics
     ///
-    /// If it wants less than the least.
+    /// If the preferred bytes are fewer than the least.
     pub(super) fn allocate_extent(&self, bytes: ExtentBytes) -> Result<Arc<RegionExtent>> {
         let [wanted, least] =
             [bytes.wanted, bytes.least].map(|bytes| bytes.next_multiple_of(BLOCK_ALIGNMENT));
@@ -280,20 +282,21 @@ impl RegionExtent {
         &self.region
     }
 
-    /// How many bytes it has.
+    /// Its bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A block, or `None` while there is no range that is long enough.
+    /// A block, or `None` if no range is long enough.
     pub(super) fn allocate(self: &Arc<Self>, bytes: u64) -> Option<RegionBlock> {
         let bytes = bytes.next_multiple_of(BLOCK_ALIGNMENT);
         let address = self.lock().free.take_first(bytes)?;
         Some(self.block(address, bytes))
     }
 
-    /// A block of the longest range. As long as nobody else allocates, blocks that together have no more than [`RegionExtent::room`] said can
-    /// all be had so, whatever is freed meanwhile.
+    /// A block of the longest range. If blocks together have no more than the last
+    /// [`RegionExtent::room`], all of them fit, whatever is freed meanwhile, provided that no other
+    /// thread allocates.
     pub(super) fn allocate_in_longest(self: &Arc<Self>, bytes: u64) -> Option<RegionBlock> {
         let bytes = bytes.next_multiple_of(BLOCK_ALIGNMENT);
         let address = self.lock().free.take_longest(bytes)?;
@@ -304,12 +307,13 @@ impl RegionExtent {
         RegionBlock { extent: self.clone(), address, bytes, uses: Mutex::default() }
     }
 
-    /// The longest range that is free.
+    /// The longest free range.
     pub(super) fn room(&self) -> u64 {
         self.lock().free.longest()
     }
 
-    /// Looks which blocks that were let go of are used by nobody any more. Says whether there is more room than before.
+    /// Polls which dropped blocks are no longer in use. Returns whether there is more room than
+    /// before.
     ///
     /// # Errors
     ///
@@ -322,7 +326,7 @@ impl RegionExtent {
         ranges.settle(&**self.region.memory().platform())
     }
 
-    /// Whether blocks were let go of that somebody may use still.
+    /// Whether dropped blocks may still be in use.
     pub(super) fn is_settling(&self) -> bool {
         !self.lock().retiring.is_empty()
     }
@@ -340,7 +344,7 @@ impl Drop for RegionExtent {
     }
 }
 
-/// A block of an extent, which goes back when this is dropped and its uses have happened.
+/// A block of an extent, freed when this is dropped and its uses have happened.
 pub(super) struct RegionBlock {
     extent: Arc<RegionExtent>,
     address: u64,
@@ -349,17 +353,17 @@ pub(super) struct RegionBlock {
 }
 
 impl RegionBlock {
-    /// Where it begins.
+    /// Its address.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// How long it is, a multiple of [`BLOCK_ALIGNMENT`].
+    /// Its bytes, a multiple of [`BLOCK_ALIGNMENT`].
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Says that what is enqueued on a stream until now may use it.
+    /// Announces that work enqueued on a stream so far may use it.
     ///
     /// # Errors
     ///
@@ -370,7 +374,7 @@ impl RegionBlock {
         Ok(())
     }
 
-    /// Whether all uses that were said have happened; does not wait.
+    /// Whether all announced uses have happened; does not wait.
     ///
     /// # Errors
     ///
@@ -394,7 +398,7 @@ mod tests {
     use super::*;
     use crate::device::EmulatedPlatform;
 
-    /// So many bytes and no fewer.
+    /// Exactly so many bytes.
     fn all_of(bytes: u64) -> ExtentBytes {
         ExtentBytes { wanted: bytes, least: bytes }
     }
@@ -424,7 +428,7 @@ mod tests {
         free.give_back(1000, 512);
         let room = free.longest();
         let first = free.take_longest(320);
-        // What is freed meanwhile may be longer, and takes nothing away.
+        // Blocks freed meanwhile may be longer, and take nothing away.
         free.give_back(2000, 330);
         assert_eq!((first, free.take_longest(room - 320)), (Some(0), Some(1000)));
         assert_eq!(free.take_longest(331), None);
@@ -461,7 +465,7 @@ mod tests {
             platform.fill(block.address(), 1, 64, stream).unwrap();
             block.use_until_now(stream).unwrap();
             drop((block, extent));
-            // Whoever wants it waits for the work, if it has not happened.
+            // A request for it waits for the work, if it has not happened.
             assert!(region.allocate_extent(all_of(1 << 12)).is_ok(), "seed {seed}");
             let error = region.allocate_extent(all_of(1 << 13)).err().unwrap();
             assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");

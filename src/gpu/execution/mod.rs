@@ -3,18 +3,19 @@
 //! - `engine`: what the host starts, and how a query of it runs
 //! - `compile`: a plan becomes a tree of sources
 //! - `scan`, `join`, `aggregate`, `sort`: these operators; `rows.rs`: filter, project, limit, union and values
-//! - `runtime_filter`: what joins know of keys, and which scans get to know it
-//! - `exchange`: where rows come from other ranks and go to them; `ranks`: a query on all of them
-//! - `expressions`: what is computed of rows, once an entry where a column comes as codes
-//! - `query`: drivers, what a query may use of memory, and rows that operators hold
+//! - `runtime_filter`: filters that joins make of their keys, and the scans that use them
+//! - `exchange`: rows to and from other ranks; `ranks`: a query on all of them
+//! - `expressions`: expressions over rows, evaluated once an entry where a column comes as codes
+//! - `query`: drivers, the memory of a query, and rows that operators hold
 //!
 //! ```text
 //!   ranks ─► engine ─► compile ─► scan, join, aggregate, sort, exchange, rows ─┬─► query ─► runtime_filter      an arrow is an import; what is
 //!                                                                              └─► expressions                 farther right may be imported too
 //! ```
 //!
-//! One way leads back: the drivers of a query share its readers, its cache, its fragments and its exchanges, so `Query` has a field for
-//! each. No operator knows another, but for an aggregate, which ends as a projection of `rows.rs`.
+//! One import points up: the drivers of a query share its readers, its cache, its fragments and its
+//! exchanges, so `Query` has a field for each. Operators do not import one another, except that an
+//! aggregate ends in a projection of `rows.rs`.
 //!
 //! ```text
 //!   sort ◄── aggregate ◄── join ◄── filter ◄── scan         a chunk is pulled through to the next breaker
@@ -23,19 +24,21 @@
 //!                                pull before the join asks
 //! ```
 //!
-//! Invariants: a query is told of a fault before it gives a row that came after it. A driver has one queue, so all its
-//! device work is in one order; what it takes from readers and other drivers it uses after what they have enqueued, and a
-//! buffer that is dropped is freed after its last use on any stream. Between two chunks a driver looks whether its fragment
-//! is still wanted. What an operator holds from one chunk to the next it has a claim for; what it gets
-//! no claim for it spills. Chunks are not larger than what there is of memory allows: what is, is given in parts, which
-//! are slices of it. Few rows are given together with those that come after them, where all are read before any comes out above.
-//! Text whose dictionary has few entries goes from operator to operator as codes; what holds rows,
-//! sorts, hashes a build side or gives rows away makes cells of them.
+//! Invariants: a query reports a fault before any row computed after it. A driver has one stream,
+//! so all its device work is in one order. It uses chunks of readers and other drivers after their
+//! enqueued work, and a dropped buffer is freed after its last use on any stream. Between two
+//! chunks a driver polls whether its fragment is still wanted. An operator has a claim for the rows
+//! that it holds from one chunk to the next, and spills the rows for which it gets none. Chunks fit
+//! the free memory; larger ones are given in parts, which are slices. Small chunks are merged with
+//! the following ones where an operator above reads all rows before it outputs any. Text whose
+//! dictionary has few entries passes between operators as codes; operators that hold rows, sort,
+//! hash a build side or send rows turn codes into cells.
 //!
-//! Of a plan for several ranks every exchange cuts the tree: what is below is pulled by a driver of its own.
+//! In a plan for several ranks every exchange cuts the tree: a driver of its own runs the part
+//! below.
 //!
-//! Deliberately absent: anything that runs what no kernel has: `NotSupported` says so before the first
-//! row, and the host runs such a plan on another engine.
+//! Deliberately absent: a fallback for expressions without a kernel. They are `NotSupported` before
+//! the first row, and the host runs such a plan on another engine.
 
 mod aggregate;
 mod compile;
@@ -72,27 +75,28 @@ type Columns = Vec<(ColumnId, DataType)>;
 
 /// An operator that gives chunks of its columns until it has no more.
 trait Source: Send {
-    /// The next rows, or `None` at the end. There may be none among them.
+    /// The next rows, or `None` at the end. A chunk may have no rows.
     fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>>;
 
-    /// Says that all rows are going to be read before any comes out above: whoever drops rows below may give those of several
-    /// chunks at once. Returns whether the rows that this source gives may be fewer than those of its input.
+    /// Tells the source that an operator above reads all rows before it outputs any, so operators
+    /// below that drop rows may merge the rest of several chunks. Returns whether this source may
+    /// give fewer rows than its input.
     fn expect_whole(&mut self) -> bool {
         true
     }
 }
 
-/// A source with its columns, and what it has given so far.
+/// A source with its columns, and its counts so far.
 struct CountedSource {
     columns: Columns,
     source: Box<dyn Source>,
     /// Place in [`QueryMetrics::operators`].
     place: usize,
-    /// Rows that are too many to be given at once, and the first that was not.
+    /// Rows too many for one chunk, and the first that was not given.
     rest: Option<(Rows, usize)>,
-    /// Whether few rows are given together with those that come after them.
+    /// Whether small chunks are merged with the following ones.
     merges: bool,
-    /// Rows that came after few, and are many.
+    /// A large chunk that followed small ones.
     after: Option<Rows>,
     /// Whether the source has no more.
     is_ended: bool,
@@ -123,13 +127,13 @@ impl CountedSource {
         }
     }
 
-    /// Says that all rows are going to be read before any comes out above.
+    /// Tells the source that an operator above reads all rows before it outputs any.
     fn expect_whole(&mut self) {
         self.merges = self.source.expect_whole();
     }
 
-    /// The source's next rows, few of them together with those that come after. What an operator costs a chunk, whatever its size,
-    /// would be all that it costs a small one.
+    /// The source's next rows; small chunks are merged with the following ones, since an operator's
+    /// fixed cost for each chunk would dominate.
     fn merged(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         let first = match self.after.take() {
             Some(rows) => rows,
@@ -160,7 +164,7 @@ impl CountedSource {
                 }
             }
         }
-        // Rows without any are as good as none where there are others.
+        // An empty chunk is dropped if there are others.
         if parts.len() > 1 && parts[0].row_count == 0 {
             parts.remove(0);
         }
@@ -176,10 +180,10 @@ impl CountedSource {
         Ok(rows)
     }
 
-    /// As many rows as are given at once; the others are the rest.
+    /// As many rows as one chunk may have; the others stay as the rest.
     fn part(&mut self, driver: &Driver, rows: Rows, first: usize) -> Result<Rows> {
         let rows_max = rows_within(&rows, driver.query.memory.chunk_bytes());
-        // Rows that begin so are given where they are.
+        // A range of rows that starts at such a multiple is a slice without a copy.
         let rows_max = if rows_max < PART_ROWS { rows_max } else { rows_max / PART_ROWS * PART_ROWS };
         let left = rows.row_count - first;
         if left <= rows_max.saturating_add(rows_max / 2) {
@@ -203,13 +207,13 @@ impl CountedSource {
 
 /// Fewer rows than this are merged with those that come after them.
 const FEW_ROWS: usize = 1 << 20;
-/// Rows that merged ones come to, or more.
+/// The least number of rows after merging.
 const MERGED_ROWS: usize = 2 << 20;
 const _: () = assert!(FEW_ROWS <= MERGED_ROWS);
-/// Rows that are given at once are a multiple of this, unless they are fewer.
+/// The rows of a part are a multiple of this, unless they are fewer.
 const PART_ROWS: usize = 64;
 
-/// How many of some rows have so many bytes; at least one.
+/// How many of some rows fit into this many bytes; at least one.
 fn rows_within(rows: &Rows, bytes: u64) -> usize {
     match rows.cell_bytes() {
         cell_bytes if cell_bytes > bytes => {

@@ -1,4 +1,4 @@
-//! Where work is enqueued: kernels and copies, on one stream.
+//! A stream with memory, on which kernels and copies are enqueued.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,19 +21,20 @@ const STRIDED_BLOCKS_MAX: u64 = 4096;
 /// Zeros that are filled at once, and the part of the memory that they may be: every queue has some.
 const ZEROS_BYTES: u64 = 4 << 10;
 const ZEROS_PART: u64 = 1 << 16;
-/// What an operation has of them at most, and where its part begins: what one writes shares no line of a cache with another.
+/// An operation's limit of them, and the alignment of its part: two operations never write to one
+/// line of a cache.
 const ZERO_CELLS_BYTES_MAX: u64 = 256;
 const ZEROS_ALIGNMENT_BYTES: u64 = 64;
 const _: () = assert!(ZERO_CELLS_BYTES_MAX <= ZEROS_BYTES);
 
-/// The memory of a device and one stream on it, and the operations that operators are made of, which the themes of this
-/// module, `program` and `decode` add. Cheap to clone; the last clone gives the stream back for the next queue, which is ordered
-/// after all that this one enqueued.
+/// The memory of a device and one stream on it, with the operations that operators consist of,
+/// which the files of this module, `program` and `decode` add. Cheap to clone; the last clone
+/// returns the stream for reuse, ordered after all work enqueued on this one.
 ///
 /// # Shapes
 ///
-/// Columns and flags that an operation is given have at least as many rows as it is told; what it gives has as many as
-/// its documentation says. A flag is a byte, 0 or 1.
+/// Input columns and flags of an operation have at least as many rows as the caller says; outputs
+/// have as many as its documentation says. A flag is a byte, 0 or 1.
 ///
 /// # Units
 ///
@@ -46,8 +47,8 @@ const _: () = assert!(ZERO_CELLS_BYTES_MAX <= ZEROS_BYTES);
 ///
 /// # Errors
 ///
-/// Every operation: `OutOfMemory` where memory for results or work is refused, and `Device` for a fault of the device,
-/// which is then lost to this process. What else there is, operations say themselves.
+/// Every operation: `OutOfMemory` if memory for results or work is refused, and `Device` for a
+/// fault of the device, which is then lost to this process. Operations document further errors.
 #[derive(Clone)]
 pub struct Queue {
     shared: Arc<QueueInner>,
@@ -57,35 +58,36 @@ struct QueueInner {
     memory: DeviceMemory,
     lease: Arc<StreamLease>,
     defers_faults: bool,
-    /// Where kernels report to whose faults are said later. It is allocated when the first one may.
+    /// The status word for faults that are reported later. Allocated for the first kernel that may
+    /// report one.
     deferred_status: Mutex<Option<Buffer>>,
-    /// Zeros that nobody has yet, for what is small.
+    /// Unused zeros, for small needs.
     zeros: Mutex<Option<Zeros>>,
-    /// What scans leave as they have found it: zeros. The next one on the stream has it after them.
+    /// Zeros that scans leave as they found them. The next one on the stream uses them again.
     scan_state: Mutex<Option<Buffer>>,
 }
 
-/// Some zeros, and how many bytes of them somebody has.
+/// Some zeros, and how many bytes of them are in use.
 struct Zeros {
     buffer: Buffer,
     used_bytes: u64,
 }
 
 impl Queue {
-    /// A queue on a stream of its own, of which others wait for nothing but what they take from it.
+    /// A queue on a stream of its own. Others wait for it only if they use its buffers.
     ///
     /// # Errors
     ///
-    /// Those of [`crate::device::Platform`].
+    /// Errors of [`crate::device::Platform`].
     pub fn new(memory: &DeviceMemory) -> Result<Self> {
         Self::with_priority(memory, StreamPriority::Low)
     }
 
-    /// A queue for a driver: where the device has no room for all that is enqueued, its work goes first.
+    /// A queue for a driver: its work has priority if the device has no room for all enqueued work.
     ///
     /// # Errors
     ///
-    /// As of [`Queue::new`].
+    /// Errors of [`Queue::new`].
     pub fn for_driver(memory: &DeviceMemory) -> Result<Self> {
         Self::with_priority(memory, StreamPriority::High)
     }
@@ -100,7 +102,7 @@ impl Queue {
         Self::on(self.memory().clone(), self.shared.lease.clone(), true)
     }
 
-    /// The same queue, for work that is wanted until `stop` says otherwise.
+    /// The same queue, for work that ends when `stop` is set.
     pub fn until(&self, stop: StopFlag) -> Self {
         Self::on(self.memory().until(stop), self.shared.lease.clone(), self.shared.defers_faults)
     }
@@ -122,13 +124,14 @@ impl Queue {
         self.shared.lease.stream()
     }
 
-    /// Whether faults of values may be said later than by the operation that finds them: by [`Queue::report_faults`].
+    /// Whether faults in values may be reported later than by the operation that finds them: by
+    /// [`Queue::report_faults`].
     pub fn defers_faults(&self) -> bool {
         self.shared.defers_faults
     }
 
-    /// Whether more work is wanted. Whoever enqueues work of many steps asks before each of them, so that a cancel is seen
-    /// between any two.
+    /// Fails if no more work is wanted. Code that enqueues work of many steps calls it before each
+    /// of them, so that a cancel is noticed between any two.
     ///
     /// # Errors
     ///
@@ -137,13 +140,13 @@ impl Queue {
         self.memory().stop().check()
     }
 
-    /// Waits for all that was enqueued.
+    /// Waits for all enqueued work.
     pub fn wait(&self) -> Result<()> {
         self.memory().platform().wait(self.stream())
     }
 
-    /// Says that what was enqueued until now is all that is written into rows: streams that use them are ordered after it. The
-    /// host does not wait.
+    /// Marks the work enqueued so far as the last writes into rows: streams that use them are
+    /// ordered after it. The host does not wait.
     ///
     /// # Errors
     ///
@@ -162,9 +165,9 @@ impl Queue {
         Ok(buffer)
     }
 
-    /// A few zeros, as many as [`ZERO_CELLS_BYTES_MAX`] have: counts and reports of one operation. They are a part of more, which
-    /// are filled at once, so that an operation has no fill of its own. Only this queue's stream may use them: those that lie
-    /// beside them are written later.
+    /// A few zeros, up to [`ZERO_CELLS_BYTES_MAX`]: counts and reports of one operation. They are a
+    /// part of more, which are filled at once, so that an operation has no fill of its own. Only
+    /// this queue's stream may use them: adjacent ones are written later.
     pub(crate) fn zeros<T>(&self, count: usize) -> Result<Buffer> {
         let bytes = (count * size_of::<T>()) as u64;
         assert!(bytes <= ZERO_CELLS_BYTES_MAX, "zeros that are many");
@@ -202,7 +205,7 @@ impl Queue {
         self.memory().copy(source, target, bytes, self.stream())
     }
 
-    /// Runs a kernel on its argument struct, unless the query that it is for was cancelled.
+    /// Runs a kernel on its argument struct, unless its query was cancelled.
     pub(crate) fn launch<T: Pod>(&self, kernel: Kernel, blocks: u64, arguments: &T) -> Result<()> {
         let grid = u32::try_from(blocks).unwrap_or(u32::MAX);
         self.launch_moving(kernel, grid, arguments, || bytes_moved(kernel, bytes_of(arguments)))
@@ -214,8 +217,8 @@ impl Queue {
         self.launch(kernel, blocks, arguments)
     }
 
-    /// [`Queue::launch`] of a kernel whose arguments do not tell what it reads and writes: `bytes` says it,
-    /// an estimate as [`bytes_moved`] gives them. It is asked only if what is done is noted.
+    /// Like [`Queue::launch`], for a kernel whose arguments do not tell its traffic: `bytes`
+    /// estimates it, as [`bytes_moved`] does. It is called only if the work is recorded.
     pub(crate) fn launch_moving<T: Pod>(
         &self,
         kernel: Kernel,
@@ -235,12 +238,13 @@ impl Queue {
         Ok(())
     }
 
-    /// The address of a status word that is looked at later, by [`Queue::report_faults`]: what a kernel reports there
-    /// comes before whatever follows from it on the stream. `None` if statuses are looked at at once.
+    /// The address of a status word that [`Queue::report_faults`] checks later: a kernel's report
+    /// comes before the consequences of its fault on the stream. `None` if statuses are checked at
+    /// once.
     ///
     /// # Errors
     ///
-    /// As of [`crate::device::DeviceMemory::allocate`].
+    /// Errors of [`crate::device::DeviceMemory::allocate`].
     pub(crate) fn deferred_status(&self) -> Result<Option<u64>> {
         if !self.defers_faults() {
             return Ok(None);
@@ -259,7 +263,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`crate::device::DeviceMemory::allocate`].
+    /// Errors of [`crate::device::DeviceMemory::allocate`].
     pub(super) fn scan_state(&self, tiles: u64) -> Result<u64> {
         let words = SCAN_STATE_WORDS + tiles;
         let mut state = lock_whole(&self.shared.scan_state);
@@ -272,8 +276,8 @@ impl Queue {
         Ok(address)
     }
 
-    /// Looks at what operations have found wrong with values so far and have not said yet, without waiting. Only on a
-    /// queue that defers faults there is any.
+    /// Checks for faults in values that operations have found so far and not reported, without
+    /// waiting. Only a queue that defers faults has any.
     ///
     /// # Errors
     ///
@@ -296,7 +300,7 @@ mod tests {
         let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::with_seed(3)), 1 << 26);
         let queue = Queue::new(&memory).unwrap();
         let mut all = Vec::new();
-        // Some times as many as are filled at once.
+        // Several times as many as are filled at once.
         for number in 1..300usize {
             let words = number % (ZERO_CELLS_BYTES_MAX as usize / 4) + 1;
             let zeros = queue.zeros::<u32>(words).unwrap();

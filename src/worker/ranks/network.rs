@@ -36,7 +36,7 @@ const NO_PEERS_VARIABLE: &str = "NCCL_P2P_DISABLE";
 /// How the ranks of an engine are connected. Each rank has one.
 ///
 /// Each two ranks have a link: sockets for control and for data. On one host rank 0 makes them and hands them to the ranks: there is no name
-/// that anybody else could connect to, and nothing of them is left when their processes have ended. On several hosts they are TCP connections
+/// that another process could connect to, and nothing of them is left when their processes have ended. On several hosts they are TCP connections
 /// (`tcp_links.rs`). Blocks move over the data sockets between emulated devices, and between GPUs where there is no NCCL. GPUs of one host that
 /// reach each other's memory read blocks there. NCCL moves those of others.
 pub struct RankNetwork {

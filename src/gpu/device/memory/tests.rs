@@ -1,21 +1,22 @@
-//! Lifetimes under devices that work late: what the model before this one got wrong, and this one gets right.
+//! Lifetimes under devices that work late: cases that the model before this one got wrong, and this
+//! one gets right.
 
 use super::*;
 use crate::device::EmulatedPlatform;
 
 const BYTES: usize = 4096;
 
-/// Who is waited for before memory is somebody else's.
+/// Which streams are waited for before memory is reused.
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
-    /// The stream that was named last: a buffer knew one stream, and whoever used it named its own.
+    /// The last announced stream: a buffer knew one stream, and each user replaced it.
     LastNamed,
     /// Every stream that uses it.
     Uses,
 }
 
-/// A reader's buffer that a query copies, and that is let go before the device has done so; the reader goes on with other memory.
-/// What the query's copy has then.
+/// A reader's buffer that a query copies, and that is dropped before the device has copied it; the
+/// reader goes on with other memory. Returns the content of the query's copy.
 fn copied(model: Model, seed: u64) -> Vec<u8> {
     let platform = Arc::new(EmulatedPlatform::with_seed(seed));
     let memory = DeviceMemory::new(platform.clone(), 1 << 20);
@@ -28,7 +29,8 @@ fn copied(model: Model, seed: u64) -> Vec<u8> {
     let result = memory.allocate(BYTES as u64, query).unwrap();
     match model {
         Model::Uses => pages.use_on(query).unwrap(),
-        // The query has named its stream, and then a reader its own again, for another piece of the row group.
+        // The query has announced its stream, and then a reader its own again, for another piece of
+        // the row group.
         Model::LastNamed => platform.note_used(pages.address(), query),
     }
     memory.copy(pages.address(), result.address(), BYTES as u64, query).unwrap();
@@ -93,7 +95,8 @@ fn memory_of_reservations_of_their_own_is_given_back() {
     memory.publish([&buffer].into_iter(), owner).unwrap();
     buffer.use_on(other).unwrap();
     memory.fill(&buffer, 9, other).unwrap();
-    // Both streams have done with it before its addresses go, or this ends the process.
+    // Both streams must have ended their use before the addresses are unmapped, or this ends the
+    // process.
     drop(buffer);
     assert_eq!((memory.used_bytes(), memory.pool_use()), (0, PoolUse::default()));
 }

@@ -39,28 +39,29 @@ use crate::{
     spill::{SpillOptions, SpillStore},
 };
 
-/// The part of the host's memory beside page-locked memory that describes the pages of chunks that stay.
+/// The part of the host's other memory for descriptions of the pages of cached chunks.
 const DESCRIPTION_PART: u64 = 8;
 
-/// What a server's options come to.
+/// A server's options, as sizes.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
     /// Device memory for running queries and for the cache.
     pub memory_bytes: u64,
-    /// Of it, what column chunks may take that stay between queries.
+    /// The part of it for column chunks that stay between queries.
     pub cache_bytes: u64,
     /// Page-locked memory of the host for column chunks that have left the device.
     pub pinned_cache_bytes: u64,
-    /// Page-locked memory of the host for what does not fit there; and as much again, which is not page-locked, for pages
-    /// that the host decompresses, and to describe the pages of chunks that stay.
+    /// Page-locked memory of the host for rows that do not fit there. As much again, which is not
+    /// page-locked, for pages that the host decompresses and for descriptions of cached chunks'
+    /// pages.
     pub host_bytes: u64,
-    /// Where files go for what does not fit there either.
+    /// Directory of files for rows that do not fit there either.
     pub spill_directory: PathBuf,
-    /// What the device is near.
+    /// The disks and processors near the device.
     pub affinity: Affinity,
 }
 
-/// Runs plans on one device. What no kernel has is `NotSupported`.
+/// Runs plans on one device. A plan that needs a missing kernel is `NotSupported`.
 pub struct DeviceEngine {
     memory: DeviceMemory,
     catalog: Arc<FileCatalog>,
@@ -101,7 +102,7 @@ impl DeviceEngine {
         }
     }
 
-    /// With the footers that the engine beside it has read.
+    /// With the footer cache of the engine beside it.
     pub fn with_catalog(self, catalog: Arc<FileCatalog>) -> Self {
         Self { catalog, ..self }
     }
@@ -113,7 +114,7 @@ impl DeviceEngine {
         Self { file_systems: Arc::new(file_systems.with_page_cache(page_cache)), ..self }
     }
 
-    /// The footers that it has read.
+    /// The cache of footers.
     pub fn catalog(&self) -> &Arc<FileCatalog> {
         &self.catalog
     }
@@ -128,12 +129,13 @@ impl DeviceEngine {
         self.memory.platform().name()
     }
 
-    /// Starts a query and waits for its first rows. If memory does not do for build sides that are read beside one another, it
-    /// runs again with one after the other.
+    /// Starts a query and waits for its first rows. If memory is short for build sides read in
+    /// parallel, it runs again with one after the other.
     ///
     /// # Errors
     ///
-    /// `NotSupported` before the first row, for what no kernel has; otherwise as of [`pystachio_engine::Engine::run`].
+    /// `NotSupported` before the first row, if a kernel is missing; otherwise the errors of
+    /// [`pystachio_engine::Engine::run`].
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let guard = self.note_running();
         let place = QueryPlace { engine: QueryEngine::Gpu, rank_count: 1 };
@@ -152,12 +154,12 @@ impl DeviceEngine {
         Ok(Box::new(stream?))
     }
 
-    /// Starts a rank's part in a query that was distributed, and waits for its first rows, which rank 0 alone gives, or its end.
-    /// The other ranks are told of what it fails with.
+    /// Starts a rank's part in a query that was distributed, and waits for its first rows, which
+    /// rank 0 alone gives, or for its end. Tells the other ranks if it fails.
     ///
     /// # Errors
     ///
-    /// As of [`DeviceEngine::run`]; `Peer` for what other ranks fail with.
+    /// Errors of [`DeviceEngine::run`]; `Peer` for failures of other ranks.
     pub async fn run_part(
         &self,
         request: QueryRequest,
@@ -165,7 +167,7 @@ impl DeviceEngine {
         stop: StopFlag,
     ) -> Result<Box<dyn ResultStream>> {
         let guard = self.note_running();
-        // What a rank fails with stops what it does for the query, and not what its host does.
+        // A failed rank stops its work for the query, and not its host's work.
         let prepared = self.prepare(request, (stop.of_part(), Some(part.clone())), guard);
         let run = prepared.inspect_err(|error| part.refuse(error))?;
         Ok(Box::new(DeviceStream::start(run).await?))
@@ -236,11 +238,11 @@ impl DeviceEngine {
         }
     }
 
-    /// What a query would read. Blocks.
+    /// A preview of the files that a query reads. Blocks.
     ///
     /// # Errors
     ///
-    /// As of [`DeviceEngine::run`].
+    /// Errors of [`DeviceEngine::run`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
         let mut query = self.query(request, &self.memory.open_account(), (StopFlag::default(), None));
         compile(&request.plan, &mut query)?;
@@ -249,38 +251,38 @@ impl DeviceEngine {
         Ok(metrics)
     }
 
-    /// Queries that ended and that run now.
+    /// Counts of ended and running queries.
     pub fn query_counts(&self) -> (u64, u64) {
         (self.queries_run.load(Ordering::Relaxed), self.queries_running.load(Ordering::Relaxed))
     }
 
-    /// What the cache holds.
+    /// The contents of the cache.
     pub fn cache_entries(&self) -> Vec<CacheEntry> {
         self.cache.entries()
     }
 
-    /// Device memory that the cache takes, and the most that it may.
+    /// Device memory of the cache, and its limit.
     pub fn cache_bytes(&self) -> (u64, u64) {
         self.cache.bytes()
     }
 
-    /// Of these, what is set aside and not used.
+    /// Of it, the reserved and unused bytes.
     #[cfg(test)]
     pub fn unused_cache_bytes(&self) -> u64 {
         self.cache.unused_bytes()
     }
 
-    /// What the device did for the last queries that wanted it noted.
+    /// The device's timelines of the last queries that asked for one.
     pub fn timelines(&self) -> Vec<QueryTimeline> {
         self.timelines.last()
     }
 
-    /// The same of one query, by the number that all ranks know it by, if it is remembered.
+    /// The timeline of one query, by its number among all ranks, if it is still kept.
     pub fn timeline_of(&self, query: QueryId) -> Option<QueryTimeline> {
         self.timelines.of_shared(query.0)
     }
 
-    /// The file systems that were read from, and the ways to the device that each has; a line each.
+    /// The file systems of the files read, and how each can read to the device; a line each.
     pub fn storage_paths(&self) -> Vec<String> {
         self.file_systems.lines()
     }
@@ -290,7 +292,7 @@ impl DeviceEngine {
         self.memory.waiting_count() as u64
     }
 
-    /// How the device's memory is used.
+    /// The use of the device's memory.
     pub fn memory_status(&self) -> DeviceMemoryStatus {
         DeviceMemoryStatus {
             max_bytes: self.memory.bytes_max(),

@@ -1,12 +1,12 @@
 //! Scans: row groups of Parquet files, read, decoded and filtered by the query's readers.
 //!
-//! A row group's column chunks come from the device's cache, or are read into page-locked memory, copied and
-//! decompressed. Then they are decoded and filtered (`rows.rs`). While joins above have not said what they can
-//! match, column chunks are loaded ahead and nothing is decoded. A chunk belongs to its driver's queue when it
-//! is handed over.
+//! A row group's column chunks come from the device's cache, or are read into page-locked memory,
+//! copied and decompressed. Readers then decode and filter them (`rows.rs`). As long as the filters
+//! of joins above are not settled, readers load column chunks ahead and decode nothing. A
+//! handed-over chunk belongs to its driver's stream.
 //!
-//! Invariants: chunks come in the order of files and row groups, and have some row groups each, or a piece of one
-//! that does not fit into memory.
+//! Invariants: chunks come in the order of files and row groups. A chunk has some row groups, or a
+//! piece of one that does not fit into memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -38,18 +38,19 @@ use crate::{
     operation::Queue,
 };
 
-/// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
-/// is then small against what it costs a row.
+/// Rows that a chunk has at least, where a table has them. Then an operator's fixed cost for each
+/// chunk is small against its cost for the rows.
 const CHUNK_ROWS_MIN: usize = 32 << 20;
-/// What a chunk may take of what may be ahead of the query, in shares of a reader: readers of chunks that are as large as that take
-/// turns.
+/// The part of the ahead limit that a chunk may use, in shares of a reader: readers of chunks of
+/// that size take turns.
 const SHARES_OF_CHUNK: u64 = 2;
 /// And at most this part of it.
 const CHUNK_PART_OF_AHEAD: u64 = 4;
-/// A scan of this part of the device's cache is taken to stay there; pages are larger decompressed.
+/// A scan up to this part of the device's cache is expected to stay in it; decompressed pages are
+/// larger.
 const CACHE_PART_OF_SCAN: u64 = 2;
 
-/// The row groups of a table, some of them a chunk.
+/// The row groups of a table; a chunk has some of them.
 pub(in crate::execution) struct ScanSource {
     work: Arc<ScanWork>,
     wanted: WantedScan,
@@ -62,51 +63,51 @@ impl Drop for ScanSource {
     }
 }
 
-/// Where a scan stands among the operators of its query.
+/// The scan's places in its query.
 pub(in crate::execution) struct ScanPlace {
     /// In [`pystachio_plan::QueryMetrics::operators`].
     pub(in crate::execution) operator: usize,
     /// In the order in which the query wants its scans.
     pub(in crate::execution) rank: usize,
-    /// What joins above will know of its rows.
+    /// The filters of joins above that it can use.
     pub(in crate::execution) route: FilterRoute,
     /// Which rows of the table it reads.
     pub(in crate::execution) share: ScanShare,
 }
 
-/// What of a part was loaded ahead, by the row group's place in the part.
+/// Chunks of a part that were loaded ahead, by the row group's place in the part.
 #[derive(Default)]
 pub(super) struct LoadedPart(BTreeMap<usize, LoadedRowGroup>);
 
-/// What readers share.
+/// State that readers share.
 pub(super) struct ScanWork {
     pub(super) table: String,
     pub(super) columns: Vec<ScanColumn>,
-    /// Places of the columns that its chunks have: those that only its filter reads are left out.
+    /// Places of the output columns, without those that only its filter reads.
     pub(super) given: Vec<usize>,
     pub(super) filter: ScanFilter,
     parts: Vec<Vec<RowGroup>>,
-    /// Absent if the query does without it.
+    /// Absent if the query runs without it.
     pub(super) cache: Option<ChunkCache>,
     pub(super) file_systems: Arc<FileSystems>,
-    /// How files are to be read, and how they are where the user leaves it open and there is no GPUDirect.
+    /// How to read files, and the fallback if the user sets no method and there is no GPUDirect.
     pub(super) storage_path: StoragePath,
     pub(super) own_path: StoragePath,
-    /// Whether what the page cache does not hold is read past it: the device's cache keeps it, and storage is read
-    /// faster so.
+    /// Whether reads bypass the page cache for bytes that it does not hold: the device's cache
+    /// keeps the bytes, and storage is faster so.
     pub(super) avoids_page_cache: bool,
-    /// The ways in which files were read.
+    /// The methods by which files were read.
     paths_taken: Mutex<BTreeSet<StoragePath>>,
     pub(super) query: u64,
     operator: usize,
-    /// Says when nobody wants the scan any more: when the query ends, or its operators want no more rows of it.
+    /// Stops the scan when the query ends, or when its operators want no more rows of it.
     pub(super) stop: StopFlag,
     pub(super) counts: ScanCounters,
-    /// What whoever watches the query is shown.
+    /// The progress shown to users.
     pub(super) meter: Arc<QueryMeter>,
 }
 
-/// What readers have counted since the query last looked.
+/// Counts of readers since the query last took them.
 #[derive(Default)]
 pub(super) struct ScanCounters {
     pub(super) bytes_read: AtomicU64,
@@ -115,18 +116,18 @@ pub(super) struct ScanCounters {
     pub(super) bytes_decoded: AtomicU64,
     /// Data pages.
     pub(super) pages_decoded: AtomicU64,
-    /// Data pages without a row that is wanted.
+    /// Data pages without a wanted row.
     pub(super) pages_skipped: AtomicU64,
     pub(super) cache_hits: AtomicU64,
     pub(super) cache_misses: AtomicU64,
 }
 
 impl ScanSource {
-    /// Opens the files, matches their columns and rules out row groups by statistics.
+    /// Opens the files, matches their columns and prunes row groups by statistics.
     ///
     /// # Errors
     ///
-    /// Those of the files; `NotSupported` for columns that no kernel decodes.
+    /// Errors of the files; `NotSupported` for columns that no kernel decodes.
     pub(in crate::execution) fn open(
         table: &str,
         files: &FileSet,
@@ -138,7 +139,7 @@ impl ScanSource {
         let mut row_groups = Vec::new();
         let mut ranges = ColumnRanges::of(columns);
         let opened = query.files.open(table, files)?;
-        // Of each row group whether statistics leave it, and how much of it is this rank's.
+        // Of each row group, whether statistics leave it, and this rank's share of it.
         let mut left = Vec::new();
         let mut files_with_leaves = Vec::with_capacity(opened.len());
         for file in &opened {
@@ -235,11 +236,11 @@ impl ScanSource {
     }
 }
 
-/// Between which integers, the least and the greatest, the values of columns lie, as far as all row groups tell.
+/// The least and the greatest integer of each column, as far as all row groups tell.
 struct ColumnRanges(Vec<(ColumnId, Option<(i64, i64)>)>);
 
 impl ColumnRanges {
-    /// Those of no rows yet.
+    /// The ranges of no rows yet.
     fn of(columns: &[ScanColumn]) -> Self {
         Self(columns.iter().map(|column| (column.id, Some((i64::MAX, i64::MIN)))).collect())
     }
@@ -340,12 +341,12 @@ impl ScanWork {
         lock_whole(&self.paths_taken)
     }
 
-    /// The rows of a part, which others may use after what is enqueued.
+    /// The rows of a part. Other streams may use them after the work enqueued so far.
     fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<Rows> {
         let mut row_groups: ReadRowGroups<'_> = Vec::new();
         for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
             if self.is_refuted(row_group) {
-                // Once, also where it comes in pieces, or is on several ranks.
+                // Counted once, even if it comes in pieces or is on several ranks.
                 if row_group.rows.start == 0 {
                     self.filter.note_pruned();
                 }
@@ -358,7 +359,8 @@ impl ScanWork {
         Ok(rows)
     }
 
-    /// The rows of row groups, half of them after the other where there is no room to decode all at once.
+    /// The rows of row groups. If memory does not suffice to decode all at once, each half after
+    /// the other.
     fn read_as_fits(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<Rows> {
         let all: Vec<&RowGroup> = row_groups.iter().map(|(row_group, _)| *row_group).collect();
         match self.read(queue, row_groups) {
@@ -374,7 +376,7 @@ impl ScanWork {
         }
     }
 
-    /// Gives up pages that pieces of row groups share.
+    /// Drops pages that pieces of row groups share.
     fn forget_pages(&self) {
         self.parts.iter().flatten().for_each(|row_group| row_group.file.shared_pages.clear());
     }
@@ -383,7 +385,7 @@ impl ScanWork {
         self.parts.get(part).map(Vec::as_slice).ok_or_else(|| Error::internal("a part that is not there"))
     }
 
-    /// Whether joins above say that they match no row of a row group.
+    /// Whether joins above match no row of a row group.
     fn is_refuted(&self, row_group: &RowGroup) -> bool {
         if !self.filter.may_prune() {
             return false;
@@ -394,7 +396,7 @@ impl ScanWork {
     }
 }
 
-/// The halves of some row groups, or of the rows of one; `None` if these are too few.
+/// Halves the row groups, or the rows of one; `None` if these are too few.
 fn halves(row_groups: &[&RowGroup]) -> Option<[Vec<RowGroup>; 2]> {
     match row_groups {
         [] => None,
@@ -411,8 +413,8 @@ fn halves(row_groups: &[&RowGroup]) -> Option<[Vec<RowGroup>; 2]> {
     }
 }
 
-/// The leaf column of a file that a declared column reads: matched exactly first and then without regard
-/// to case.
+/// The leaf column of a file that a declared column reads: an exact match first, then one without
+/// regard to case.
 fn leaf_of(table: &str, file: &TableFile, column: &ScanColumn) -> Result<usize> {
     let footer = &file.footer;
     let schema = footer.metadata().file_metadata().schema_descr();

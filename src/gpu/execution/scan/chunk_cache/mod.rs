@@ -1,5 +1,5 @@
-//! Column chunks that stay between queries, in the form in which decoding starts: on the device, and in page-locked
-//! memory of the host when they leave it.
+//! A cache of column chunks between queries, in the form in which decoding starts: on the device,
+//! and in page-locked host memory when they leave it.
 //!
 //! ```text
 //! absent ──claim──► Reading ──publish──► on the device ──room is needed──► Moving ──► off the device
@@ -7,20 +7,21 @@
 //!                      └──► Moving ──► off the device ──claim──► Moving ──publish─────────┘
 //! ```
 //!
-//! - `state.rs`: what is kept where, and what goes first; `use_order.rs`: the order of last uses
+//! - `state.rs`: where chunks are, and the eviction order; `use_order.rs`: the order of last uses
 //!
-//! A reader claims the chunks of a row group; what another one is loading it waits for, when it has published
-//! all that it loads itself: so readers never wait in a circle, and a chunk that several scans want at once is
-//! read once. A chunk that comes back to the device keeps its copy on the host until the room is needed, so leaving
-//! again costs nothing.
+//! A reader claims the chunks of a row group. If another reader loads a chunk, the first one waits
+//! for it after it has published all of its own. So readers never wait in a circle, and a chunk
+//! that several scans want is read once. A chunk that returns to the device keeps its copy on the
+//! host until the room is needed, so moving it to the host again costs nothing.
 //!
-//! Pages are described on the host, some hundred bytes each, which small pages make many: the oldest chunks are forgotten where these are too
-//! much.
+//! The host holds some hundred bytes for each page of a chunk, which add up for small pages: the
+//! oldest chunks are evicted if these descriptions exceed their limit.
 //!
-//! Invariants: a chunk belongs to the identity of its file, so a changed file is never served. Chunks that the
-//! same query has used are not evicted for it: a table that is larger than the cache keeps the part that it
-//! has there, instead of driving itself out, and the rest of it is kept on the host. What comes back from the host
-//! takes the place of what was used less recently only, so that the two do not change places in every query.
+//! Invariants: the key of a chunk includes the identity of its file, so a changed file is never
+//! served. A query does not evict chunks that it has used itself. So a table larger than the cache
+//! keeps the part that it has on the device, and the rest stays on the host. A chunk that returns
+//! from the host replaces only chunks whose last use is older, so that the two do not change places
+//! in every query.
 
 mod state;
 #[cfg(test)]
@@ -46,10 +47,11 @@ use crate::{
     device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease, StreamPriority},
 };
 
-/// How often a reader that waits for another one looks whether it is still wanted.
+/// How often a reader that waits for another one polls whether it is still wanted.
 const WAIT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A column of a row group of a file, or of the rows of one that a rank has: the first, and the one behind the last.
+/// A column of a row group of a file, or of a rank's rows of one: the first row, and the one behind
+/// the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ChunkKey {
     pub(super) file: FileIdentity,
@@ -58,7 +60,7 @@ pub(super) struct ChunkKey {
     pub(super) rows: (u32, u32),
 }
 
-/// Where a chunk is from, for the view.
+/// The origin of a chunk, for the view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ChunkOrigin {
     pub(super) path: PathBuf,
@@ -77,37 +79,39 @@ struct ChunkCacheInner {
     state: Mutex<ChunkCacheState>,
     changed: Condvar,
     bytes_max: u64,
-    /// The most that the host may keep to describe the pages of chunks.
+    /// The limit of host memory for descriptions of pages.
     host_bytes_max: u64,
 }
 
-/// What a reader is told of a chunk.
+/// The answer to a reader's request for a chunk.
 pub(super) enum ChunkClaim {
     /// It is here.
     Held(Arc<ResidentChunk>),
     /// The reader must load it.
     Mine(LoadClaim),
-    /// Another reader loads it, or it is on its way to the host.
+    /// Another reader loads it, or it is moving to the host.
     Busy,
 }
 
-/// The duty to load a chunk. Dropped without [`LoadClaim::publish`], others may claim it.
+/// The duty to load a chunk. If dropped without [`LoadClaim::publish`], another reader may claim
+/// it.
 pub(super) struct LoadClaim {
     cache: ChunkCache,
     key: ChunkKey,
     /// The chunk, if it is on the host: otherwise it is read from its file.
     pinned: Option<Arc<PinnedChunk>>,
-    /// Chunks on the device give way to it that no query from this one on has used.
+    /// It may replace chunks on the device that no query from this one on has used.
     evicts_before: u64,
     is_published: bool,
 }
 
-/// Chunks that were on the device, with the query that used them last: to be copied to the host, or given up.
+/// Chunks evicted from the device, with the query that used them last: to be copied to the host, or
+/// dropped.
 type Evicted = Vec<(ChunkKey, Arc<ResidentChunk>, u64)>;
 
 impl ChunkCache {
-    /// A cache of at most so many bytes of device memory, and of what `host` has, whose chunks' pages take at most so much of the host's
-    /// memory to describe.
+    /// A cache of at most this many bytes of device memory and of `host`'s memory. Host
+    /// descriptions of pages are limited too.
     pub(in crate::execution) fn new(
         memory: &DeviceMemory,
         host: HostMemory,
@@ -143,7 +147,7 @@ impl ChunkCache {
     /// Finds a chunk for a query, or gives the reader the duty to load it.
     pub(super) fn claim(&self, key: ChunkKey, query: u64) -> ChunkClaim {
         let mut state = self.shared.lock();
-        // What is read from its file may take the place of all that this query has not used.
+        // A chunk read from its file may replace every chunk that this query has not used.
         let mut evicts_before = query;
         if state.entry(&key).is_some_and(ChunkEntry::is_busy) {
             return ChunkClaim::Busy;
@@ -181,7 +185,7 @@ impl ChunkCache {
     ///
     /// # Errors
     ///
-    /// `Cancelled` when `stop` says so, however long the other reader takes.
+    /// `Cancelled` when `stop` is set, however long the other reader takes.
     pub(super) fn wait_loaded(&self, key: &ChunkKey, stop: &StopFlag) -> Result<()> {
         let mut state = self.shared.lock();
         loop {
@@ -198,13 +202,13 @@ impl ChunkCache {
         (self.shared.lock().on_device.bytes(), self.shared.bytes_max)
     }
 
-    /// Of the bytes that are held on the device, those that are set aside for what chunks may come to take.
+    /// Of the bytes held on the device, those reserved for the growth of chunks.
     #[cfg(test)]
     pub(in crate::execution) fn unused_bytes(&self) -> u64 {
         self.shared.lock().device_chunks().map(|chunk| chunk.unused_bytes()).sum()
     }
 
-    /// What is held, by file, column and memory space.
+    /// The contents, by file, column and memory space.
     pub(in crate::execution) fn entries(&self) -> Vec<CacheEntry> {
         self.shared.lock().cache_entries()
     }
@@ -215,8 +219,8 @@ impl ChunkCacheInner {
         lock(&self.state)
     }
 
-    /// Gives chunks up on the device, and moves them to the host on a stream, if there is one, as far as there is room
-    /// for them. Without the lock: copies and freeing wait for the device.
+    /// Evicts chunks from the device, and moves them to the host on a stream, if there is one, as
+    /// far as the host has room. Runs without the lock: copies and frees wait for the device.
     fn evict(&self, evicted: Evicted, stream: Option<Stream>) {
         for (key, chunk, last_query) in evicted {
             let is_pinned = self.lock().kept(&key).is_some_and(|kept| kept.pinned.is_some());
@@ -230,13 +234,13 @@ impl ChunkCacheInner {
         }
     }
 
-    /// A copy on the host, if there is room among what was used less recently.
+    /// A copy on the host, if replacing less recently used ones makes room.
     fn pin(&self, chunk: &ResidentChunk, last_query: u64, stream: Stream) -> Option<PinnedChunk> {
         if chunk.bytes() > self.host.bytes_max() {
             return None;
         }
         loop {
-            // A fault of the device is the query's to find.
+            // A later query reports a fault of the device.
             match PinnedChunk::copy(chunk, &self.host, &self.memory, stream).ok()? {
                 Some(copy) => return Some(copy),
                 None => {
@@ -251,7 +255,7 @@ impl ChunkCacheInner {
 }
 
 impl Reclaim for ChunkCacheInner {
-    /// Chunks that were not used for long go first.
+    /// The least recently used chunks are evicted first.
     fn reclaim(&self, bytes: u64) {
         let evicted = self.lock().take_victims(bytes, u64::MAX, true).unwrap_or_default();
         if !evicted.is_empty() {
@@ -267,8 +271,8 @@ impl LoadClaim {
         self.pinned.as_ref()
     }
 
-    /// Puts the chunk into the cache: on the device if there is room for it, otherwise on the host. Nothing is left
-    /// to do for it on any stream; a copy is made on `stream`.
+    /// Puts the chunk into the cache: on the device if there is room for it, otherwise on the host.
+    /// No work on any stream may still use it; a copy runs on `stream`.
     pub(super) fn publish(
         mut self,
         chunk: &Arc<ResidentChunk>,
@@ -307,19 +311,20 @@ impl LoadClaim {
         shared.evict(evicted, stream);
     }
 
-    /// Makes chunks give way to one whose pages take so many bytes of the host's memory to describe; says whether there is room then.
+    /// Evicts chunks to make room for a chunk whose pages need this many bytes of descriptions.
+    /// Returns whether there is room.
     fn make_host_room(&self, bytes: u64) -> bool {
         let shared = &self.cache.shared;
         let mut state = shared.lock();
         let missing = (state.host_bytes() + bytes).saturating_sub(shared.host_bytes_max);
         let forgotten = state.forget_oldest(missing, self.evicts_before);
         drop(state);
-        // Without the lock: freeing may wait.
+        // Without the lock: a free may wait.
         forgotten.is_some()
     }
 
-    /// Makes chunks on the device give way to one of so many bytes; says whether there is room then, as far as these are
-    /// not in use.
+    /// Evicts chunks from the device to make room for this many bytes. Returns whether there is
+    /// room; chunks in use stay.
     fn make_room(&self, bytes: u64, stream: Option<Stream>) -> bool {
         let shared = &self.cache.shared;
         let mut state = shared.lock();

@@ -1,4 +1,4 @@
-//! What is kept on the device and on the host, and what goes first.
+//! Which chunks stay on the device and on the host, and which are evicted first.
 
 use pystachio_plan::MemorySpace;
 
@@ -91,7 +91,8 @@ fn the_view_sums_row_groups_of_a_column() {
     assert_eq!((entries[0].row_group_count, entries[0].memory_bytes, entries[0].hits), (2, 50, 1));
 }
 
-/// Where a query finds a chunk: on the device, on the host, or nowhere. A chunk on the host comes to the device.
+/// Where a query finds a chunk: on the device, on the host, or in neither. A chunk on the host
+/// comes to the device.
 fn found(cache: &ChunkCache, row_group: usize, query: u64) -> Option<MemorySpace> {
     match cache.claim(key(row_group), query) {
         ChunkClaim::Held(_) => Some(MemorySpace::Device),
@@ -130,7 +131,7 @@ fn what_leaves_the_device_is_found_on_the_host_with_its_bytes() {
     claim.publish(&fetched, origin(), 3, Stream(0));
     // The other chunk was used after it, until now.
     assert_eq!(found(&cache, 0, 4), Some(MemorySpace::Pinned));
-    // It is in both places now, and the other chunk had to go.
+    // It is in both places now, and the other chunk was evicted.
     assert_eq!(found(&cache, 0, 5), Some(MemorySpace::Device));
     assert_eq!(tiers(&cache), [(MemorySpace::Device, 1, 1, 3), (MemorySpace::Pinned, 2, 2, 2)]);
     assert_eq!(cache.bytes(), (60, 100));
@@ -164,7 +165,7 @@ fn the_host_keeps_what_was_used_last() {
     load(&cache, 2, 50, 3);
     assert_eq!(found(&cache, 0, 4), None);
     assert_eq!(found(&cache, 1, 4), Some(MemorySpace::Pinned));
-    // What the same query has used stays.
+    // Chunks that the same query has used stay.
     load(&cache, 3, 50, 4);
     load(&cache, 4, 50, 4);
     assert_eq!(
@@ -185,7 +186,7 @@ fn memory_that_is_asked_for_goes_on_to_the_host() {
         (found(&cache, 0, 3), found(&cache, 1, 3)),
         (Some(MemorySpace::Pinned), Some(MemorySpace::Pinned))
     );
-    // Its copy is there still: a second time takes no room.
+    // Its copy is still there: a second move takes no room.
     cache.shared.reclaim(u64::MAX);
     assert_eq!(tiers(&cache), [(MemorySpace::Pinned, 2, 2, 2)]);
 }
@@ -235,12 +236,12 @@ fn chunks_whose_pages_take_too_much_of_the_host_to_describe_give_way() {
     load(3, 3000, 4);
     assert!(!holds(&cache, 1, 5) && holds(&cache, 0, 5) && holds(&cache, 2, 5) && holds(&cache, 3, 5));
     assert!((9000..10_000).contains(&host_bytes()));
-    // What left the device is still described.
+    // Its pages are still described after it left the device.
     cache.shared.reclaim(u64::MAX);
     assert!((9000..10_000).contains(&host_bytes()));
     load(4, 6000, 6);
     assert!((9000..10_000).contains(&host_bytes()));
-    // One that is too much by itself is not kept.
+    // A chunk that alone exceeds the limit is not kept.
     load(5, 11_000, 7);
     assert!((9000..10_000).contains(&host_bytes()));
     assert_eq!(found(&cache, 5, 8), None);
@@ -256,7 +257,7 @@ fn making_room_in_a_full_cache_looks_at_few_chunks() {
     (0..MANY).for_each(|row_group| load(&cache, row_group, 1, row_group as u64 / 100));
     let steps = || cache.shared.lock().steps();
     let before = steps();
-    // A newer query takes the place of the oldest chunks; one that is in use is passed over.
+    // A newer query replaces the oldest chunks and skips one that is in use.
     let in_use = cache.find(key(0), 0).unwrap();
     let newer = MANY as u64;
     (0..1000).for_each(|row_group| load(&cache, MANY + row_group, 1, newer));
@@ -264,7 +265,7 @@ fn making_room_in_a_full_cache_looks_at_few_chunks() {
     assert_eq!(cache.bytes().0, MANY as u64);
     assert!(cache.find(key(0), 0).is_some() && cache.find(key(1), 0).is_none());
     drop(in_use);
-    // A query whose own chunks fill the cache finds none to take the place of.
+    // A query whose own chunks fill the cache has none to replace.
     let before = steps();
     let oldest = 0;
     (0..1000).for_each(|row_group| load(&cache, 2 * MANY + row_group, 1, oldest));

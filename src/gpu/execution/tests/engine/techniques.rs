@@ -84,7 +84,7 @@ fn without_any_technique_the_rows_are_the_same() {
     }
 }
 
-/// What a checker of uninitialised memory looks for on a GPU.
+/// Bytes by which a checker of uninitialised memory finds reads on a GPU.
 #[test]
 fn what_fresh_memory_holds_makes_no_difference() {
     let table = table();
