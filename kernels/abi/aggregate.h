@@ -16,7 +16,6 @@ typedef struct AssignGroups {
     uint64_t slot_count;   // a power of two, at least twice row_count
     uint64_t status;       // Status
 } AssignGroups;
-static_assert(sizeof(AssignGroups) == 464, "AssignGroups has 464 bytes");
 
 // What accumulate adds to a group.
 enum AccumulatorKind {
@@ -39,7 +38,6 @@ typedef struct AccumulateGroups {
     uint32_t group_count;
     uint32_t kind;        // AccumulatorKind
 } AccumulateGroups;
-static_assert(sizeof(AccumulateGroups) == 80, "AccumulateGroups has 80 bytes");
 
 // finish_large_sums
 typedef struct FinishSums {
@@ -54,7 +52,6 @@ typedef struct FinishSums {
     uint32_t overflow_detail; // the most digits that the cell has
     uint32_t reserved;
 } FinishSums;
-static_assert(sizeof(FinishSums) == 64, "FinishSums has 64 bytes");
 
 // Groups of which a block finds the rows with the least or greatest value by itself.
 #define FEW_GROUPS_MAX 1024
@@ -94,7 +91,6 @@ typedef struct SlotKey {
     uint64_t place_count; // without that of NULL
     uint64_t stride;      // slots from one place to the next
 } SlotKey;
-static_assert(sizeof(SlotKey) == 48, "SlotKey has 48 bytes");
 
 typedef struct SlotInput {
     ColumnView input;   // integers of up to 128 bits, if a sum is wanted
@@ -105,7 +101,6 @@ typedef struct SlotInput {
     uint16_t sum_cell;  // of the share's cells that of the sum, after null_cell, or 0
     uint16_t reserved;
 } SlotInput;
-static_assert(sizeof(SlotInput) == 40, "SlotInput has 40 bytes");
 
 // accumulate_slots, accumulate_block_slots, accumulate_private_slots
 typedef struct AccumulateSlots {
@@ -120,7 +115,6 @@ typedef struct AccumulateSlots {
     SlotKey keys[SLOT_KEYS_MAX];
     SlotInput inputs[SLOT_INPUTS_MAX];
 } AccumulateSlots;
-static_assert(sizeof(AccumulateSlots) == 560, "AccumulateSlots has 560 bytes");
 
 // A key of the slots that are taken.
 typedef struct SlotKeyTarget {
@@ -132,7 +126,6 @@ typedef struct SlotKeyTarget {
     uint32_t cell_bytes;  // 2, 4 or 8
     uint32_t null_places; // 1 if NULL has a place, else 0
 } SlotKeyTarget;
-static_assert(sizeof(SlotKeyTarget) == 48, "SlotKeyTarget has 48 bytes");
 
 // A count, or a sum in the cells of its type.
 typedef struct SlotOutput {
@@ -145,7 +138,6 @@ typedef struct SlotOutput {
     uint32_t overflow_detail; // the most digits that the cell has
     uint32_t reserved;
 } SlotOutput;
-static_assert(sizeof(SlotOutput) == 40, "SlotOutput has 40 bytes");
 
 // flag_slots, take_slots
 typedef struct TakeSlots {
@@ -162,4 +154,3 @@ typedef struct TakeSlots {
     SlotKeyTarget keys[SLOT_KEYS_MAX];
     SlotOutput outputs[SLOT_OUTPUTS_MAX];
 } TakeSlots;
-static_assert(sizeof(TakeSlots) == 896, "TakeSlots has 896 bytes");

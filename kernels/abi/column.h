@@ -40,10 +40,6 @@ typedef struct IntervalCell {
 typedef struct ColumnView {
     uint64_t values;   // address of the first cell
     uint64_t validity; // address of the first validity byte, or 0 if no row is NULL
-    uint32_t type;     // CellType
+    uint32_t cell_type; // CellType
     uint32_t cell_bytes;
 } ColumnView;
-
-static_assert(sizeof(StringCell) == 16, "a string cell has 16 bytes");
-static_assert(sizeof(IntervalCell) == 16, "an interval cell has 16 bytes");
-static_assert(sizeof(ColumnView) == 24, "a column view has 24 bytes");

@@ -11,7 +11,6 @@ typedef struct ScanState {
     uint64_t started;
     uint64_t ended;
 } ScanState;
-static_assert(sizeof(ScanState) == 16, "ScanState has 16 bytes");
 
 // write_offsets, select_rows
 typedef struct ScanCounts {
@@ -23,7 +22,6 @@ typedef struct ScanCounts {
     uint32_t count_bytes; // 1 or 4
     uint32_t reserved;
 } ScanCounts;
-static_assert(sizeof(ScanCounts) == 48, "ScanCounts has 48 bytes");
 
 // No row: what an outer join gathers NULL for.
 #define NO_ROW 0xffffffffu
@@ -36,7 +34,6 @@ typedef struct GatheredColumn {
     uint64_t values;   // [row_count * cell_bytes]
     uint64_t validity; // uint8_t [row_count], or 0 if nothing can be NULL
 } GatheredColumn;
-static_assert(sizeof(GatheredColumn) == 40, "GatheredColumn has 40 bytes");
 
 // gather_cells
 typedef struct GatherCells {
@@ -47,7 +44,6 @@ typedef struct GatherCells {
     uint32_t reserved;
     GatheredColumn columns[GATHERED_COLUMNS_MAX];
 } GatherCells;
-static_assert(sizeof(GatherCells) == 352, "GatherCells has 352 bytes");
 
 // copy_ranges: bytes that a block copies
 #define COPY_TILE_BYTES 32768
@@ -59,7 +55,6 @@ typedef struct CopiedRange {
     uint64_t bytes;      // more than 0
     uint64_t first_tile; // tiles of the ranges before
 } CopiedRange;
-static_assert(sizeof(CopiedRange) == 32, "CopiedRange has 32 bytes");
 
 // copy_ranges
 typedef struct CopyRanges {
@@ -67,7 +62,6 @@ typedef struct CopyRanges {
     uint32_t reserved;
     CopiedRange ranges[COPIED_RANGES_MAX];
 } CopyRanges;
-static_assert(sizeof(CopyRanges) == 2056, "CopyRanges has 2056 bytes");
 
 // mark_rows
 typedef struct MarkRows {
@@ -76,7 +70,6 @@ typedef struct MarkRows {
     uint64_t marks; // uint8_t, set to 1 at rows[i]
     uint64_t count;
 } MarkRows;
-static_assert(sizeof(MarkRows) == 32, "MarkRows has 32 bytes");
 
 // combine_flags
 typedef struct CombineFlags {
@@ -87,7 +80,6 @@ typedef struct CombineFlags {
     uint32_t invert;
     uint32_t reserved;
 } CombineFlags;
-static_assert(sizeof(CombineFlags) == 40, "CombineFlags has 40 bytes");
 
 // measure_strings, copy_strings
 typedef struct CopyStrings {
@@ -99,4 +91,3 @@ typedef struct CopyStrings {
     uint64_t cells;     // StringCell [row_count] that point into `bytes`, or 0 if nobody wants them
     uint64_t row_count;
 } CopyStrings;
-static_assert(sizeof(CopyStrings) == 72, "CopyStrings has 72 bytes");

@@ -15,7 +15,6 @@ typedef struct AssignHashPartitions {
     uint32_t partition_count; // at most PARTITIONS_MAX
     uint32_t level;           // rows that share a partition at one level are spread at the next
 } AssignHashPartitions;
-static_assert(sizeof(AssignHashPartitions) == 40, "AssignHashPartitions has 40 bytes");
 
 // assign_range_partitions
 typedef struct AssignRangePartitions {
@@ -29,7 +28,6 @@ typedef struct AssignRangePartitions {
     uint32_t nulls_first;    // bit k: NULLs of key k come first
     uint32_t reserved;
 } AssignRangePartitions;
-static_assert(sizeof(AssignRangePartitions) == 824, "AssignRangePartitions has 824 bytes");
 
 // Rows that a block of scatter_rows handles.
 #define SCATTER_TILE_ROWS 4096
@@ -54,14 +52,12 @@ typedef struct AssignOwners {
     uint32_t stay_owner;
     uint32_t reserved;
 } AssignOwners;
-static_assert(sizeof(AssignOwners) == 448, "AssignOwners has 448 bytes");
 
 // Where a column goes in a block of memory, in multiples of SCATTER_PART_ALIGNMENT from its beginning.
 typedef struct ScatterPart {
     uint32_t values;
     uint32_t validity; // written where the column has validity
 } ScatterPart;
-static_assert(sizeof(ScatterPart) == 8, "ScatterPart has 8 bytes");
 
 // A block of memory for some of the rows, by their places in the order of owners.
 typedef struct ScatterBlock {
@@ -70,7 +66,6 @@ typedef struct ScatterBlock {
     uint64_t address;
     ScatterPart parts[SCATTER_COLUMNS_MAX];
 } ScatterBlock;
-static_assert(sizeof(ScatterBlock) == 88, "ScatterBlock has 88 bytes");
 
 // scatter_rows
 typedef struct ScatterRows {
@@ -84,7 +79,6 @@ typedef struct ScatterRows {
     ColumnView columns[SCATTER_COLUMNS_MAX];
     ScatterBlock blocks[SCATTER_BLOCKS_MAX]; // in the order of their rows; rows of none stay
 } ScatterRows;
-static_assert(sizeof(ScatterRows) == 3048, "ScatterRows has 3048 bytes");
 
 // Rows that a block of the kernels of pack_cells.cu handles, and those that a warp does: a miniblock.
 #define PACK_TILE_ROWS 1024
@@ -108,7 +102,6 @@ typedef struct CellRange {
     uint32_t cell_bytes;
     uint32_t reserved;
 } CellRange;
-static_assert(sizeof(CellRange) == 40, "CellRange has 40 bytes");
 
 // Between which values those of a range lie. NULLs have none.
 typedef struct RangeBounds {
@@ -120,7 +113,6 @@ typedef struct RangeBounds {
     uint64_t beyond;    // 1 if a value has more than 64 bits; the others tell nothing then
     uint64_t run_count; // as of count_runs
 } RangeBounds;
-static_assert(sizeof(RangeBounds) == 48, "RangeBounds has 48 bytes");
 
 // measure_ranges
 typedef struct MeasureRanges {
@@ -129,7 +121,6 @@ typedef struct MeasureRanges {
     uint32_t reserved;
     CellRange ranges[PACKED_RANGES_MAX];
 } MeasureRanges;
-static_assert(sizeof(MeasureRanges) == 1936, "MeasureRanges has 1936 bytes");
 
 // A range of which each value, or delta, is at least `base`, and less than 2 ^ width more.
 typedef struct PackedRange {
@@ -140,7 +131,6 @@ typedef struct PackedRange {
     uint32_t width;  // 0 to 64
     uint32_t form;
 } PackedRange;
-static_assert(sizeof(PackedRange) == 72, "PackedRange has 72 bytes");
 
 // pack_cells
 typedef struct PackCells {
@@ -148,7 +138,6 @@ typedef struct PackCells {
     uint32_t reserved;
     PackedRange ranges[PACKED_RANGES_MAX];
 } PackCells;
-static_assert(sizeof(PackCells) == 3464, "PackCells has 3464 bytes");
 
 // A range as runs: rows that follow one another in a tile and have one value. A NULL is in the run before it.
 typedef struct RunRange {
@@ -157,7 +146,6 @@ typedef struct RunRange {
     uint64_t starts; // uint64_t [runs of the range]: the first row of each
     int64_t base;    // the value of a run of NULLs alone
 } RunRange;
-static_assert(sizeof(RunRange) == 64, "RunRange has 64 bytes");
 
 // count_runs, collect_runs
 typedef struct CollectRuns {
@@ -167,7 +155,6 @@ typedef struct CollectRuns {
     uint32_t reserved;
     RunRange ranges[PACKED_RANGES_MAX];
 } CollectRuns;
-static_assert(sizeof(CollectRuns) == 3096, "CollectRuns has 3096 bytes");
 
 // Rows whose cells are made of what pack_cells has written.
 typedef struct UnpackedRange {
@@ -183,7 +170,6 @@ typedef struct UnpackedRange {
     uint16_t start_width; // of the first row of a run
     uint32_t run_count;   // of runs, more than 0
 } UnpackedRange;
-static_assert(sizeof(UnpackedRange) == 64, "UnpackedRange has 64 bytes");
 
 // unpack_cells
 typedef struct UnpackCells {
@@ -191,7 +177,6 @@ typedef struct UnpackCells {
     uint32_t reserved;
     UnpackedRange ranges[PACKED_RANGES_MAX];
 } UnpackCells;
-static_assert(sizeof(UnpackCells) == 3080, "UnpackCells has 3080 bytes");
 
 // Bytes of text that are compressed by themselves: a piece.
 #define TEXT_PIECE_BYTES 65536
@@ -206,7 +191,6 @@ typedef struct TextRange {
     uint64_t sizes;       // uint32_t [pieces]: its bytes; as many as the piece has if it is not shorter, and the slot tells nothing then
     uint64_t first_piece; // pieces of the texts before
 } TextRange;
-static_assert(sizeof(TextRange) == 40, "TextRange has 40 bytes");
 
 // compress_texts
 typedef struct CompressTexts {
@@ -214,7 +198,6 @@ typedef struct CompressTexts {
     uint32_t reserved;
     TextRange texts[COMPRESSED_TEXTS_MAX];
 } CompressTexts;
-static_assert(sizeof(CompressTexts) == 2568, "CompressTexts has 2568 bytes");
 
 // Text that was compressed: where each piece ends behind these numbers, and the pieces. One of as many bytes as it has text is text.
 typedef struct CompressedText {
@@ -224,7 +207,6 @@ typedef struct CompressedText {
     uint64_t bytes;        // more than 0
     uint64_t first_piece;  // pieces of the texts before
 } CompressedText;
-static_assert(sizeof(CompressedText) == 40, "CompressedText has 40 bytes");
 
 // decompress_texts
 typedef struct DecompressTexts {
@@ -233,7 +215,6 @@ typedef struct DecompressTexts {
     uint32_t reserved;
     CompressedText texts[COMPRESSED_TEXTS_MAX];
 } DecompressTexts;
-static_assert(sizeof(DecompressTexts) == 2576, "DecompressTexts has 2576 bytes");
 
 // move_strings
 typedef struct MoveStrings {
@@ -241,7 +222,6 @@ typedef struct MoveStrings {
     uint64_t row_count;
     uint64_t distance; // added to every address
 } MoveStrings;
-static_assert(sizeof(MoveStrings) == 24, "MoveStrings has 24 bytes");
 
 // place_strings
 typedef struct PlaceStrings {
@@ -251,4 +231,3 @@ typedef struct PlaceStrings {
     uint64_t cells;   // StringCell [row_count]
     uint64_t row_count;
 } PlaceStrings;
-static_assert(sizeof(PlaceStrings) == 40, "PlaceStrings has 40 bytes");

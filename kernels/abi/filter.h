@@ -13,7 +13,6 @@ typedef struct KeyFilterView {
     uint64_t slot_count; // bits, or blocks, of which there are fewer than 2^32
     int64_t least;
 } KeyFilterView;
-static_assert(sizeof(KeyFilterView) == 24, "KeyFilterView has 24 bytes");
 
 // insert_bitmap_keys, insert_bloom_keys
 typedef struct InsertFilterKeys {
@@ -22,14 +21,12 @@ typedef struct InsertFilterKeys {
     uint64_t row_count;
     uint64_t repeated; // uint32_t: set to 1 by insert_bitmap_keys if two rows have one key
 } InsertFilterKeys;
-static_assert(sizeof(InsertFilterKeys) == 432, "InsertFilterKeys has 432 bytes");
 
 // How many rows were asked about, and how many passed.
 typedef struct FilterCounts {
     uint64_t tested;
     uint64_t passed;
 } FilterCounts;
-static_assert(sizeof(FilterCounts) == 16, "FilterCounts has 16 bytes");
 
 // test_bitmap_keys, test_bloom_keys
 typedef struct TestFilterKeys {
@@ -40,4 +37,3 @@ typedef struct TestFilterKeys {
     uint64_t flags;  // uint8_t [row_count]: rows that pass; may be `asked`
     uint64_t counts; // FilterCounts that are added to, or 0
 } TestFilterKeys;
-static_assert(sizeof(TestFilterKeys) == 448, "TestFilterKeys has 448 bytes");

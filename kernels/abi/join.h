@@ -12,7 +12,6 @@ typedef struct KeyColumns {
     uint32_t count;
     uint32_t reserved;
 } KeyColumns;
-static_assert(sizeof(KeyColumns) == 392, "KeyColumns has 392 bytes");
 
 // hash_keys
 typedef struct HashKeys {
@@ -22,7 +21,6 @@ typedef struct HashKeys {
     uint32_t nulls_match;  // 0: a row with a NULL key gets HASH_NULL; 1: NULLs are a value
     uint32_t reserved;
 } HashKeys;
-static_assert(sizeof(HashKeys) == 416, "HashKeys has 416 bytes");
 
 // The hash of a row that matches nothing; no other row has it.
 #define HASH_NULL 0ull
@@ -33,7 +31,6 @@ typedef struct KeyRange {
     int64_t least;
     int64_t greatest;
 } KeyRange;
-static_assert(sizeof(KeyRange) == 16, "KeyRange has 16 bytes");
 
 // measure_keys
 typedef struct MeasureKeys {
@@ -41,7 +38,6 @@ typedef struct MeasureKeys {
     uint64_t row_count;
     uint64_t range; // KeyRange
 } MeasureKeys;
-static_assert(sizeof(MeasureKeys) == 40, "MeasureKeys has 40 bytes");
 
 // How keys find their slot.
 #define SLOTS_BY_HASH 0u // hash & (slot_count - 1); slot_count is a power of two
@@ -60,7 +56,6 @@ typedef struct InsertBuildRows {
     uint32_t slots;  // SLOTS_*
     uint32_t reserved;
 } InsertBuildRows;
-static_assert(sizeof(InsertBuildRows) == 88, "InsertBuildRows has 88 bytes");
 
 // find_equal_keys
 typedef struct FindEqualKeys {
@@ -70,7 +65,6 @@ typedef struct FindEqualKeys {
     uint64_t row_count;
     uint64_t found; // uint32_t: set to 1 if two rows of a chain have equal keys, or may have: a chain is too long to be searched
 } FindEqualKeys;
-static_assert(sizeof(FindEqualKeys) == 424, "FindEqualKeys has 424 bytes");
 
 // match_rows, count_matches, write_matches
 typedef struct ProbeRows {
@@ -96,7 +90,6 @@ typedef struct ProbeRows {
     uint32_t resumes;      // 0: from the start of each chain
     uint32_t keep_unmatched; // a probe row without a match counts as one pair with NO_ROW
 } ProbeRows;
-static_assert(sizeof(ProbeRows) == 912, "ProbeRows has 912 bytes");
 
 // write_pairs
 typedef struct WritePairs {
@@ -106,4 +99,3 @@ typedef struct WritePairs {
     uint64_t pair_count;
     uint64_t build_row_count;
 } WritePairs;
-static_assert(sizeof(WritePairs) == 40, "WritePairs has 40 bytes");

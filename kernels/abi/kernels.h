@@ -1,6 +1,9 @@
 // Every kernel: X(name, Arguments, threads of a block). The build reads this list for the host side.
 #pragma once
 
+// Threads of a block, unless a kernel says otherwise.
+#define BLOCK_THREADS 256
+
 #define PYSTACHIO_KERNELS(X) \
     X(gather_cells, GatherCells, BLOCK_THREADS) \
     X(copy_ranges, CopyRanges, BLOCK_THREADS) \

@@ -73,28 +73,28 @@ enum Conversion {
     CONVERT_STRING = 10,
 };
 
-// Bits of PageColumn.flags.
-#define COLUMN_NOT_NULL 1u
-#define COLUMN_UTF8 2u
-#define COLUMN_TRIM_BLANKS 4u
-#define COLUMN_UNSIGNED 8u
-#define COLUMN_CODES 16u // cells are uint32_t: places in the dictionary from first_code on, null_code for NULL
-#define COLUMN_DICTIONARY 32u // faults are noted and not reported
-#define COLUMN_INFINITIES 64u // the least and the greatest stored number but for the least of all are PostgreSQL's infinities
+// Of PageColumn.flags.
+enum ColumnFlag {
+    COLUMN_NOT_NULL = 1,
+    COLUMN_UTF8 = 2,
+    COLUMN_TRIM_BLANKS = 4,
+    COLUMN_UNSIGNED = 8,
+    COLUMN_CODES = 16,      // cells are uint32_t: places in the dictionary from first_code on, null_code for NULL
+    COLUMN_DICTIONARY = 32, // faults are noted and not reported
+    COLUMN_INFINITIES = 64, // the least and the greatest stored number but for the least of all are PostgreSQL's infinities
+};
 
 // Rows 32 * n to 32 * n + 31 of a page.
 typedef struct ValidityWord {
     uint32_t mask;   // bit r: row r is not NULL
     uint32_t before; // rows of the page before these that are not NULL
 } ValidityWord;
-static_assert(sizeof(ValidityWord) == 8, "ValidityWord has 8 bytes");
 
 // A string within a page, or within the strings built for it.
 typedef struct StringPlace {
     uint32_t offset; // from EncodedPage.strings if that is set, from EncodedPage.values otherwise
     uint32_t length;
 } StringPlace;
-static_assert(sizeof(StringPlace) == 8, "StringPlace has 8 bytes");
 
 // Where to begin to decode the values from a multiple of DELTA_SEGMENT_VALUES on.
 typedef struct DeltaSegment {
@@ -102,7 +102,6 @@ typedef struct DeltaSegment {
     uint32_t block; // offset of the header of the block that has the difference to the next; from EncodedPage.values
     uint32_t place; // of the first's string, for DELTA_LENGTHS; from the first of all
 } DeltaSegment;
-static_assert(sizeof(DeltaSegment) == 16, "DeltaSegment has 16 bytes");
 
 // What index_deltas finds out about a page. DeltaSegment [ceil(value_count / DELTA_SEGMENT_VALUES)] follow.
 typedef struct DeltaIndex {
@@ -114,7 +113,6 @@ typedef struct DeltaIndex {
     uint32_t wide;     // 1 if a byte of the strings is beyond ASCII, for DELTA_LENGTHS
     uint32_t reserved[2];
 } DeltaIndex;
-static_assert(sizeof(DeltaIndex) == 32, "DeltaIndex has 32 bytes");
 
 // Where to begin to walk over the runs from a multiple of RUN_SEGMENT_VALUES on. RunSegment
 // [ceil(row_count / RUN_SEGMENT_VALUES)] are a page's index.
@@ -124,7 +122,6 @@ typedef struct RunSegment {
     uint32_t left;   // values of this run
     uint32_t form;   // 1 if this run is packed; plus twice the values of the group that are behind
 } RunSegment;
-static_assert(sizeof(RunSegment) == 16, "RunSegment has 16 bytes");
 
 // A page, decompressed.
 typedef struct EncodedPage {
@@ -144,7 +141,6 @@ typedef struct EncodedPage {
     uint32_t delta_form;  // DeltaForm
     uint32_t reserved;
 } EncodedPage;
-static_assert(sizeof(EncodedPage) == 88, "EncodedPage has 88 bytes");
 
 // What is found out about a page on the device.
 typedef struct PageState {
@@ -158,7 +154,6 @@ typedef struct PageState {
     uint32_t built_values; // strings of the page that are whole, of which scratch has the places in `strings`
     uint32_t built_bytes;  // of the string after them
 } PageState;
-static_assert(sizeof(PageState) == 40, "PageState has 40 bytes");
 
 // A column, or a dictionary, that pages are decoded into.
 typedef struct PageColumn {
@@ -181,7 +176,6 @@ typedef struct PageColumn {
     uint32_t first_code;   // of the dictionary's first entry
     uint32_t null_code;
 } PageColumn;
-static_assert(sizeof(PageColumn) == 176, "PageColumn has 176 bytes");
 
 // index_deltas, index_runs; decode_levels, locate_strings, decode_prefixes, build_strings
 typedef struct DecodePages {
@@ -191,7 +185,6 @@ typedef struct DecodePages {
     uint64_t list;    // uint32_t [grid]: the pages to handle. index_deltas and index_runs have only `pages`, and handle all
     uint64_t status;
 } DecodePages;
-static_assert(sizeof(DecodePages) == 40, "DecodePages has 40 bytes");
 
 // Rows of a page, and where their cells go.
 typedef struct PageSlice {
@@ -200,7 +193,6 @@ typedef struct PageSlice {
     uint32_t row_count;
     uint32_t target_row; // of the column, for the first of them
 } PageSlice;
-static_assert(sizeof(PageSlice) == 16, "PageSlice has 16 bytes");
 
 // Some consecutive rows of a chunk whose descriptors stay on the device, as far as slices of one kernel have them.
 typedef struct DecodeRange {
@@ -218,7 +210,6 @@ typedef struct DecodeRange {
     uint32_t null_code;  // PageColumn.null_code
     uint32_t flags;      // more of PageColumn.flags
 } DecodeRange;
-static_assert(sizeof(DecodeRange) == 72, "DecodeRange has 72 bytes");
 
 // Ranges that are given with the launch.
 #define LAUNCH_RANGES 32
@@ -231,7 +222,6 @@ typedef struct DecodeCells {
     uint32_t reserved;
     DecodeRange ranges[LAUNCH_RANGES];
 } DecodeCells;
-static_assert(sizeof(DecodeCells) == 2360, "DecodeCells has 2360 bytes");
 
 // A page, or a part of one, to decompress.
 typedef struct CompressedPage {
@@ -242,21 +232,18 @@ typedef struct CompressedPage {
     uint32_t page;         // its number
     uint32_t reserved;
 } CompressedPage;
-static_assert(sizeof(CompressedPage) == 32, "CompressedPage has 32 bytes");
 
 // decompress_snappy, decompress_lz4
 typedef struct DecompressPages {
     uint64_t pages; // CompressedPage [grid]
     uint64_t status;
 } DecompressPages;
-static_assert(sizeof(DecompressPages) == 16, "DecompressPages has 16 bytes");
 
 // decompress_hadoop_lz4
 typedef struct DecompressFrames {
     uint64_t pages;   // CompressedPage [grid]
     uint64_t refused; // uint32_t [grid]: 1 where the host has to decompress the page
 } DecompressFrames;
-static_assert(sizeof(DecompressFrames) == 16, "DecompressFrames has 16 bytes");
 
 // What a library decompresses.
 enum FrameFormat { FRAME_ZSTD = 0, FRAME_GZIP = 1 };
@@ -268,7 +255,6 @@ typedef struct PageChecksum {
     uint32_t lead_bytes; // levels of a page V2, before the compressed bytes
     uint32_t reserved;
 } PageChecksum;
-static_assert(sizeof(PageChecksum) == 16, "PageChecksum has 16 bytes");
 
 // prepare_frames, check_frames: pages of one format, and the arrays that a library takes
 typedef struct FramedPages {
@@ -287,4 +273,3 @@ typedef struct FramedPages {
     uint32_t page_count;
     uint32_t takes_unchecked; // 1: pages without a checksum too
 } FramedPages;
-static_assert(sizeof(FramedPages) == 96, "FramedPages has 96 bytes");

@@ -167,7 +167,7 @@ typedef struct Instruction {
     X(CONCAT)                                                                                                    \
     X(REPLACE)                                                                                                   \
     X(PAD_BLANKS)                                                                                                \
-    X(WRITE_TEXT) /* a as text; mode: ProgramText */                                                             \
+    X(WRITE_TEXT) /* a as text; mode: WrittenText */                                                             \
     /* 256 bits. What has a name above is the same as there. */                                                  \
     X(WIDEN_INT256)  /* of 128 bits */                                                                           \
     X(NARROW_INT256) /* to 128 bits */                                                                           \
@@ -184,7 +184,7 @@ typedef struct Instruction {
     X(LEADING_GROUP_INT256)                                                                                      \
     X(INT256_TO_FLOAT)
 
-enum Opcode {
+enum Opcode : uint16_t {
 #define PROGRAM_OPCODE(name) OPCODE_##name,
     PROGRAM_OPCODES(PROGRAM_OPCODE)
 #undef PROGRAM_OPCODE
@@ -197,7 +197,7 @@ enum Opcode {
 #define PROGRAM_TEXT OPCODE_LIKE
 #define PROGRAM_INT256 OPCODE_WIDEN_INT256
 
-enum Condition {
+enum Condition : uint16_t {
     CONDITION_ALWAYS = 0,
     CONDITION_NULL = 1,
     CONDITION_NOT_NULL = 2,
@@ -207,14 +207,14 @@ enum Condition {
     CONDITION_NOT_FALSE = 6,
 };
 
-enum OrderingBit { ORDERING_LESS = 1, ORDERING_EQUAL = 2, ORDERING_GREATER = 4 };
+enum OrderingBit : uint16_t { ORDERING_LESS = 1, ORDERING_EQUAL = 2, ORDERING_GREATER = 4 };
 
-enum TrimBit { TRIM_LEADING = 1, TRIM_TRAILING = 2 };
+enum TrimBit : uint16_t { TRIM_LEADING = 1, TRIM_TRAILING = 2 };
 
-enum Rounding { ROUNDING_ROUND = 0, ROUNDING_TRUNCATE = 1, ROUNDING_CEILING = 2, ROUNDING_FLOOR = 3 };
+enum Rounding : uint16_t { ROUNDING_ROUND = 0, ROUNDING_TRUNCATE = 1, ROUNDING_CEILING = 2, ROUNDING_FLOOR = 3 };
 
 // How SEARCH compares.
-enum ProgramOrder {
+enum ProgramOrder : uint16_t {
     ORDER_INTEGER = 0,
     ORDER_WIDE = 1,
     ORDER_FLOAT = 2,
@@ -223,7 +223,7 @@ enum ProgramOrder {
     ORDER_INTERVAL = 5,
 };
 
-enum ProgramField {
+enum ProgramField : uint16_t {
     FIELD_MICROSECONDS = 0,
     FIELD_MILLISECONDS = 1,
     FIELD_SECOND = 2,
@@ -245,14 +245,14 @@ enum ProgramField {
 };
 
 // What WRITE_TEXT writes.
-enum ProgramText {
-    TEXT_OF_INTEGER = 0,
-    TEXT_OF_BOOL = 1,
-    TEXT_OF_DATE = 2,
-    TEXT_OF_TIME = 3,
-    TEXT_OF_TIMESTAMP = 4,
-    TEXT_OF_TIMESTAMP_UTC = 5,
-    TEXT_OF_UUID = 6,
+enum WrittenText : uint16_t {
+    WRITTEN_INTEGER = 0,
+    WRITTEN_BOOL = 1,
+    WRITTEN_DATE = 2,
+    WRITTEN_TIME = 3,
+    WRITTEN_TIMESTAMP = 4,
+    WRITTEN_TIMESTAMP_UTC = 5,
+    WRITTEN_UUID = 6,
 };
 
 // A time zone among the constants: the steps of its offset by the moment in UTC, and after them those by local time. Each:
@@ -268,7 +268,6 @@ typedef struct ZoneSteps {
     uint16_t repeats;       // set of ZoneRepeat
     uint32_t cell_count;    // of all of it
 } ZoneSteps;
-static_assert(sizeof(ZoneSteps) == 16, "ZoneSteps is a cell");
 
 // Steps that go on every 400 years: before the first one, after the last one.
 enum ZoneRepeat { ZONE_REPEATS_BEFORE = 1, ZONE_REPEATS_AFTER = 2 };
@@ -277,7 +276,6 @@ typedef struct ZoneStep {
     int64_t start;  // microseconds since 1970; of the one behind the last: INT64_MAX
     int64_t offset; // microseconds that local time is ahead until then
 } ZoneStep;
-static_assert(sizeof(ZoneStep) == 16, "ZoneStep is a cell");
 
 // Where the cells and the validity bytes of a column are; no validity: 0.
 typedef struct ProgramColumn {
@@ -307,7 +305,6 @@ typedef struct RangeOperand {
     uint32_t cell_bytes; // 1, 2, 4 or 8
     uint32_t reserved;
 } RangeOperand;
-static_assert(sizeof(RangeOperand) == 24, "RangeOperand has 24 bytes");
 
 // A comparison: of a column with a range, or with another column. Not true where a cell is NULL.
 typedef struct RangeTerm {
@@ -318,7 +315,6 @@ typedef struct RangeTerm {
     uint32_t orderings; // of the operand and the other: a set of OrderingBit
     uint32_t reserved;
 } RangeTerm;
-static_assert(sizeof(RangeTerm) == 72, "RangeTerm has 72 bytes");
 
 // test_ranges
 #define RANGE_TERMS_MAX 16
@@ -330,9 +326,5 @@ typedef struct TestRanges {
     uint32_t reserved;
     RangeTerm terms[RANGE_TERMS_MAX];
 } TestRanges;
-static_assert(sizeof(TestRanges) == 1176, "TestRanges has 1176 bytes");
 
-static_assert(sizeof(Instruction) == 16, "an instruction has 16 bytes");
-static_assert(sizeof(ProgramColumn) == 16, "a program's column has 16 bytes");
-static_assert(sizeof(EvaluateProgram) == 64 + 16 * (PROGRAM_COLUMNS_MAX + PROGRAM_OUTPUTS_MAX), "EvaluateProgram");
 static_assert(sizeof(EvaluateProgram) <= 4096, "a kernel's argument has at most 4096 bytes");

@@ -14,7 +14,6 @@ typedef struct SortWordBits {
     uint64_t zeros;    // bits that are 0 in a row
     uint64_t greatest; // of the words
 } SortWordBits;
-static_assert(sizeof(SortWordBits) == 24, "SortWordBits has 24 bytes");
 
 // measure_sort_words
 typedef struct MeasureSortWords {
@@ -24,7 +23,6 @@ typedef struct MeasureSortWords {
     uint32_t word; // as of EncodeSortWords
     uint32_t reserved;
 } MeasureSortWords;
-static_assert(sizeof(MeasureSortWords) == 48, "MeasureSortWords has 48 bytes");
 
 // encode_sort_words
 typedef struct EncodeSortWords {
@@ -36,7 +34,6 @@ typedef struct EncodeSortWords {
                          // SORT_WORD_LENGTH their length
     uint32_t descending;
 } EncodeSortWords;
-static_assert(sizeof(EncodeSortWords) == 56, "EncodeSortWords has 56 bytes");
 
 #define SORT_WORD_NULL 0xffffffffu   // 0 for NULLs, 1 for others; `descending` swaps them
 #define SORT_WORD_LENGTH 0xfffffffeu // the length of strings
@@ -53,7 +50,6 @@ typedef struct SortDigits {
     uint32_t shift;         // the digit's lowest bit
     uint32_t tiles;
 } SortDigits;
-static_assert(sizeof(SortDigits) == 64, "SortDigits has 64 bytes");
 
 // Bytes of a text that a word has.
 #define TEXT_WORD_BYTES 7
@@ -77,7 +73,6 @@ typedef struct CompareTexts {
     uint32_t bytes_max;   // compared of a text; less than TEXT_STRETCH_MAX
     uint32_t reserved;
 } CompareTexts;
-static_assert(sizeof(CompareTexts) == 72, "CompareTexts has 72 bytes");
 
 // mark_text_groups, rank_text_groups, keep_text_groups
 typedef struct TextGroups {
@@ -102,4 +97,3 @@ typedef struct TextGroups {
     uint64_t group_count;
     uint64_t kept_count;
 } TextGroups;
-static_assert(sizeof(TextGroups) == 160, "TextGroups has 160 bytes");

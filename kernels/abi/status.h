@@ -1,10 +1,7 @@
 // What went wrong in a kernel, for the host to turn into PostgreSQL's error.
-//
-// A kernel that fails writes a code with report_error and goes on with values that have no meaning. The first report
-// stays. Nothing traps or prints.
 #pragma once
 
-#include "launch.h"
+#include <stdint.h>
 
 enum ErrorCode {
     ERROR_NONE = 0,
@@ -46,11 +43,3 @@ typedef struct Status {
     uint32_t detail;
     uint64_t value; // of an instruction: its first operand
 } Status;
-static_assert(sizeof(Status) == 16, "Status has 16 bytes");
-
-DEVICE void report_error(uint64_t status_address, uint32_t code, uint32_t detail = 0, uint64_t value = 0) {
-    Status *status = (Status *)status_address;
-    if (atomicCAS(&status->code, (uint32_t)ERROR_NONE, code) != ERROR_NONE) return;
-    status->detail = detail;
-    status->value = value;
-}

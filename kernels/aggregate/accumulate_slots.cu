@@ -12,7 +12,7 @@
 //          memory have 64 bits whatever the addends are, and the thread that overflows one counts that beside it. The sums are
 //          exact without a bound on the addends, which statistics of files could state wrongly.
 #include "../abi/aggregate.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../common/block.cuh"
 #include "slots.cuh"
 
@@ -56,7 +56,7 @@ KERNEL(accumulate_slots, AccumulateSlots, BLOCK_THREADS) {
             if (valid != placed) add_counts(args, slots, placed & ~valid, input.null_word);
             if (!input.sum_word) continue;
             int128 values[SLOT_ROWS];
-            if (input.input.type == CELL_INT128) {
+            if (input.input.cell_type == CELL_INT128) {
                 load_cells<int128>(input.input, rows, valid, values);
             } else {
                 load_integers(input.input, rows, valid, values);
@@ -104,7 +104,7 @@ DEVICE void add_index(const AccumulateSlots &args, const uint32_t *cell_words, u
 // The addends of some rows. One that 64 bits do not hold, which is rare, is added to its slot and zero here.
 DEVICE void load_addends(const AccumulateSlots &args, const SlotInput &input, const SlotRows &rows, uint32_t valid,
                          const uint32_t (&slots)[SLOT_ROWS], int64_t (&values)[SLOT_ROWS]) {
-    if (input.input.type != CELL_INT128) return load_integers(input.input, rows, valid, values);
+    if (input.input.cell_type != CELL_INT128) return load_integers(input.input, rows, valid, values);
     int128 cells[SLOT_ROWS];
     load_cells<int128>(input.input, rows, valid, cells);
 #pragma unroll

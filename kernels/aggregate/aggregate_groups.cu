@@ -6,9 +6,9 @@
 //          the cell of the row that it is compared with. accumulate_few_groups, for at most FEW_GROUPS_MAX groups, has that row in
 //          shared memory: threads that offer rows of the same few groups to one place of the device's memory wait for one another.
 #include "../abi/aggregate.h"
-#include "../abi/launch.h"
-#include "../abi/status.h"
+#include "../common/launch.h"
 #include "../common/keys.cuh"
+#include "../common/report_error.cuh"
 
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
 DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }

@@ -7,9 +7,9 @@
 // Traffic: a group and a cell a row, and an atomic addition for every word that an addend changes, unless there are at
 //          most LARGE_PRIVATE_GROUPS_MAX groups.
 #include "../abi/aggregate.h"
-#include "../abi/launch.h"
-#include "../abi/status.h"
+#include "../common/launch.h"
 #include "../common/cell.cuh"
+#include "../common/report_error.cuh"
 
 struct LargeSum {
     uint64_t words[LARGE_SUM_WORDS];
@@ -20,7 +20,7 @@ DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
 
 DEVICE LargeSum addend_at(const ColumnView &column, uint64_t row) {
     const int256 value =
-        column.type == CELL_INT256 ? cell_at<int256>(column, row) : int256_of(cell_at<int128>(column, row));
+        column.cell_type == CELL_INT256 ? cell_at<int256>(column, row) : int256_of(cell_at<int128>(column, row));
     const uint128 high = (uint128)value.high;
     return LargeSum{{(uint64_t)value.low, (uint64_t)(value.low >> 64), (uint64_t)high, (uint64_t)(high >> 64),
                      value.high < 0 ? ~0ull : 0ull}};

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "../abi/aggregate.h"
-#include "../abi/launch.h"
-#include "../abi/status.h"
+#include "../common/launch.h"
 #include "../common/cell.cuh"
+#include "../common/report_error.cuh"
 
 // Rows of a thread at once, so that their cells are on their way together. Sets of them are bits, the first row's lowest.
 struct SlotRows {
@@ -50,7 +50,7 @@ DEVICE void load_cells(const ColumnView &column, const SlotRows &rows, uint32_t 
 // The same of integers of up to 64 bits.
 template <class Integer>
 DEVICE void load_integers(const ColumnView &column, const SlotRows &rows, uint32_t valid, Integer (&values)[SLOT_ROWS]) {
-    switch (column.type) {
+    switch (column.cell_type) {
         case CELL_BOOL: load_cells<uint8_t>(column, rows, valid, values); break;
         case CELL_INT16: load_cells<int16_t>(column, rows, valid, values); break;
         case CELL_INT32: load_cells<int32_t>(column, rows, valid, values); break;

@@ -4,9 +4,9 @@
 // Status:  take_slots: overflow_code for a sum that does not fit its cell.
 // Traffic: flag_slots reads a word a slot; take_slots reads the slots that are taken once, and writes their columns.
 #include "../abi/aggregate.h"
-#include "../abi/launch.h"
-#include "../abi/status.h"
+#include "../common/launch.h"
 #include "../common/int256.cuh"
+#include "../common/report_error.cuh"
 
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
 DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }

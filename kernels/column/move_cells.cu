@@ -3,7 +3,7 @@
 // Grid:    any number of blocks, but for copies; threads stride over the rows.
 // Traffic: a gather reads 4 B of row number and one cell a row and column, at 32 B a sector where rows are scattered.
 #include "../abi/column_operations.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../common/whole_cell.cuh"
 
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }

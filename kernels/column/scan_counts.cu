@@ -8,7 +8,7 @@
 // Source:   single-pass scan with decoupled look-back, Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled
 //           Look-back", NVIDIA NVR-2016-002, sections 4.1 to 4.3. We differ: the last block that ends clears the state.
 #include "../abi/column_operations.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../common/block.cuh"
 
 #define ROWS_PER_THREAD (TILE_ROWS / BLOCK_THREADS)

@@ -4,7 +4,7 @@
 // readable; buffers are allocated so.
 #pragma once
 
-#include "../abi/launch.h"
+#include "launch.h"
 
 DEVICE uint8_t load_u8(uint64_t address) { return *(const uint8_t *)address; }
 

@@ -1,7 +1,7 @@
 // Sums over the threads of a warp and of a block.
 #pragma once
 
-#include "../abi/launch.h"
+#include "launch.h"
 
 // The sum of `value` over the threads of a warp up to this one. Every thread of the warp calls it.
 template <class T>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "../abi/column.h"
-#include "../abi/launch.h"
+#include "launch.h"
 #include "hash.cuh"
 #include "int256.cuh"
 
@@ -44,7 +44,7 @@ DEVICE int128 interval_span(const IntervalCell &cell) {
 
 // -1, 0 or 1; neither row is NULL.
 DEVICE_CALL int compare_cells(const ColumnView &a, uint64_t a_row, const ColumnView &b, uint64_t b_row) {
-    switch (a.type) {
+    switch (a.cell_type) {
         case CELL_BOOL: return compare_numbers(cell_at<uint8_t>(a, a_row), cell_at<uint8_t>(b, b_row));
         case CELL_INT16: return compare_numbers(cell_at<int16_t>(a, a_row), cell_at<int16_t>(b, b_row));
         case CELL_INT32: return compare_numbers(cell_at<int32_t>(a, a_row), cell_at<int32_t>(b, b_row));
@@ -75,7 +75,7 @@ DEVICE_CALL int compare_cells(const ColumnView &a, uint64_t a_row, const ColumnV
 
 // Whether two cells that are not NULL are equal. Cheaper than compare_cells for strings of different length.
 DEVICE_CALL bool cells_equal(const ColumnView &a, uint64_t a_row, const ColumnView &b, uint64_t b_row) {
-    switch (a.type) {
+    switch (a.cell_type) {
         case CELL_INT32: return cell_at<int32_t>(a, a_row) == cell_at<int32_t>(b, b_row);
         case CELL_INT64: return cell_at<int64_t>(a, a_row) == cell_at<int64_t>(b, b_row);
         case CELL_STRING: {
@@ -92,7 +92,7 @@ DEVICE uint64_t hash_wide(uint128 value) { return hash_mix(hash_mix((uint64_t)va
 
 // Equal cells have equal hashes.
 DEVICE_CALL uint64_t hash_cell(const ColumnView &column, uint64_t row) {
-    switch (column.type) {
+    switch (column.cell_type) {
         case CELL_BOOL: return hash_mix(cell_at<uint8_t>(column, row));
         case CELL_INT16: return hash_mix((uint64_t)(int64_t)cell_at<int16_t>(column, row));
         case CELL_INT32: return hash_mix((uint64_t)(int64_t)cell_at<int32_t>(column, row));

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "../abi/column.h"
-#include "../abi/launch.h"
+#include "launch.h"
 
 DEVICE uint64_t hash_mix(uint64_t value) {
     value ^= value >> 33;

@@ -3,7 +3,7 @@
 // Plain functions instead of loops over words, so that values stay in registers.
 #pragma once
 
-#include "../abi/launch.h"
+#include "launch.h"
 
 typedef __int128 int128;
 typedef unsigned __int128 uint128;

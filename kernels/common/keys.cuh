@@ -28,7 +28,7 @@ DEVICE uint64_t hash_row(const KeyColumns &keys, uint64_t row, bool *has_null) {
 
 // A key that is an integer of at most 64 bits.
 DEVICE int64_t integer_key_at(const ColumnView &column, uint64_t row) {
-    switch (column.type) {
+    switch (column.cell_type) {
         case CELL_INT16: return cell_at<int16_t>(column, row);
         case CELL_INT32: return cell_at<int32_t>(column, row);
         default: return cell_at<int64_t>(column, row);

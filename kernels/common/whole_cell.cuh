@@ -2,7 +2,7 @@
 // multiples of a cell, so that one access moves 16 bytes.
 #pragma once
 
-#include "../abi/launch.h"
+#include "launch.h"
 
 struct alignas(16) Cell16 {
     uint64_t low, high;

@@ -8,7 +8,7 @@
 //          billions of integers per second through vectorization", Software: Practice and Experience 45(1), 2015, section 3. We differ: each
 //          miniblock begins with a value, so that a warp finds its values by a sum of its own.
 #include "../abi/exchange.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../common/bits.cuh"
 #include "../common/block.cuh"
 #include "../common/whole_cell.cuh"

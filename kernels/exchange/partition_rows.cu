@@ -6,7 +6,7 @@
 // Source:  partitions by multiplication instead of division, Lemire, "Fast Random Integer Generation in an Interval",
 //          TOMACS 2019; ranges between sampled splitters with equal rows apart, Frazer, McKellar, "Samplesort", JACM 1970.
 #include "../abi/exchange.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../common/cell.cuh"
 #include "partition.cuh"
 

@@ -9,7 +9,7 @@
 // Source:  partitioning with the order of a tile in shared memory, Stehle, Jacobsen, "A Memory Bandwidth-Efficient Hybrid Radix Sort on
 //          GPUs", SIGMOD 2017, section 4.4. We differ: only row numbers are staged, since a row has many columns of any width.
 #include "../abi/exchange.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../common/block.cuh"
 #include "../common/keys.cuh"
 #include "../common/whole_cell.cuh"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "../abi/program.h"
-#include "../abi/status.h"
 #include "../common/cell.cuh"
+#include "../common/report_error.cuh"
 
 struct alignas(16) Cell {
     uint64_t low, high;

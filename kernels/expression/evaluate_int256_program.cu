@@ -3,7 +3,7 @@
 // Everything is as in evaluate_program.cu, except that a register is a pair of cells. A file of its own, so that the
 // other kernels do not share what these large functions ask of a compiler.
 #include "../abi/program.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "machine.cuh"
 
 #if defined(__CUDACC__)

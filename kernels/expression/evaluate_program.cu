@@ -11,7 +11,7 @@
 //
 // Needs --fmad=false, so that no compiler may ever fuse a product and a sum of floats.
 #include "../abi/program.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "machine.cuh"
 #include "rows_machine.cuh"
 

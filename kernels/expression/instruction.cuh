@@ -1,7 +1,7 @@
 // Instructions as they are fetched.
 #pragma once
 
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../abi/program.h"
 
 // Four words of an instruction, loaded at once.

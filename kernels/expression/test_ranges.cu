@@ -4,7 +4,7 @@
 // Inputs:  columns of integers of 2, 4 or 8 bytes, and of booleans.
 // Outputs: one flag a row: 1 where every term holds and no cell that it reads is NULL.
 // Traffic: a column's cells once a term, but for rows that an earlier term has dropped; a flag a row.
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../abi/program.h"
 #include "cell16.cuh"
 

@@ -240,23 +240,23 @@ DEVICE Fault write_value(const EvaluateProgram &args, uint32_t kind, Cell *targe
     uint8_t *end = text;
     const int64_t value = integer_of(cell);
     switch (kind) {
-        case TEXT_OF_INTEGER:
+        case WRITTEN_INTEGER:
             if (value < 0) *end++ = '-';
             end = write_number(end, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
             break;
-        case TEXT_OF_BOOL: {
+        case WRITTEN_BOOL: {
             const uint64_t word = value ? 0x65757274ull : 0x65736c6166ull; // "true", "false"
             for (uint64_t rest = word; rest > 0; rest >>= 8) *end++ = (uint8_t)rest;
             break;
         }
-        case TEXT_OF_DATE: {
+        case WRITTEN_DATE: {
             const CivilDate date = date_of_days(value);
             end = write_era(write_date(end, date), date);
             break;
         }
-        case TEXT_OF_TIME: end = write_time(end, value); break;
-        case TEXT_OF_UUID: end = write_uuid(end, cell); break;
-        default: end = write_timestamp(end, value, kind == TEXT_OF_TIMESTAMP_UTC);
+        case WRITTEN_TIME: end = write_time(end, value); break;
+        case WRITTEN_UUID: end = write_uuid(end, cell); break;
+        default: end = write_timestamp(end, value, kind == WRITTEN_TIMESTAMP_UTC);
     }
     const uint32_t length = (uint32_t)(end - text);
     uint8_t *bytes = take_space(args, length);

@@ -7,7 +7,7 @@
 // Source:  blocked Bloom filters, Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", WEA 2007; a
 //          bit in each word of a block as in the split block filters of Parquet's format. We differ: the hash is the joins'.
 #include "../abi/filter.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../common/keys.cuh"
 
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
@@ -157,14 +157,14 @@ DEVICE void test_key_group(const TestFilterKeys &args, uint64_t group, uint32_t 
 // Whether rows can be tested by groups.
 DEVICE bool has_key_groups(const TestFilterKeys &args) {
     const ColumnView &key = args.keys.columns[0];
-    return args.keys.count == 1 && (key.type == CELL_INT32 || key.type == CELL_INT64) && key.values % 16 == 0 &&
+    return args.keys.count == 1 && (key.cell_type == CELL_INT32 || key.cell_type == CELL_INT64) && key.values % 16 == 0 &&
            (key.validity | args.asked | args.flags) % TESTED_ROWS == 0;
 }
 
 KERNEL(test_bloom_keys, TestFilterKeys, BLOCK_THREADS) {
     uint32_t tested = 0, passed = 0;
     const uint64_t groups = has_key_groups(args) ? args.row_count / TESTED_ROWS : 0;
-    const bool is_short = args.keys.columns[0].type == CELL_INT32;
+    const bool is_short = args.keys.columns[0].cell_type == CELL_INT32;
     for (uint64_t group = first_row(); group < groups; group += row_step()) {
         if (is_short) {
             test_key_group<int32_t>(args, group, &tested, &passed);

@@ -10,7 +10,7 @@
 //          of its chain, at 32 B a sector.
 // Source:  separate chaining over row numbers; keys are compared after hashes, so that a collision costs time only.
 #include "../abi/join.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../common/keys.cuh"
 
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }

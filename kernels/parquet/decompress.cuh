@@ -18,9 +18,9 @@
 #pragma once
 
 #include "../abi/parquet.h"
-#include "../abi/status.h"
 #include "../common/block.cuh"
 #include "../common/bits.cuh"
+#include "../common/report_error.cuh"
 
 // No element of either format is shorter than two bytes.
 #define ELEMENTS_MAX (BLOCK_THREADS / 2)

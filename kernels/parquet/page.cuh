@@ -2,8 +2,8 @@
 #pragma once
 
 #include "../abi/parquet.h"
-#include "../abi/status.h"
 #include "../common/int256.cuh"
+#include "../common/report_error.cuh"
 #include "../common/whole_cell.cuh"
 #include "../common/bits.cuh"
 

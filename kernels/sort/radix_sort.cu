@@ -7,7 +7,7 @@
 // Traffic: a pass reads words twice and rows once, and writes both.
 // Source:  LSD radix sort with counts per tile, Satish, Harris, Garland, "Designing Efficient Sorting Algorithms for
 //          Manycore GPUs", IPDPS 2009, section IV. We differ: ranks within a warp come from votes on the digit's bits.
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../abi/sort.h"
 #include "../common/cell.cuh"
 
@@ -42,7 +42,7 @@ DEVICE uint64_t int256_word(const int256 &value, uint32_t word) {
 DEVICE uint64_t sort_word(const ColumnView &column, uint64_t row, uint32_t word) {
     if (word == SORT_WORD_NULL) return cell_is_null(column, row) ? 0 : 1;
     if (cell_is_null(column, row)) return 0;
-    switch (column.type) {
+    switch (column.cell_type) {
         case CELL_BOOL: return cell_at<uint8_t>(column, row);
         case CELL_INT16: return signed_word(cell_at<int16_t>(column, row));
         case CELL_INT32: return signed_word(cell_at<int32_t>(column, row));

@@ -13,7 +13,7 @@
 // Source:  a string quicksort that remembers common prefixes, Bentley, Sedgewick, "Fast Algorithms for Sorting and Searching
 //          Strings", SODA 1997, section 3. We differ: the pivot is compared over a stretch of bytes at once, and all groups
 //          of a round are sorted together.
-#include "../abi/launch.h"
+#include "../common/launch.h"
 #include "../abi/sort.h"
 #include "../common/cell.cuh"
 

@@ -3,7 +3,7 @@
 // Grid:    any number of blocks; a warp copies a string.
 // Traffic: 16 B of cell a row, and every byte of text twice.
 #include "../abi/column_operations.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 
 KERNEL(measure_strings, CopyStrings, BLOCK_THREADS) {
     const uint8_t *validity = (const uint8_t *)args.source.validity;

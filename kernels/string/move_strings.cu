@@ -3,7 +3,7 @@
 // Grid:    any number of blocks; threads stride over the rows.
 // Traffic: 16 B of cell a row, read and written.
 #include "../abi/exchange.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 
 KERNEL(move_strings, MoveStrings, BLOCK_THREADS) {
     uint64_t step = (uint64_t)gridDim.x * BLOCK_THREADS;

@@ -3,7 +3,7 @@
 // Grid:    any number of blocks; threads stride over the rows.
 // Traffic: 12 B read and 16 B of cell written a row.
 #include "../abi/exchange.h"
-#include "../abi/launch.h"
+#include "../common/launch.h"
 
 KERNEL(place_strings, PlaceStrings, BLOCK_THREADS) {
     uint64_t step = (uint64_t)gridDim.x * BLOCK_THREADS;

@@ -1,6 +1,21 @@
-//! Compiles the kernels for the host, for the emulated device, and writes the list of kernels for Rust.
+//! Compiles the kernels for the host, for the emulated device, and writes for Rust what kernels/abi says: the list of kernels and what
+//! they are given.
 
-use std::{env, fs, path::Path, process::ExitCode};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use bindgen::{
+    EnumVariation,
+    callbacks::{DeriveInfo, EnumVariantValue, IntKind, ParseCallbacks, TypeKind},
+};
+
+/// Ends of the names of limits that are no lengths of arrays.
+const AMOUNTS: [&str; 4] = ["_CELLS_MAX", "_GROUPS_MAX", "_SLOTS_MAX", "_STRETCH_MAX"];
+/// Enumerations whose values are bits, or are compared with what a device wrote: constants in Rust.
+const CONSTANTS: [&str; 4] = ["ColumnFlag", "ErrorCode", "OrderingBit", "TrimBit"];
 
 fn main() -> ExitCode {
     match build() {
@@ -21,6 +36,7 @@ fn build() -> Result<(), String> {
     let entries = kernel_entries(&list)?;
     let output = Path::new(&output);
     write(&output.join("kernels.rs"), &rust_list(&entries))?;
+    write(&output.join("abi.rs"), &rust_abi(&kernels.join("abi"))?)?;
     write(&output.join("dispatch.cpp"), &dispatch_source(&entries))?;
     let mut compiler = cc::Build::new();
     compiler
@@ -60,10 +76,68 @@ fn kernel_entries(list: &str) -> Result<Vec<(String, String)>, String> {
         let [name, _, threads] = parts.as_slice() else {
             return Err(format!("kernels/abi/kernels.h has a line that is no kernel: {line}"));
         };
-        let threads = if *threads == "BLOCK_THREADS" { "256" } else { threads };
         entries.push(((*name).to_owned(), threads.to_owned()));
     }
     if entries.is_empty() { Err("kernels/abi/kernels.h lists no kernel".into()) } else { Ok(entries) }
+}
+
+/// Structures, enumerations and constants of the headers in a folder, laid out as there.
+fn rust_abi(folder: &Path) -> Result<String, String> {
+    let builder = bindgen::Builder::default()
+        .clang_args(["-x", "c++", "-std=c++20", "-fparse-all-comments"])
+        .allowlist_file(r".*/abi/\w+\.h")
+        .default_enum_style(EnumVariation::Rust { non_exhaustive: false })
+        .constified_enum_module(CONSTANTS.join("|"))
+        .layout_tests(false)
+        .derive_default(true)
+        .derive_eq(true)
+        .parse_callbacks(Box::new(RustNames));
+    let include = |header: &PathBuf| format!("#include \"{}\"\n", header.display());
+    let all: String = sorted_files(folder, "h")?.iter().map(include).collect();
+    let bindings = builder.header_contents("all.h", &all).generate().map_err(|error| error.to_string())?;
+    Ok(bindings.to_string())
+}
+
+/// What Rust calls what a header names.
+#[derive(Debug)]
+struct RustNames;
+
+impl ParseCallbacks for RustNames {
+    fn int_macro(&self, name: &str, _value: i64) -> Option<IntKind> {
+        Some(match name {
+            "OPERAND_CONSTANT" => IntKind::U16,
+            // Values of fields.
+            "BLOCK_THREADS" | "NO_ROW" | "SLICE_ROWS" | "WORD_ROWS" => IntKind::U32,
+            _ if name.starts_with("SLOTS_BY_") || name.starts_with("SORT_WORD_") => IntKind::U32,
+            _ if name.ends_with("_SEGMENT_VALUES") => IntKind::U32,
+            // Amounts of rows, groups and bytes.
+            _ if AMOUNTS.iter().any(|ending| name.ends_with(ending)) => IntKind::U64,
+            // Lengths of arrays.
+            _ if name.starts_with("PROGRAM_") || name.ends_with("_MAX") || name.ends_with("_RANGES") => {
+                IntKind::Custom { name: "usize", is_signed: false }
+            }
+            _ => IntKind::U64,
+        })
+    }
+
+    fn enum_variant_name(
+        &self,
+        enumeration: Option<&str>,
+        variant: &str,
+        _value: EnumVariantValue,
+    ) -> Option<String> {
+        let (_, name) = variant.split_once('_')?;
+        let is_constant = enumeration.is_some_and(|enumeration| CONSTANTS.contains(&enumeration));
+        Some(if is_constant { name.to_owned() } else { camel_case(&name.to_lowercase()) })
+    }
+
+    fn add_derives(&self, info: &DeriveInfo<'_>) -> Vec<String> {
+        let derives: &[&str] = match info.kind {
+            TypeKind::Struct => &["bytemuck::Pod", "bytemuck::Zeroable"],
+            _ => &["PartialOrd", "Ord"],
+        };
+        derives.iter().map(|derive| (*derive).to_owned()).collect()
+    }
 }
 
 fn rust_list(entries: &[(String, String)]) -> String {
@@ -105,22 +179,25 @@ fn dispatch_source(entries: &[(String, String)]) -> String {
     )
 }
 
-fn kernel_sources(kernels: &Path) -> Result<Vec<std::path::PathBuf>, String> {
+fn kernel_sources(kernels: &Path) -> Result<Vec<PathBuf>, String> {
     let mut sources = Vec::new();
     for folder in fs::read_dir(kernels).map_err(|error| error.to_string())? {
         let folder = folder.map_err(|error| error.to_string())?.path();
-        if !folder.is_dir() {
-            continue;
-        }
-        for file in fs::read_dir(&folder).map_err(|error| error.to_string())? {
-            let file = file.map_err(|error| error.to_string())?.path();
-            if file.extension().is_some_and(|extension| extension == "cu") {
-                sources.push(file);
-            }
+        if folder.is_dir() {
+            sources.extend(sorted_files(&folder, "cu")?);
         }
     }
     sources.sort();
     Ok(sources)
+}
+
+/// Files of a folder whose names end so.
+fn sorted_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let files = fs::read_dir(folder).and_then(|files| files.map(|file| Ok(file?.path())).collect());
+    let mut files: Vec<PathBuf> = files.map_err(|error: std::io::Error| error.to_string())?;
+    files.retain(|file| file.extension().is_some_and(|of| of == extension));
+    files.sort();
+    Ok(files)
 }
 
 fn camel_case(name: &str) -> String {

@@ -6,6 +6,7 @@
 //! - `exchange`: rows moving between ranks
 //! - `operation`: the building blocks of operators, implemented by kernels
 //! - `device`: memory, columns, streams; the platform interface, and the emulated platform
+//! - `abi.rs`: what kernels are given, which the build makes of kernels/abi
 //! - `file_systems.rs`: methods of reading files to a device; `affinity`: which disks are near a
 //!   GPU
 //!
@@ -14,6 +15,7 @@
 //! Deliberately absent: CUDA, which `src/cuda` has; footers and how the host reads files (`src/files`); PostgreSQL,
 //! DataFusion, sockets.
 
+mod abi;
 pub mod affinity;
 pub mod decode;
 pub mod device;

@@ -4,7 +4,7 @@ use pystachio_files::PageEncoding;
 use pystachio_plan::Result;
 
 use super::{
-    abi::{DeltaForm, EncodedPage, ValueSource, WORD_ROWS, column_flags},
+    abi::{ColumnFlag as column_flags, DeltaForm, EncodedPage, ValueSource, WORD_ROWS},
     chunk_plan::{ChunkPlan, DataPage, WORD_BYTES, WantedPage, encoding, has_scratch},
     column_chunk::value_source,
     page_batch::{BatchPage, PageBatch, PageOrigin, SCRATCH_BYTES},

@@ -121,3 +121,10 @@ pub(super) fn value_source(
         _ => return None,
     })
 }
+
+impl DeltaForm {
+    /// Whether a page's differences are found by an index.
+    pub(super) fn is_indexed(self) -> bool {
+        matches!(self, Self::Int32 | Self::Int64 | Self::Lengths)
+    }
+}

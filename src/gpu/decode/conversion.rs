@@ -11,7 +11,7 @@ use pystachio_files::{self as files, annotated_range};
 use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
 
 use super::{
-    abi::{ConversionCode, PageColumn, column_flags},
+    abi::{ColumnFlag as column_flags, Conversion as ConversionCode, PageColumn},
     stored_type::{StoredTimeUnit, StoredType},
 };
 use crate::device::CellType;

@@ -6,7 +6,7 @@ use parquet::schema::types::ColumnDescriptor;
 use pystachio_files::{ValueFault, ValuePlace};
 use pystachio_plan::{DataType, Error, ErrorKind, ScanColumn};
 
-use super::abi::error_code;
+use crate::abi::ErrorCode as error_code;
 use crate::operation::Status;
 
 /// Names for messages about a column of a file.

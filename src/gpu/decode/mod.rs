@@ -17,7 +17,6 @@
 //! - `decompression.rs`: pages that the device decompresses; `frame_batches.rs`: how many at once, where a library does
 //! - `host_codec.rs`: pages that the host decompresses
 //! - `fault.rs`: a kernel's status as an error
-//! - `abi.rs`: structures of kernels/abi/parquet.h
 //!
 //! ```text
 //! bytes ─► page list, upload ─► decompress, index deltas ─► ResidentChunk ─► levels ─► strings ─► values, deltas, indexes ─► Column
@@ -33,7 +32,6 @@
 //!
 //! Deliberately absent: files and footers (the caller reads bytes), nested columns, encryption.
 
-mod abi;
 mod chunk_decoder;
 mod chunk_plan;
 mod chunk_upload;
@@ -57,6 +55,8 @@ mod row_selection;
 mod stored_type;
 #[cfg(test)]
 pub(crate) mod tests;
+
+use crate::abi;
 
 pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column};

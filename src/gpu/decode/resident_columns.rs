@@ -5,7 +5,7 @@ use bytemuck::cast_slice;
 use pystachio_plan::{Error, Result};
 
 use super::{
-    abi::{DecodeCells, DecodePages, LAUNCH_RANGES, column_flags},
+    abi::{ColumnFlag as column_flags, DecodeCells, DecodePages, LAUNCH_RANGES},
     chunk_plan::ChunkPlan,
     column_memory::text_buffers,
     decoded_dictionary::{CodeEntries, DictionaryMember},

@@ -2,38 +2,9 @@
 
 use std::collections::HashSet;
 
-use bytemuck::{Pod, Zeroable};
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::{Buffer, Stream};
-
-/// The representation of a cell: `CellType` of kernels/abi/column.h.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum CellType {
-    /// One byte, 0 or 1.
-    Bool = 0,
-    /// `i16`.
-    Int16 = 1,
-    /// `i32`; dates.
-    Int32 = 2,
-    /// `i64`; times, timestamps, decimals of at most 18 digits.
-    Int64 = 3,
-    /// `i128`: decimals of 19 to 38 digits.
-    Int128 = 4,
-    /// `f32`.
-    Float32 = 5,
-    /// `f64`.
-    Float64 = 6,
-    /// [`StringCell`]: text and bytea.
-    String = 7,
-    /// 16 bytes in order: uuid.
-    Bytes16 = 8,
-    /// Microseconds, days, months.
-    Interval = 9,
-    /// 256 bits, little end first: decimals of 39 to 76 digits.
-    Int256 = 10,
-}
+use super::{Buffer, CellType, Stream};
 
 /// Decimals of at most this many digits are held in 64 bits.
 pub const DECIMAL64_DIGITS_MAX: u8 = 18;
@@ -91,19 +62,6 @@ impl CellType {
         }
     }
 }
-
-/// Text or bytes that lie elsewhere: `StringCell` of kernels/abi/column.h.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct StringCell {
-    /// Address of the first byte.
-    pub address: u64,
-    /// Bytes.
-    pub length: u32,
-    /// 0.
-    pub reserved: u32,
-}
-const _: () = assert!(size_of::<StringCell>() == 16);
 
 /// A column of a chunk. Cheap to clone: the memory is shared.
 #[derive(Clone, Debug)]

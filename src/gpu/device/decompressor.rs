@@ -5,17 +5,7 @@
 
 use pystachio_plan::{ActivityKind, Result};
 
-use super::{Buffer, DeviceMemory, Stream};
-
-/// Formats that a library may decompress; the numbers are those of `FrameFormat` in kernels/abi/parquet.h.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum FrameFormat {
-    /// Zstandard.
-    Zstd = 0,
-    /// Gzip.
-    Gzip = 1,
-}
+use super::{Buffer, DeviceMemory, FrameFormat, Stream};
 
 /// Frames of one format: addresses of arrays on the device, each with an element a frame.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,7 @@
 //! The list of kernels of kernels/abi/kernels.h.
 
+use crate::abi::BLOCK_THREADS;
+
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 impl Kernel {

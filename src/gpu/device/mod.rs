@@ -39,14 +39,15 @@ mod poison;
 mod staging;
 mod upload;
 
+pub use crate::abi::{CellType, FrameFormat, StringCell};
 pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};
 pub use call_watch::{CallGuard, CallWatch};
 pub use column::{
-    AnyColumn, CODE_BYTES, CellType, Chunk, CodedColumn, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX,
-    DECIMAL256_DIGITS_MAX, HeldMemory, Rows, StringCell,
+    AnyColumn, CODE_BYTES, Chunk, CodedColumn, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX,
+    DECIMAL256_DIGITS_MAX, HeldMemory, Rows,
 };
-pub use decompressor::{BatchSize, Decompressor, FrameBatch, FrameFormat};
+pub use decompressor::{BatchSize, Decompressor, FrameBatch};
 pub use emulated::{EmulatedPlatform, Refusal};
 pub use host::{HostBytes, HostMemory};
 pub use host_budget::{HostBudget, HostShare};

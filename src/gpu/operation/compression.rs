@@ -18,7 +18,8 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use super::{
     ByteRange, Queue,
     abi::{
-        COMPRESSED_TEXTS_MAX, CompressTexts, CompressedTextView, DecompressTexts, TEXT_PIECE_BYTES, TextRange,
+        COMPRESSED_TEXTS_MAX, CompressTexts, CompressedText as CompressedTextView, DecompressTexts,
+        TEXT_PIECE_BYTES, TextRange,
     },
 };
 use crate::device::{Buffer, Kernel};

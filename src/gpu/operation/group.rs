@@ -3,7 +3,7 @@
 use pystachio_plan::{Aggregate, DataType, Error, ErrorKind, Result, partial_type};
 
 use super::{
-    Queue, RowNumbers,
+    Accumulator, Queue, RowNumbers,
     abi::{
         AccumulateGroups, AssignGroups, FEW_GROUPS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS,
     },
@@ -37,22 +37,6 @@ impl Grouping {
     fn slot_keys(&self) -> impl Iterator<Item = SlotKey> {
         self.groups.iter().map(|_| SlotKey::numbers(self.group_count as u64))
     }
-}
-
-/// An aggregate of a group's rows. NULL inputs are skipped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Accumulator {
-    /// Rows.
-    Count = 0,
-    /// The sum, in as many bits as it takes.
-    Sum = 1,
-    /// The least.
-    Min = 2,
-    /// The greatest.
-    Max = 3,
-    /// Any value.
-    Any = 4,
 }
 
 /// The representation of sums while they are added up.
@@ -263,7 +247,7 @@ impl Queue {
         result: &DataType,
     ) -> Result<Column> {
         // Sums and then counts.
-        let sum_words = group_count * LARGE_SUM_WORDS as u64;
+        let sum_words = group_count * LARGE_SUM_WORDS;
         let words = self.allocate_filled::<u64>(sum_words + group_count, 0)?;
         let slice = |start: u64, count: u64| words.slice(start * WORD_BYTES, count * WORD_BYTES);
         let (sums, counts) = (slice(0, sum_words), slice(sum_words, group_count));

@@ -9,7 +9,7 @@
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    KeyRange, Queue, RowNumbers,
+    KEYS_MAX, KeyRange, Queue, RowNumbers,
     abi::{
         FindEqualKeys, HashKeys, InsertBuildRows, KeyColumns, ProbeRows, SLOTS_BY_HASH, SLOTS_BY_KEY,
         WritePairs,
@@ -27,9 +27,6 @@ const LAUNCH_STEPS: u64 = 256 << 20;
 const CHAIN_STEPS_MIN: u64 = 16;
 /// and at most so many, each of which waits for the one before: a tenth of a second.
 const CHAIN_STEPS_MAX: u64 = 256 << 10;
-
-/// Key columns that joins, groups and partitions take.
-pub const KEYS_MAX: usize = 16;
 
 /// The build side of a hash join.
 pub struct JoinTable {

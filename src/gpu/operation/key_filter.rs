@@ -5,11 +5,10 @@
 //!
 //! Invariants: a row whose keys are in the set passes; a row with a NULL key does not.
 
-use bytemuck::{Pod, Zeroable};
 use pystachio_plan::Result;
 
 use super::{
-    Queue,
+    BLOOM_BLOCK_WORDS, KeyRange, Queue,
     abi::{InsertFilterKeys, KeyFilterView, MeasureKeys, TestFilterKeys},
     join::key_columns,
 };
@@ -21,32 +20,8 @@ const BITMAP_BITS_PER_ROW_MAX: u64 = 32;
 const BITMAP_BITS_FREE: u64 = 8 << 20;
 /// Bits of a Bloom filter, for each row: less than one row in a hundred passes by mistake.
 const BLOOM_BITS_PER_ROW: u64 = 16;
-/// Words of a block of a Bloom filter.
-pub(crate) const BLOOM_BLOCK_WORDS: u64 = 8;
 const WORD_BITS: u64 = 32;
 const WORD_BYTES: u64 = 4;
-
-/// The least and the greatest key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct KeyRange {
-    /// The greatest number if there is no key.
-    pub least: i64,
-    /// The least number if there is no key.
-    pub greatest: i64,
-}
-const _: () = assert!(size_of::<KeyRange>() == 16);
-
-/// Counts of tested rows, and of those that passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct FilterCounts {
-    /// Tested rows.
-    pub tested: u64,
-    /// Of them, those that passed.
-    pub passed: u64,
-}
-const _: () = assert!(size_of::<FilterCounts>() == 16);
 
 /// The representation of a set of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +55,7 @@ pub struct KeyFilter {
 pub struct KeyTest<'a> {
     /// One byte a row: whether it is tested. All rows if absent.
     pub asked: Option<&'a Buffer>,
-    /// A [`FilterCounts`] to add to.
+    /// A [`super::FilterCounts`] to add to.
     pub counts: Option<&'a Buffer>,
 }
 

@@ -10,8 +10,7 @@
 //! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as indices into a
 //!   dictionary, and chunks as Arrow arrays on the host
 //! - `fault.rs`, `status.rs`: reports of kernels, at once or later
-//! - `abi`: arguments of kernels, laid out as in kernels/abi; `traffic.rs`: the bytes that a launch
-//!   moves
+//! - `traffic.rs`: the bytes that a launch moves
 //!
 //! ```text
 //! operators ──► Queue ──► Platform::launch ──► kernels, on a GPU or emulated
@@ -24,7 +23,6 @@
 //!
 //! Deliberately absent: plans, files, threads.
 
-mod abi;
 mod chunks;
 mod codes;
 mod compression;
@@ -47,23 +45,41 @@ mod text;
 mod text_ranks;
 mod traffic;
 
-pub(crate) use abi::Status;
+use crate::{
+    abi,
+    device::{Buffer, Column},
+};
+
+pub use abi::{AccumulatorKind as Accumulator, FilterCounts, KEYS_MAX, KeyRange, NO_ROW, PARTITIONS_MAX};
+pub(crate) use abi::{
+    BLOOM_BLOCK_WORDS, ErrorCode as error_code, SLOT_INPUTS_MAX, SLOT_KEYS_MAX, SLOT_OUTPUTS_MAX, Status,
+};
 pub use compression::{CompressedText, DecompressRange, compressed_bytes_min};
 pub use fault::FaultReport;
-pub use group::{Accumulation, Accumulator, Grouping, SumWidth};
-pub use join::{JoinTable, KEYS_MAX, Pairs, ProbeMode};
-pub(crate) use key_filter::BLOOM_BLOCK_WORDS;
-pub use key_filter::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest};
+pub use group::{Accumulation, Grouping, SumWidth};
+pub use join::{JoinTable, Pairs, ProbeMode};
+pub use key_filter::{KeyFilter, KeyFilterShape, KeyTest};
 pub use output::{ArrowBatches, column_schema, to_arrow};
 pub use packing::{CellRange, PackRange, PackedForm, Packing, UnpackRange, is_worth};
-pub use partition::{EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Partitioned, SPLITTERS_MAX};
+pub use partition::{EXCHANGE_LEVEL, HashPartitioning, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
-pub use rows::{ByteRange, NO_ROW, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};
+pub use rows::{ByteRange, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};
 pub use scatter::{RowOwners, SCATTER_TARGETS_MAX, ScatterTarget, ScatterTargetPart, StayingRows};
 pub use slots::{FEW_SLOTS_MAX, SlotKey, SlotLayout, Slots, slot_count};
-pub(crate) use slots::{SLOT_INPUTS_MAX, SLOT_KEYS_MAX, SLOT_OUTPUTS_MAX};
 pub use sort::SortColumn;
-pub(crate) use status::{error_code, status_error};
+pub(crate) use status::status_error;
 pub use text::{MeasuredText, PackedColumn, PackedText};
 #[cfg(test)]
 pub(crate) use traffic::{GROUPS_OF_FEW, SLICES, operation_of};
+
+impl Column {
+    /// The column as kernels are given it.
+    fn view(&self) -> abi::ColumnView {
+        abi::ColumnView {
+            values: self.values.address(),
+            validity: self.validity.as_ref().map_or(0, Buffer::address),
+            cell_type: self.cell_type as u32,
+            cell_bytes: self.cell_type.bytes(),
+        }
+    }
+}

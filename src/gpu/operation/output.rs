@@ -14,20 +14,14 @@ use arrow::{
     compute::cast,
     datatypes::{DataType as ArrowType, Field, IntervalMonthDayNano, Schema, SchemaRef, i256},
 };
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::{MeasuredText, PackedText, Queue};
-use crate::device::{CellType, Chunk, Column};
-
-/// `IntervalCell` of kernels/abi/column.h.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct IntervalCell {
-    microseconds: i64,
-    days: i32,
-    months: i32,
-}
+use crate::{
+    abi::IntervalCell,
+    device::{CellType, Chunk, Column},
+};
 
 /// The schema of chunks with columns of these types, laid out as [`DataType::to_arrow`] says, except that
 /// text and bytes have offsets.

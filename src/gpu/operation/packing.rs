@@ -22,12 +22,24 @@ use pystachio_plan::Result;
 use super::{
     Queue,
     abi::{
-        CellRangeView, CollectRuns, FORM_DELTAS, FORM_DISTANCES, FORM_RUNS, MINIBLOCK_ROWS, MeasureRanges,
-        PACK_TILE_ROWS, PACKED_RANGES_MAX, PackCells, PackedRange, RangeBounds, RunRange, UnpackCells,
-        UnpackedRange,
+        CellRange as CellRangeView, CollectRuns, MINIBLOCK_ROWS, MeasureRanges, PACK_TILE_ROWS,
+        PACKED_RANGES_MAX, PackCells, PackedForm as PackedFormCode, PackedRange, RangeBounds, RunRange,
+        UnpackCells, UnpackedRange,
     },
 };
 use crate::device::{CellType, Kernel};
+
+impl RangeBounds {
+    /// Of no value.
+    const NONE: Self = Self {
+        least: i64::MAX,
+        greatest: i64::MIN,
+        least_delta: i64::MAX,
+        greatest_delta: i64::MIN,
+        beyond: 0,
+        run_count: 0,
+    };
+}
 
 /// Bits of the words that packed ranges are made of.
 const WORD_BITS: u64 = 32;
@@ -187,11 +199,12 @@ impl Packing {
 
     /// The form in kernels' numbers.
     fn form_code(self) -> u32 {
-        match self.form {
-            PackedForm::Distances => FORM_DISTANCES,
-            PackedForm::Deltas => FORM_DELTAS,
-            PackedForm::Runs(_) => FORM_RUNS,
-        }
+        let code = match self.form {
+            PackedForm::Distances => PackedFormCode::Distances,
+            PackedForm::Deltas => PackedFormCode::Deltas,
+            PackedForm::Runs(_) => PackedFormCode::Runs,
+        };
+        code as u32
     }
 
     /// Its runs, if any.

@@ -6,14 +6,14 @@
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    KEYS_MAX, Queue, RowNumbers, SortColumn,
-    abi::{AssignHashPartitions, AssignRangePartitions},
+    KEYS_MAX, PARTITIONS_MAX, Queue, RowNumbers, SortColumn,
+    abi::{AssignHashPartitions, AssignRangePartitions, DIGIT_VALUES},
     join::key_columns,
 };
 use crate::device::{Buffer, Column, Kernel};
 
-/// Limit of partitions of one call.
-pub const PARTITIONS_MAX: usize = 256;
+const _: () = assert!(PARTITIONS_MAX as u64 <= DIGIT_VALUES, "rows go to partitions by one digit");
+
 /// Limit of splitters of one call: there are partitions of rows between them and of rows equal to
 /// them.
 pub const SPLITTERS_MAX: usize = (PARTITIONS_MAX - 1) / 2;

@@ -8,7 +8,7 @@ use pystachio_plan::{ActivityKind, Result};
 
 use super::{
     FaultReport,
-    abi::{SCAN_STATE_WORDS, Status},
+    abi::{ScanState, Status},
     fault,
     traffic::bytes_moved,
 };
@@ -16,6 +16,8 @@ use crate::device::{
     Buffer, Column, DeviceMemory, Kernel, NullCells, Rows, Stream, StreamLease, StreamPriority,
 };
 
+/// Words before those of the tiles in the state of a scan.
+const SCAN_STATE_WORDS: u64 = (size_of::<ScanState>() / size_of::<u64>()) as u64;
 /// Blocks of a kernel whose threads stride over rows: enough to fill the largest GPU several times.
 const STRIDED_BLOCKS_MAX: u64 = 4096;
 /// Zeros that are filled at once, and the part of the memory that they may be: every queue has some.

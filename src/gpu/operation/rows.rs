@@ -12,10 +12,8 @@ use super::{
 };
 use crate::device::{Buffer, CellType, Column, Kernel, Readback};
 
-/// No row: gathering it gives NULL.
-pub const NO_ROW: u32 = u32::MAX;
 /// Rows of a tile of [`SelectedTiles`].
-pub const SELECTED_TILE_ROWS: usize = 4096;
+pub const SELECTED_TILE_ROWS: usize = TILE_ROWS as usize;
 
 /// Numbers of rows on the device.
 #[derive(Clone, Debug)]
@@ -24,7 +22,7 @@ pub struct RowNumbers {
     pub rows: Buffer,
     /// How many.
     pub count: usize,
-    /// Whether some may be [`NO_ROW`], which gathers NULL.
+    /// Whether some may be [`super::NO_ROW`], which gathers NULL.
     pub may_miss: bool,
     /// Whether they are all rows, in order: then gathering copies nothing.
     pub is_every_row: bool,
@@ -130,7 +128,7 @@ impl Queue {
         self.launch_strided(Kernel::MarkRows, rows.count as u64, &arguments)
     }
 
-    /// The cells of some rows: `rows.count` of them, with NULL for [`NO_ROW`]. Text is not copied: it stays where it
+    /// The cells of some rows: `rows.count` of them, with NULL for [`super::NO_ROW`]. Text is not copied: it stays where it
     /// is, and the result keeps it.
     pub fn gather(&self, column: &Column, rows: &RowNumbers) -> Result<Column> {
         let mut gathered = self.gather_all(&[column], rows)?;

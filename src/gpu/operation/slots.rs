@@ -15,22 +15,16 @@
 use pystachio_plan::{DataType, Error, Result};
 
 use super::{
-    Accumulator, NO_ROW, Queue, RowNumbers, SumWidth,
+    Accumulator, NO_ROW, Queue, RowNumbers, SLOT_INPUTS_MAX, SLOT_KEYS_MAX, SLOT_OUTPUTS_MAX, SumWidth,
     abi::{
-        AccumulateSlots, BLOCK_SLOTS_MAX, PRIVATE_SLOT_THREADS, PRIVATE_SLOTS_MAX, SLOT_CELLS_MAX, SLOT_ROWS,
-        SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, TakeSlots,
+        AccumulateSlots, BLOCK_SLOTS_MAX, PRIVATE_SLOT_THREADS, PRIVATE_SLOTS_MAX, SHARE_CELLS_MAX,
+        SLOT_CELLS_MAX, SLOT_ROWS, SlotInput, SlotKey as SlotKeyView, SlotKeyTarget, SlotOutput, TakeSlots,
     },
+    error_code,
     fault::StatusCell,
-    status::error_code,
 };
 use crate::device::{Buffer, CellType, Chunk, Column, Kernel};
 
-/// Limit of the keys of slots.
-pub(crate) const SLOT_KEYS_MAX: usize = 4;
-/// Limit of the inputs of a slot's aggregates.
-pub(crate) const SLOT_INPUTS_MAX: usize = 8;
-/// Limit of the aggregates of a slot.
-pub(crate) const SLOT_OUTPUTS_MAX: usize = 16;
 /// So few slots cost next to nothing: a block keeps them in shared memory.
 pub const FEW_SLOTS_MAX: u64 = BLOCK_SLOTS_MAX;
 
@@ -38,8 +32,6 @@ pub const FEW_SLOTS_MAX: u64 = BLOCK_SLOTS_MAX;
 const SLOT_WORD_BYTES: u64 = 8;
 /// Cells of a slot and share for an input and the rows.
 const SHARE_CELLS_MIN: u64 = 3;
-/// The same of all inputs.
-const SHARE_CELLS_MAX: u64 = 1 + 2 * SLOT_INPUTS_MAX as u64;
 /// Blocks that add to slots of their own: as many as multiprocessors hold at once, since each
 /// begins with empty slots and ends with adding them to the global ones.
 pub(super) const SHARING_BLOCKS: u64 = 132 * 6;

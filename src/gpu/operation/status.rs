@@ -2,33 +2,7 @@
 
 use pystachio_plan::{Error, ErrorKind};
 
-use super::Status;
-
-/// `ErrorCode` of kernels/abi/status.h, as far as expressions report them.
-pub(crate) mod error_code {
-    pub const INT16_RANGE: u32 = 1;
-    pub const INT32_RANGE: u32 = 2;
-    pub const INT64_RANGE: u32 = 3;
-    pub const DECIMAL_RANGE: u32 = 4;
-    pub const NUMERIC_OVERFLOW: u32 = 5;
-    pub const DIVISION_BY_ZERO: u32 = 6;
-    pub const FLOAT_OVERFLOW: u32 = 7;
-    pub const FLOAT_UNDERFLOW: u32 = 8;
-    pub const NEGATIVE_LENGTH: u32 = 9;
-    pub const DATE_RANGE: u32 = 10;
-    pub const TIMESTAMP_RANGE: u32 = 11;
-    pub const SQUARE_ROOT: u32 = 12;
-    pub const PATTERN: u32 = 13;
-    pub const INTERVAL_RANGE: u32 = 14;
-    pub const DATE_TO_TIMESTAMP: u32 = 24;
-    pub const TEXT_BYTES: u32 = 25;
-    pub const INFINITE_DATES: u32 = 26;
-    pub const INFINITE_TIMESTAMPS: u32 = 27;
-    pub const INFINITE_FIELD: u32 = 28;
-    pub const ORIGIN_RANGE: u32 = 29;
-    pub const STRIDE: u32 = 30;
-    pub const NO_MOMENT: u32 = 31;
-}
+use super::{Status, error_code};
 
 /// The error that a status is; `None` if there was none.
 ///

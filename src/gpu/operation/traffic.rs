@@ -12,12 +12,13 @@ use super::{
     BLOOM_BLOCK_WORDS,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
-        AssignRangePartitions, CellRangeView, CollectRuns, ColumnView, CombineFlags, CompareTexts,
-        CompressTexts, CopyRanges, CopyStrings, DecompressTexts, EncodeSortWords, FindEqualKeys, FinishSums,
-        GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
-        MeasureRanges, MeasureSortWords, MoveStrings, PackCells, PlaceStrings, ProbeRows, SLOTS_BY_KEY,
-        ScanCounts, ScatterRows, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots,
-        TestFilterKeys, TextGroups, UnpackCells, UnpackedRange, WritePairs,
+        AssignRangePartitions, CellRange as CellRangeView, CollectRuns, ColumnView, CombineFlags,
+        CompareTexts, CompressTexts, CopyRanges, CopyStrings, DecompressTexts, EncodeSortWords,
+        FindEqualKeys, FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns,
+        MarkRows, MeasureKeys, MeasureRanges, MeasureSortWords, MoveStrings, PackCells, PlaceStrings,
+        ProbeRows, SLOTS_BY_KEY, ScanCounts, ScatterRows, SlotInput, SlotKey as SlotKeyView, SlotKeyTarget,
+        SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups, UnpackCells, UnpackedRange,
+        WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};

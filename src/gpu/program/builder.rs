@@ -10,8 +10,8 @@ use arrow::datatypes::i256;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
+    abi::{OPERAND_CONSTANT, PROGRAM_DEPTH_MAX},
     constants::{Cell, Constants},
-    instruction::{OPERAND_CONSTANT, PROGRAM_DEPTH_MAX},
     opcode::{Condition, Opcode},
 };
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Mutex};
 
 use pystachio_plan::DataType;
 
-use super::{constants::ConstantImage, instruction::Instruction, registers::RegisterAllocation};
+use super::{abi::Instruction, constants::ConstantImage, registers::RegisterAllocation};
 use crate::device::{Buffer, Stream};
 
 /// Requirements of a program.

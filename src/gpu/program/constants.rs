@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use arrow::datatypes::i256;
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::instruction::OPERAND_CONSTANT;
+use crate::abi::OPERAND_CONSTANT;
 
 /// A cell whose bits are known, or a text that gets its address when the program is uploaded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

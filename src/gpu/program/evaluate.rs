@@ -1,13 +1,15 @@
 //! Launches of programs.
 
-use bytemuck::{Zeroable, cast_slice};
+use bytemuck::{Pod, Zeroable, cast_slice};
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{Error, Result};
 
 use super::{
     Code, Computed,
-    abi::{EvaluateProgram, Outcome, ProgramColumn, RangeOperand, RangeTerm, TestRanges},
-    instruction::{Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL},
+    abi::{
+        EvaluateProgram, Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL,
+        ProgramColumn, RangeOperand, RangeTerm, TestRanges,
+    },
     ranges::Term,
 };
 use crate::{
@@ -17,6 +19,14 @@ use crate::{
 
 /// The most blocks of a launch; threads stride over the rows.
 const GRID_MAX: u64 = 4096;
+/// What a launch leaves: `Status`, and the bytes of text that it wanted.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+struct Outcome {
+    status: Status,
+    text_bytes: u64,
+}
+
 /// Space that the first launch has for every text that a row makes.
 const TEXT_BYTES_A_ROW: u64 = 32;
 const CELL_BYTES: usize = 16;

@@ -9,10 +9,10 @@
 //! - `compile/`: the instructions of every function; `laziness.rs`: parts that are evaluated only
 //!   where needed
 //! - `builder.rs`: instructions over values, equal ones shared; `registers.rs`: registers for values
-//! - `code.rs`: byte-code; `constants.rs`, `opcode.rs`, `instruction.rs`: the formats of
-//!   kernels/abi/program.h
+//! - `code.rs`: byte-code; `constants.rs`: constants in it; `opcode.rs`: what the host knows of
+//!   opcodes
 //! - `ranges.rs`: conditions that are comparisons only, for which there is a kernel of its own
-//! - `nullability.rs`: which results need validity; `evaluate.rs`, `abi.rs`: launches
+//! - `nullability.rs`: which results need validity; `evaluate.rs`: launches
 //! - `host_calls.rs`: functions that the host computes
 //!
 //! Invariants: a program gives PostgreSQL's value or PostgreSQL's error for every row. Otherwise
@@ -24,14 +24,12 @@
 //!
 //! Deliberately absent: aggregates, compilation to machine code.
 
-mod abi;
 mod builder;
 mod code;
 mod compile;
 mod constants;
 mod evaluate;
 mod host_calls;
-mod instruction;
 mod laziness;
 mod nullability;
 mod opcode;
@@ -44,6 +42,7 @@ mod tests;
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Literal, Result};
 
 use crate::{
+    abi::{self, PROGRAM_REGISTERS, PROGRAM_REGISTERS_INT256},
     device::{Chunk, Column},
     operation::Queue,
 };
@@ -54,7 +53,6 @@ use self::{
     code::Needs,
     compile::Compiler,
     host_calls::{Extracted, HostCalls},
-    instruction::{PROGRAM_REGISTERS, PROGRAM_REGISTERS_INT256},
     nullability::{Nullability, nullability},
     ranges::{Term, terms_of},
     registers::allocate_registers,

@@ -14,9 +14,8 @@
 use std::{collections::HashMap, ops::RangeInclusive};
 
 use super::{
-    abi::RANGE_TERMS_MAX,
+    abi::{Instruction, OPERAND_CONSTANT, RANGE_TERMS_MAX},
     constants::ConstantImage,
-    instruction::{Instruction, OPERAND_CONSTANT},
     opcode::{
         Opcode,
         ordering::{EQUAL, GREATER, LESS},

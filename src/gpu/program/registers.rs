@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
+    abi::Instruction,
     builder::{Operand, PlacedStep, ValueId},
-    instruction::Instruction,
     opcode::Opcode,
 };
 

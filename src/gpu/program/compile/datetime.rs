@@ -5,7 +5,10 @@ use pystachio_plan::{DataType, DateField, Function, Result};
 use super::{Call, Compiler, Kind, Slot, decimal::Scaled};
 use crate::{
     operation::error_code,
-    program::{constants::Cell, opcode::Opcode},
+    program::{
+        constants::Cell,
+        opcode::{Field, Opcode},
+    },
 };
 
 impl Compiler<'_> {
@@ -138,26 +141,27 @@ fn check_types(call: &Call<'_>, types: &[DataType]) -> Result<()> {
     }
 }
 
-/// `ProgramField` of kernels/abi/program.h.
+/// The field as kernels number it.
 pub(super) fn field_number(field: DateField) -> u16 {
-    match field {
-        DateField::Microseconds => 0,
-        DateField::Milliseconds => 1,
-        DateField::Second => 2,
-        DateField::Minute => 3,
-        DateField::Hour => 4,
-        DateField::Day => 5,
-        DateField::Week => 6,
-        DateField::Month => 7,
-        DateField::Quarter => 8,
-        DateField::Year => 9,
-        DateField::Decade => 10,
-        DateField::Century => 11,
-        DateField::Millennium => 12,
-        DateField::DayOfWeek => 13,
-        DateField::IsoDayOfWeek => 14,
-        DateField::DayOfYear => 15,
-        DateField::IsoYear => 16,
-        DateField::Epoch => 17,
-    }
+    let field = match field {
+        DateField::Microseconds => Field::Microseconds,
+        DateField::Milliseconds => Field::Milliseconds,
+        DateField::Second => Field::Second,
+        DateField::Minute => Field::Minute,
+        DateField::Hour => Field::Hour,
+        DateField::Day => Field::Day,
+        DateField::Week => Field::Week,
+        DateField::Month => Field::Month,
+        DateField::Quarter => Field::Quarter,
+        DateField::Year => Field::Year,
+        DateField::Decade => Field::Decade,
+        DateField::Century => Field::Century,
+        DateField::Millennium => Field::Millennium,
+        DateField::DayOfWeek => Field::DayOfWeek,
+        DateField::IsoDayOfWeek => Field::IsoDayOfWeek,
+        DateField::DayOfYear => Field::DayOfYear,
+        DateField::IsoYear => Field::IsoYear,
+        DateField::Epoch => Field::Epoch,
+    };
+    field as u16
 }

@@ -13,17 +13,18 @@ use super::{Call, Compiler, Kind, Slot, Typed};
 use crate::{
     device::{DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX},
     operation::error_code,
-    program::opcode::{Opcode, ordering::GREATER},
+    program::opcode::{Opcode, Rounding, ordering::GREATER},
 };
 
-/// How `ROUND_DECIMAL` and `ROUND_FLOAT` round: `Rounding` of kernels/abi/program.h.
+/// How `ROUND_DECIMAL` and `ROUND_FLOAT` round.
 pub(super) fn rounding(function: Function) -> u16 {
-    match function {
-        Function::Round => 0,
-        Function::Truncate => 1,
-        Function::Ceiling => 2,
-        _ => 3,
-    }
+    let rounding = match function {
+        Function::Round => Rounding::Round,
+        Function::Truncate => Rounding::Truncate,
+        Function::Ceiling => Rounding::Ceiling,
+        _ => Rounding::Floor,
+    };
+    rounding as u16
 }
 
 /// 10^exponent, if 256 bits hold it.

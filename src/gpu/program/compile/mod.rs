@@ -27,9 +27,9 @@ use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Function,
 
 use self::logic::Logic;
 use super::{
+    abi::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX},
     builder::{Builder, Slot},
     constants::Cell,
-    instruction::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX},
     opcode::Opcode,
 };
 use crate::device::CellType;

@@ -4,11 +4,10 @@ use pystachio_engine::{CaseMap, CharacterCase};
 use pystachio_plan::{Ctype, DataType, Function, Result, TrimSide};
 
 use super::{Call, Compiler, Kind, Slot};
-use crate::program::{constants::Cell, opcode::Opcode};
-
-/// `TrimBit` of kernels/abi/program.h.
-const TRIM_LEADING: u16 = 1;
-const TRIM_TRAILING: u16 = 2;
+use crate::program::{
+    constants::Cell,
+    opcode::{Opcode, trim},
+};
 
 impl Compiler<'_> {
     /// A function of text.
@@ -44,7 +43,7 @@ impl Compiler<'_> {
             Function::Trim(side) => (Opcode::Trim, vec![text(0)?, text(1)?], trim_sides(side)),
             Function::TrimBlanks => {
                 let blank = self.builder.constant(Cell::Text(b" ".to_vec()))?;
-                (Opcode::Trim, vec![text(0)?, blank], TRIM_TRAILING)
+                (Opcode::Trim, vec![text(0)?, blank], trim::TRAILING)
             }
             Function::Position => (Opcode::Position, vec![text(0)?, text(1)?], 0),
             Function::Replace => (Opcode::Replace, vec![text(0)?, text(1)?, text(2)?], 0),
@@ -92,8 +91,8 @@ impl Compiler<'_> {
 
 fn trim_sides(side: TrimSide) -> u16 {
     match side {
-        TrimSide::Both => TRIM_LEADING | TRIM_TRAILING,
-        TrimSide::Leading => TRIM_LEADING,
-        TrimSide::Trailing => TRIM_TRAILING,
+        TrimSide::Both => trim::LEADING | trim::TRAILING,
+        TrimSide::Leading => trim::LEADING,
+        TrimSide::Trailing => trim::TRAILING,
     }
 }

@@ -14,6 +14,8 @@
 
 #include <stdint.h>
 
+#include "../abi/kernels.h"
+
 #if defined(__CUDACC__)
 #define KERNEL(name, Arguments, threads) \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments args)
@@ -29,7 +31,5 @@
 #define KERNEL_RESIDENT(name, Arguments, threads, blocks) KERNEL(name, Arguments, threads)
 #endif
 
-// Threads of a block, unless a kernel says otherwise.
-#define BLOCK_THREADS 256
 // Threads of a warp.
 #define WARP_THREADS 32
