@@ -3,6 +3,7 @@
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql
+RESET search_path;
 SET client_min_messages = warning;
 DROP EXTENSION pystachio;
 DROP EXTENSION pystachio CASCADE;

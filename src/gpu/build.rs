@@ -76,7 +76,7 @@ fn kernel_entries(list: &str) -> Result<Vec<(String, String)>, String> {
         let [name, _, threads] = parts.as_slice() else {
             return Err(format!("kernels/abi/kernels.h has a line that is no kernel: {line}"));
         };
-        entries.push(((*name).to_owned(), threads.to_owned()));
+        entries.push(((*name).to_owned(), (*threads).to_owned()));
     }
     if entries.is_empty() { Err("kernels/abi/kernels.h lists no kernel".into()) } else { Ok(entries) }
 }

@@ -29,7 +29,7 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
         {
             return false;
         }
-        let Some(operation) = SetOperation::of((*query).setOperations) else { return false };
+        let Some(operation) = SetOperationTree::of((*query).setOperations) else { return false };
         if !operation.is_determined(query) {
             return false;
         }
