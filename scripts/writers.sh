@@ -3,6 +3,11 @@
 # the libraries of today, and some of years ago where this Python has them. Needs the network once.
 source "$(dirname "$0")/environment.sh"
 
+# Areas of the tests run side by side, and each may be the first that needs them.
+mkdir -p "$cache_root"
+exec 9> "$cache_root/python.lock"
+flock 9
+
 # Makes an environment of the packages that a file lists, unless it is there: make_environment NAME FILE.
 make_environment() {
     local venv=$cache_root/$1 requirements=$project_root/regress/writers/$2

@@ -90,13 +90,16 @@ STATEMENT_TIMEOUT = "SET statement_timeout = '60s'"
 
 
 class Pair:
-    """Two sessions of one database: `expected` reads heap tables, `actual` reads foreign ones."""
+    """Two sessions of one database: `expected` reads heap tables, `actual` reads foreign ones.
+
+    PostgreSQL's Memoize gives wrong rows where an expression of LATERAL columns is computed below an outer join: its key lacks their columns.
+    """
 
     def __init__(self, conninfo, expected_schema, actual_schema, expected_setup=(), actual_setup=()):
         self._open_expected = lambda: Session(
-            conninfo, [STATEMENT_TIMEOUT, f"SET search_path = {expected_schema}, public", *expected_setup])
+            conninfo, [STATEMENT_TIMEOUT, "SET enable_memoize = off", f"SET search_path = {expected_schema}, public", *expected_setup])
         self._open_actual = lambda: Session(
-            conninfo, [STATEMENT_TIMEOUT, f"SET search_path = {actual_schema}, public", *actual_setup])
+            conninfo, [STATEMENT_TIMEOUT, "SET enable_memoize = off", f"SET search_path = {actual_schema}, public", *actual_setup])
         self.expected, self.actual = self._open_expected(), self._open_actual()
 
     def reopen(self):

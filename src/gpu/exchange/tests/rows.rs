@@ -326,7 +326,7 @@ fn packing_reads_and_writes_a_cell_once() {
     let bytes: u64 = launched.iter().map(|(_, bytes)| bytes).sum();
     let names: Vec<&str> = launched.iter().map(|(name, _)| *name).collect();
     // A key is read and an owner written; then owners and cells are read, and cells written. Counts of tiles are few.
-    assert_eq!(names, ["assign_owners", "scatter_rows", "fill", "gather_cells", "write_offsets"]);
+    assert_eq!(names, ["assign_owners", "fill", "gather_cells", "scatter_rows", "write_offsets"]);
     assert!((ROWS * 74..ROWS * 74 + 100).contains(&bytes), "{bytes} bytes: {launched:?}");
     producers.into_iter().for_each(OutboxProducer::finish);
 }
