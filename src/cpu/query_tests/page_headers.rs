@@ -225,8 +225,7 @@ async fn pages_that_announce_more_than_their_bytes_can_stand_for_are_errors() {
         (CompressionCodec::ZSTD, 1 << 15),
     ];
     for (codec, ratio) in codecs {
-        let announced =
-            [(100, "page 0: "), (101, "page 0: it is too short for its decompressed size")];
+        let announced = [(100, "page 0: "), (101, "page 0: it is too short for its decompressed size")];
         for (part, reason) in announced {
             let levels_bytes = LEVELS.len() as i64;
             let uncompressed_bytes =
