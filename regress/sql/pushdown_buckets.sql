@@ -5,18 +5,8 @@
 \i :abs_srcdir/include/tables.sql
 \i :abs_srcdir/include/same.sql
 \set ECHO none
-SET datestyle = ISO;
+\i :abs_srcdir/include/moments.sql
 SET timezone = 'Europe/Berlin';
-\getenv data PYSTACHIO_REGRESS_DATA
-SELECT format('CREATE FOREIGN TABLE pq.moments (id integer NOT NULL, d date, ts timestamp, tz timestamptz) SERVER pystachio OPTIONS (path %L)',
-  :'data' || '/moments.parquet')
-\gexec
-SELECT format('CREATE FOREIGN TABLE pq.edge_%s (id integer NOT NULL, v %1$s) SERVER pystachio OPTIONS (path %L)', t,
-  :'data' || '/edge_' || t || '.parquet')
-FROM unnest('{timestamp,timestamptz,float8,int8}'::text[]) t
-\gexec
-SELECT format('CREATE TABLE heap.%s AS SELECT * FROM pq.%1$s', t) FROM unnest('{moments,edge_timestamp,edge_timestamptz,edge_float8,edge_int8}'::text[]) t
-\gexec
 \set ECHO all
 SELECT * FROM pushed('SELECT floor(extract(epoch FROM ts) / 3600), count(*) FROM moments GROUP BY 1');
 SELECT * FROM pushed('SELECT to_timestamp(floor(extract(epoch FROM tz) / 900) * 900) AS bucket, count(*) FROM moments GROUP BY 1');

@@ -5,18 +5,8 @@
 \i :abs_srcdir/include/tables.sql
 \i :abs_srcdir/include/same.sql
 \set ECHO none
-SET datestyle = ISO;
+\i :abs_srcdir/include/moments.sql
 SET timezone = 'America/New_York';
-\getenv data PYSTACHIO_REGRESS_DATA
-SELECT format('CREATE FOREIGN TABLE pq.moments (id integer NOT NULL, d date, ts timestamp, tz timestamptz) SERVER pystachio OPTIONS (path %L)',
-  :'data' || '/moments.parquet')
-\gexec
-SELECT format('CREATE FOREIGN TABLE pq.edge_%s (id integer NOT NULL, v %1$s) SERVER pystachio OPTIONS (path %L)', t,
-  :'data' || '/edge_' || t || '.parquet')
-FROM unnest('{timestamp,timestamptz}'::text[]) t
-\gexec
-SELECT format('CREATE TABLE heap.%s AS SELECT * FROM pq.%1$s', t) FROM unnest('{moments,edge_timestamp,edge_timestamptz}'::text[]) t
-\gexec
 CREATE TABLE public.zones (place integer, zone text);
 INSERT INTO zones VALUES (1, 'UTC'), (2, 'America/New_York'), (3, 'Europe/Berlin'), (4, 'Asia/Kolkata'), (5, 'Australia/Lord_Howe'),
   (6, 'America/Sao_Paulo'), (7, 'Africa/Casablanca'), (8, 'pacific/apia'), (9, '+05:30'), (10, 'est'), (11, 'PDT'), (12, 'Z'), (13, 'Etc/GMT-14'),

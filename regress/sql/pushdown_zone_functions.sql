@@ -5,17 +5,7 @@
 \i :abs_srcdir/include/tables.sql
 \i :abs_srcdir/include/same.sql
 \set ECHO none
-SET datestyle = ISO;
-\getenv data PYSTACHIO_REGRESS_DATA
-SELECT format('CREATE FOREIGN TABLE pq.moments (id integer NOT NULL, d date, ts timestamp, tz timestamptz) SERVER pystachio OPTIONS (path %L)',
-  :'data' || '/moments.parquet')
-\gexec
-SELECT format('CREATE FOREIGN TABLE pq.edge_%s (id integer NOT NULL, v %1$s) SERVER pystachio OPTIONS (path %L)', t,
-  :'data' || '/edge_' || t || '.parquet')
-FROM unnest('{date,timestamp,timestamptz}'::text[]) t
-\gexec
-SELECT format('CREATE TABLE heap.%s AS SELECT * FROM pq.%1$s', t) FROM unnest('{moments,edge_date,edge_timestamp,edge_timestamptz}'::text[]) t
-\gexec
+\i :abs_srcdir/include/moments.sql
 CREATE TABLE public.zones (place integer, zone text);
 INSERT INTO zones VALUES (1, 'UTC'), (2, 'America/New_York'), (3, 'Europe/London'), (4, 'Europe/Dublin'), (5, 'Asia/Kolkata'), (6, 'Pacific/Apia'),
   (7, 'Africa/Casablanca'), (8, '+05:30'), (9, 'FOO+3BAR,M3.2.0,M11.1.0'), (10, 'Africa/Freetown'), (11, 'America/Juneau'), (12, 'Asia/Manila'),
