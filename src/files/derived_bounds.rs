@@ -114,7 +114,7 @@ impl Ends {
     }
 }
 
-/// No unit is longer, in microseconds; `None` for what is no unit.
+/// The most microseconds that a unit has; `None` for a field that is no unit.
 fn length_max(field: DateField) -> Option<i64> {
     let days = match field {
         DateField::Microseconds

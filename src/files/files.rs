@@ -141,7 +141,7 @@ struct KeptFooter {
 pub struct FileCatalog {
     footers: Mutex<KeptFooters>,
     pub(super) memory: Arc<dyn FileMemory>,
-    /// What is kept takes no more.
+    /// The most bytes that the kept footers take.
     kept_bytes_max: u64,
     /// How many ranks have files of their own, where tables say that ranks do.
     rank_count: u16,

@@ -6,8 +6,8 @@
 //! - [`Keys`]: what the two and the scan share, in an executor parameter
 //!
 //! Invariants: while a small side's keys are known they do not change. A small side that is started again with nothing
-//! changed gives the same rows, even if it is volatile, as long as all its rows are kept. What is kept takes `work_mem`, then
-//! temporary files, and is of `pystachio.join_keys` rows at most; the keys take as much memory as `work_mem` says.
+//! changed gives the same rows, even if it is volatile, as long as all its rows are kept. Kept rows
+//! take `work_mem`, then temporary files, and are `pystachio.join_keys` at most. The keys take `work_mem` at most.
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use std::{
@@ -286,7 +286,7 @@ unsafe extern "C-unwind" fn end_keyed_join(node: *mut pg_sys::CustomScanState) {
 /// The small side's rows, and how far they were read.
 struct SmallSide {
     keys: &'static Keys,
-    /// What is noted of each row.
+    /// The key columns, whose values are noted for each row.
     operands: Vec<Operand>,
     phase: Phase,
     /// The rows that were read; NULL while there are none.
@@ -518,7 +518,7 @@ unsafe extern "C-unwind" fn explain_join_keys(
 }
 
 impl SmallSide {
-    /// What has become of the keys, in words.
+    /// Whether the keys were used, and why not, for EXPLAIN.
     fn outcome(&self) -> String {
         match (self.phase, self.row_count) {
             (Phase::Waiting, _) => "not used, as no row was read".into(),

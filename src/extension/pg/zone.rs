@@ -79,8 +79,8 @@ pub fn session_zone_table() -> Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for what is no zone, with PostgreSQL's message. `NotSupported` for an abbreviation whose offset has
-/// changed, and as of [`session_zone_table`].
+/// `InvalidArgument`, with PostgreSQL's message, for a value that names no zone. `NotSupported` for an abbreviation whose offset
+/// has changed, and as of [`session_zone_table`].
 ///
 /// # Safety
 ///
@@ -135,7 +135,7 @@ unsafe fn named_table(text: *mut pg_sys::text) -> Result<Vec<u8>> {
                 .with_hint("Write the zone's full name, such as Europe/Moscow."))
         }
         ZoneAbbreviation::Unknown => {
-            // SAFETY: a string; what is returned stays.
+            // SAFETY: the name is a string; PostgreSQL keeps the zone that it returns.
             let zone = unsafe { pg_sys::pg_tzset(name.as_ptr()) };
             if zone.is_null() {
                 let message = format!("time zone \"{}\" not recognized", name.to_string_lossy());

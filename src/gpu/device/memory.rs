@@ -145,7 +145,7 @@ impl DeviceMemory {
         &self.stop
     }
 
-    /// What is made use of through this handle.
+    /// The techniques in use through this handle.
     pub fn techniques(&self) -> MemoryTechniques {
         self.techniques
     }

@@ -112,7 +112,8 @@ impl HeavySplit {
         (!values.is_empty()).then_some(Self { keys, build, values, staying, copied })
     }
 
-    /// What is done to a side, whose rows are on `senders` of so many ranks, and how it is partitioned. The other side's exchange gets its id later.
+    /// The exchange of one side, whose rows are on `senders` of so many ranks, and the side's partitioning after it. The other side's exchange
+    /// gets its id later.
     pub(super) fn exchange(
         &self,
         side: JoinSide,
