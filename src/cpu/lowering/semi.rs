@@ -13,7 +13,7 @@
 //! Without keys the same holds for the whole right side: it becomes one row, or its different rows.
 //!
 //! NOT IN over nullable columns has conditions `(l = r) IS NOT FALSE`, which are no keys. The rows that match without a
-//! NULL are left out by a join with keys first; two further joins leave out what matches by a NULL.
+//! NULL are left out by a join with keys first; further joins leave out what matches by a NULL.
 //!
 //! Invariants: what is computed for every row of a side can't fail, unless it is a key.
 //!
@@ -23,11 +23,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::datafusion::physical_plan::ExecutionPlan;
 use pystachio_plan::{
-    Aggregate, AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Expression, Function, JoinKey,
-    JoinKind, JoinSide, NamedExpression, Operator, Relation, Result, Value, could_fail,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, JoinKey, JoinKind,
+    JoinSide, NamedExpression, Operator, Relation, Result, Value, could_fail,
 };
 
 use super::{Lowering, Required, joins::Join};
+
+/// How many equalities of one NOT IN are split: three times as many joins for each.
+const SPLIT_EQUALITIES_MAX: usize = 3;
 
 /// A right side with few rows a key, and the conditions over it.
 pub(super) struct Reduced {
@@ -369,12 +372,10 @@ impl Lowering<'_> {
 
     /// An anti join whose conditions are in part equalities of NOT IN; `None` if there are none.
     ///
-    /// ```text
-    /// left ─► without those that match with no NULL ─► that match a NULL of the right ─► that match by a NULL of their own
-    /// ```
-    ///
-    /// With one such equality each of the three joins is linear. With several, rows that have a NULL are tried with all
-    /// different rows of the other side.
+    /// A row matches if each equality holds, or has a NULL on the right, or on the left. One anti join for each combination
+    /// of these three drops the rows that match so: what holds is a key, a NULL is a condition on one side alone, and so
+    /// every join is linear. With two equalities there are nine joins. Equalities beyond [`SPLIT_EQUALITIES_MAX`] stay
+    /// conditions on pairs.
     pub(super) fn lower_nullable_equalities(
         &self,
         join: &Join<'_>,
@@ -395,43 +396,64 @@ impl Lowering<'_> {
         if equalities.is_empty() {
             return None;
         }
-        let has_null = |values: &mut dyn Iterator<Item = &Expression>| any_of(values.map(is_null).collect());
-        let anti = |left: &Arc<Relation>, right: &Arc<Relation>, keys: Vec<JoinKey>, residual| {
+        let anti = |left: Arc<Relation>, right: &Arc<Relation>, keys: Vec<JoinKey>, residual| {
+            let rows = left.estimate.rows;
+            let residual = Expression::all_of(residual);
             let operator = Operator::Join {
                 kind: JoinKind::Anti,
-                left: left.clone(),
+                left,
                 right: right.clone(),
                 keys,
-                residual: Expression::all_of(residual),
+                residual,
                 build: join.build,
             };
-            Relation::new(operator, left.estimate.rows)
+            Relation::new(operator, rows)
         };
-        let equal_keys = join.keys.iter().chain(&equalities).cloned().collect();
-        let (left, right) = (join.left, join.right);
-        let without_equal = anti(left, right, equal_keys, others.clone());
-        if equalities.len() > 1 {
-            others.extend(equalities.iter().map(|JoinKey { left, right }| {
+        let with = |more: &[JoinKey]| join.keys.iter().chain(more).cloned().collect::<Vec<_>>();
+        let mut rows = join.left.clone();
+        let unsplit = equalities.split_off(equalities.len().min(SPLIT_EQUALITIES_MAX));
+        if !unsplit.is_empty() {
+            // Most rows that match have no NULL, and are not tried again.
+            rows = anti(rows, join.right, with(&[equalities.as_slice(), &unsplit].concat()), others.clone());
+            others.extend(unsplit.iter().map(|JoinKey { left, right }| {
                 let equal = Expression::predicate(Function::Equal, vec![left.clone(), right.clone()]);
                 any_of(vec![equal, is_null(left), is_null(right)])
             }));
         }
-        let nulls = has_null(&mut equalities.iter().map(|key| &key.right));
-        let nulls = filtered(right, Some(nulls));
-        let without_nulls = anti(&without_equal, &nulls, join.keys.to_vec(), others.clone());
-        let own_null = Expression::Case {
-            branches: vec![CaseBranch {
-                condition: has_null(&mut equalities.iter().map(|key| &key.left)),
-                result: Expression::int32(1),
-            }],
-            otherwise: None,
-            data_type: DataType::Int32,
-        };
-        let mut keys = join.keys.to_vec();
-        keys.push(JoinKey { left: own_null, right: Expression::int32(1) });
-        let rows = anti(&without_nulls, right, keys, others);
+        let mut combinations = vec![Combination::default()];
+        for equality in &equalities {
+            let extended = |way: fn(&mut Combination, &JoinKey)| {
+                let extend = move |combination: &Combination| {
+                    let mut combination = combination.clone();
+                    way(&mut combination, equality);
+                    combination
+                };
+                combinations.iter().map(extend).collect::<Vec<_>>()
+            };
+            combinations = [
+                extended(|combination, equality| combination.keys.push(equality.clone())),
+                extended(|combination, equality| combination.right_nulls.push(is_null(&equality.right))),
+                extended(|combination, equality| combination.left_nulls.push(is_null(&equality.left))),
+            ]
+            .concat();
+        }
+        for Combination { keys, left_nulls, right_nulls } in combinations {
+            let right = filtered(join.right, Expression::all_of(right_nulls));
+            rows = anti(rows, &right, with(&keys), [left_nulls, others.clone()].concat());
+        }
         Some(self.lower(&rows, required, depth))
     }
+}
+
+/// One way in which a row of the right side matches a row of the left.
+#[derive(Clone, Default)]
+struct Combination {
+    /// The equalities that hold.
+    keys: Vec<JoinKey>,
+    /// Conditions on the left side.
+    left_nulls: Vec<Expression>,
+    /// Conditions on the right side.
+    right_nulls: Vec<Expression>,
 }
 
 /// The equality of `(l = r) IS NOT FALSE`, where no side could fail.

@@ -142,7 +142,7 @@ async fn not_in_of_several_columns_matches_the_oracle() {
         let equal = compare(Function::Equal, column(key), column(10 + key));
         Expression::predicate(Function::IsNotFalse, vec![equal])
     };
-    let cases: [(u32, Vec<Expression>, Condition); 4] = [
+    let cases: [(u32, Vec<Expression>, Condition); 6] = [
         (0, vec![equal(0), equal(1)], |l, r| {
             let equal = |key: usize| is_not_false(l[key].zip(r[key]).map(|(l, r)| l == r));
             and(equal(0), equal(1))
@@ -154,6 +154,15 @@ async fn not_in_of_several_columns_matches_the_oracle() {
         (1, vec![equal(1), equal(2)], |l, r| {
             let equal = |key: usize| is_not_false(l[key].zip(r[key]).map(|(l, r)| l == r));
             and(equal(1), equal(2))
+        }),
+        (0, vec![equal(0), equal(1), equal(2)], |l, r| {
+            let equal = |key: usize| is_not_false(l[key].zip(r[key]).map(|(l, r)| l == r));
+            and(equal(0), and(equal(1), equal(2)))
+        }),
+        // One more than are split.
+        (0, vec![equal(1), equal(2), equal(1), equal(0)], |l, r| {
+            let equal = |key: usize| is_not_false(l[key].zip(r[key]).map(|(l, r)| l == r));
+            and(equal(0), and(equal(1), equal(2)))
         }),
     ];
     for (left, right) in (0..tables.len()).flat_map(|left| (0..tables.len()).map(move |right| (left, right)))
@@ -249,4 +258,22 @@ async fn joins_of_repeated_keys_are_linear() {
             answer.unwrap_or_else(|_| panic!("{kind:?} with condition {number} is quadratic")).unwrap();
         }
     }
+    // A NULL in each column of both sides, and otherwise other values.
+    let nulls = |first: i64| {
+        let column = |null: i64| {
+            int64s(&(0..count).map(|row| (row % 9 != null).then_some(first + row)).collect::<Vec<_>>())
+        };
+        fixture.write(
+            &format!("nulls{first}"),
+            vec![("a", column(1)), ("b", column(4)), ("c", column(7))],
+            100_000,
+        )
+    };
+    let (left, right) = (nulls(0), nulls(count));
+    let residual = both(vec![equal(0), equal(1), equal(2)]);
+    let plan = joined(JoinKind::Anti, [&left, &right], 0, Some(residual), JoinSide::Right);
+    let running = fixture.run(plan, &[0]);
+    let answer = tokio::time::timeout(Duration::from_secs(300), running).await;
+    let answer = answer.expect("NOT IN of three columns with NULLs is quadratic").unwrap();
+    assert_eq!(answer.sorted().len(), count as usize);
 }
