@@ -18,7 +18,7 @@ VERSIONS ?=
 # Which area to run again and again, and how often.
 AREA ?= rust
 TIMES ?= 20
-CLUSTERS := demo test diff cassert docs scripts bare emulated hosts standby f1 f2 f3 f4 soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test diff cassert docs scripts bare emulated hosts standby beside f1 f2 f3 f4 soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 # What tests and what is packed have kernels, wherever they are built.
 test test-all test-chance check kernels sanitize gpu-archive package packages test-packages: export PYSTACHIO_CUDA ?= 1

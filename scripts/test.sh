@@ -6,7 +6,7 @@
 #   benches       what benchmarks compute and draw                docs          what README and docs/ show
 #   scripts       what a person runs first                        regress       SQL tests
 #   differential  foreign tables against heap tables              emulated      both on the emulated device
-#   core          PostgreSQL's own regression queries
+#   core          PostgreSQL's own regression queries           beside        other extensions, drivers, poolers
 #   faults-engines faults-clients faults-ranks faults-rights      killed engines, many clients, ranks and hosts, missing rights
 #
 # A share of the long suites runs (PYSTACHIO_TEST_SHARE, a quarter unless set), which a seed chooses (PYSTACHIO_TEST_SEED, by
@@ -42,7 +42,7 @@ areas=()
 for name in "$@"; do
     if [[ $name == faults ]]; then areas+=("${fault_areas[@]}"); else areas+=("$name"); fi
 done
-[[ $# -gt 0 ]] || areas=(rust kernels benches docs scripts regress differential core "${fault_areas[@]}" emulated)
+[[ $# -gt 0 ]] || areas=(rust kernels benches docs scripts regress differential core "${fault_areas[@]}" emulated beside)
 results=$project_root/target/results
 rm -rf "$results"
 mkdir -p "$results"
@@ -243,18 +243,28 @@ run_core() {
     "$project_root/scripts/core.sh" "$results/core.json" --seed "$seed" "${slice[@]}"
 }
 
+# What users run beside pystachio, as far as its packages can be had: the rest is skipped, and the area's output says why.
+run_beside() {
+    local packages=$results/beside.packages python
+    "$project_root/scripts/beside.sh" > "$packages"
+    python=$(awk -F'\t' '$1 == "have" && $2 == "drivers" { print $4 }' "$packages")
+    use_cluster beside
+    "${python:-python3}" "$project_root/regress/beside/run.py" "$conninfo" "$folder" --packages "$packages" --stage "$stage" \
+        --counts "$results/beside.json"
+}
+
 # An interrupted run leaves no area at work.
 end_areas() {
     local left
     mapfile -t left < <(jobs -rp)
     [[ ${#left[@]} -gt 0 ]] || return 0
     kill "${left[@]}" 2> /dev/null || true
-    for name in test diff docs scripts bare emulated hosts standby "${fault_clusters[@]}"; do "$project_root/scripts/cluster.sh" stop "$name"; done
+    for name in test diff docs scripts bare emulated hosts standby beside "${fault_clusters[@]}"; do "$project_root/scripts/cluster.sh" stop "$name"; done
 }
 trap end_areas EXIT
 
 area rust run_rust
-for name in docs scripts regress differential "${fault_areas[@]}" emulated core; do
+for name in docs scripts regress differential "${fault_areas[@]}" emulated core beside; do
     if wanted "$name"; then
         stage=$("$project_root/scripts/build.sh")
         config=$(find_pg_config)
@@ -267,6 +277,7 @@ beside emulated run_emulated
 beside faults-clients run_faults faults-clients
 beside faults-engines run_faults faults-engines
 beside core run_core
+beside beside run_beside
 beside faults-rights run_faults faults-rights
 beside regress run_regress
 beside kernels run_kernels
