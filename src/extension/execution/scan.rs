@@ -376,13 +376,17 @@ unsafe fn columns(node: *mut pg_sys::ForeignScanState, private: &ScanPrivate) ->
             return Err(Error::internal(message));
         }
         let mut type_modifier = planned.type_modifier;
-        // SAFETY: a catalog lookup that takes and sets a modifier.
-        let type_oid = unsafe { pg_sys::getBaseTypeAndTypmod(actual.atttypid, &mut type_modifier) };
+        // An unused column is NULL, whatever its type: a dropped one has none.
+        let type_oid = if is_read {
+            // SAFETY: a catalog lookup that takes and sets a modifier.
+            unsafe { pg_sys::getBaseTypeAndTypmod(actual.atttypid, &mut type_modifier) }
+        } else {
+            pg_sys::BOOLOID
+        };
         columns.push(ColumnReader::new(ColumnSource {
             output_index: planned.output_index.map(|index| index as usize),
             display_scale: planned.display_scale,
-            // An unused column is NULL, whatever its type.
-            type_oid: if is_read { type_oid } else { pg_sys::BOOLOID },
+            type_oid,
             type_modifier,
         })?);
     }
