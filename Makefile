@@ -4,7 +4,7 @@
 # compiled of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-chance test-core test-versions test-packages packages test-cassert test-cassert-slice test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
+.PHONY: help setup build demo stop check test test-all test-chance test-core test-versions test-packages packages test-cassert test-cassert-slice test-gpu sanitize soak fuzz sqlsmith kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -18,7 +18,7 @@ VERSIONS ?=
 # Which area to run again and again, and how often.
 AREA ?= rust
 TIMES ?= 20
-CLUSTERS := demo test diff cassert docs scripts bare emulated hosts standby beside f1 f2 f3 f4 soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test diff cassert docs scripts bare emulated hosts standby beside f1 f2 f3 f4 soak sqlsmith core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 # What tests and what is packed have kernels, wherever they are built.
 test test-all test-chance check kernels sanitize gpu-archive package packages test-packages: export PYSTACHIO_CUDA ?= 1
@@ -99,6 +99,10 @@ fuzz: ## Hostile Parquet files over both engines, led by coverage (SECONDS=3600,
 	@scripts/setup.sh
 	@scripts/fuzz.sh '$(or $(SECONDS),3600)' $(SEED)
 
+sqlsmith: ## Random queries of sqlsmith over foreign tables, on a PostgreSQL with assertions (SECONDS=3600, SEED=)
+	@scripts/setup.sh
+	@scripts/sqlsmith.sh '$(or $(SECONDS),3600)' $(SEED)
+
 sanitize: ## The engine's tests with its kernels on the host under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/setup.sh
 	@scripts/sanitize.sh
@@ -135,4 +139,4 @@ lint: ## rustfmt, clippy, shell and Python syntax
 
 clean: stop ## Remove the private clusters (never the build cache)
 	@for name in $(CLUSTERS); do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
-	@rm -rf target/regress target/results target/results-versions target/results-cassert target/results-packages target/chance target/package target/packages target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle target/docs-source target/docs-site
+	@rm -rf target/regress target/results target/results-versions target/results-cassert target/results-packages target/chance target/package target/packages target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle target/sqlsmith-findings.sql target/docs-source target/docs-site

@@ -1,7 +1,8 @@
-"""Other foreign data wrappers: postgres_fdw and dblink from this server to itself, over foreign tables there; file_fdw beside them."""
+"""Other foreign data wrappers: postgres_fdw from this server to itself, over foreign tables there; file_fdw beside them."""
 
 from beside.support import DATABASE, QUERIES, require_equal
 from faults.support import require
+from harness import tables
 from harness.libpq import QueryError
 
 _TABLES = "region, nation, supplier, customer, orders, lineitem"
@@ -72,4 +73,31 @@ def postgres_fdw(place):
     place.wait_idle()
 
 
-TESTS = [postgres_fdw]
+# Over {0}, the rows of heap.t2 in a file of file_fdw.
+_BESIDE_FILES = ["SELECT x.id, y.id, y.c FROM {0} x JOIN {1}.t1 y ON x.a = y.a ORDER BY 1, 2", "SELECT id FROM {1}.t1 WHERE a IN (SELECT a FROM {0} WHERE k) ORDER BY 1",
+                 "SELECT y.id, x.n FROM {1}.t3 y LEFT JOIN {0} x USING (id) ORDER BY 1", "SELECT a, c FROM {0} EXCEPT SELECT a, c FROM {1}.t1 ORDER BY 1, 2",
+                 "SELECT a, count(*), sum(n) FROM (SELECT * FROM {0} UNION ALL SELECT * FROM {1}.t3) q GROUP BY a ORDER BY a"]
+
+
+def file_fdw(place):
+    """Files of file_fdw joined and combined with foreign tables of pystachio: as a small side, as an outer side, in set operations."""
+    with place.session("SET search_path = public") as session:
+        _prepare(session, "file_fdw", "csv")
+        session.run("CREATE SERVER csv FOREIGN DATA WRAPPER file_fdw")
+        columns = next(table["columns"] for table in tables.manifest() if table["name"] == "t2")
+        try:
+            session.run(f"CREATE FOREIGN TABLE csv.t2 ({', '.join(f'{name} {sql}' for name, sql in columns)}) SERVER csv "
+                        f"OPTIONS (filename '{place.folder}/edges/t2.csv', format 'csv')")
+            for analyzed in (False, True):
+                if analyzed:
+                    session.run("ANALYZE csv.t2")
+                for query in _BESIDE_FILES:
+                    found = [session.run(query.format(*names)).rows for names in (("csv.t2", "pq"), ("heap.t2", "heap"))]
+                    require(found[0], f"no rows: {query}")
+                    require_equal(*found, query)
+        finally:
+            session.run("SET client_min_messages = warning; DROP SERVER csv CASCADE; DROP SCHEMA csv CASCADE")
+    place.wait_idle()
+
+
+TESTS = [postgres_fdw, file_fdw]
