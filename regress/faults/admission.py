@@ -1,9 +1,10 @@
 """Many queries on a CPU engine with little memory: they wait for one another instead of failing, and never for a client that does not read."""
 
 import contextlib
+import glob
 import time
 
-from faults.support import HANG_S, IS_WHOLE, Failure, require, sampled, wait_until
+from faults.support import HANG_S, IS_WHOLE, Failure, expect_error, require, sampled, wait_until
 from harness import tables
 from harness.clients import Load, run_clients, sorted_rows
 from harness.libpq import QueryError
@@ -148,8 +149,39 @@ def queries_larger_than_memory_spill(place):
                     raise Failure(f"{error.sqlstate} {error.message} {error.detail}: {sql}") from error
                 require(rows == sorted_rows(roomy.run(sql)), f"other rows with little memory: {sql}")
                 print(f"    {time.monotonic() - begin:.1f} s with both memories: {' '.join(sql.split())[:60]}", flush=True)
+        _spill_files_have_places_and_limits(place, session)
         for server in (_CRAMPED, _ROOMY):
             session.run(f"DROP SERVER {server} CASCADE; DROP SCHEMA {server} CASCADE")
+
+
+def _spill_files_have_places_and_limits(place, session):
+    """They are where `temp_tablespaces` says, count as temporary files, and a limit that they exceed is named."""
+    sort = _CRAMPED_QUERIES[2]
+    setup = "SET client_min_messages = warning", f"SET statement_timeout = '{_LIMIT_S}s'", f"SET search_path = {_CRAMPED}, public"
+    session.run("DROP TABLESPACE IF EXISTS faults_spill")
+    session.run("SET allow_in_place_tablespaces = on")
+    session.run("CREATE TABLESPACE faults_spill LOCATION ''")
+    tablespace = session.run("SELECT oid FROM pg_tablespace WHERE spcname = 'faults_spill'").scalar()
+    folder = f"{place.watch.run('SHOW data_directory').scalar()}/pg_tblspc/{tablespace}/PG_*/pgsql_tmp"
+    before = _temp_bytes(place)
+    with place.session(*setup, "SET temp_tablespaces = 'faults_spill'", "SET log_temp_files = 0") as spilling:
+        spilling.start(sort)
+        wait_until(lambda: glob.glob(f"{folder}/pgsql_tmp_pystachio_{place.engine_pid(_CRAMPED)}_*"), "a folder in the tablespace")
+        require(len(spilling.finish(_LIMIT_S).rows) == 10, "the query that spills has its rows")
+    wait_until(lambda: _temp_bytes(place) > before + (1 << 20), "spill files count as temporary files")
+    wait_until(lambda: not glob.glob(f"{folder}/*"), "the tablespace is empty")
+    session.run("DROP TABLESPACE faults_spill")
+    with place.session(*setup, "SET temp_file_limit = '100kB'") as limited:
+        expect_error(limited, sort, ["53400"], ["temp_file_limit (100kB)"])
+    session.run(f"ALTER SERVER {_CRAMPED} OPTIONS (ADD spill_limit '1MB')")
+    with place.session(*setup) as limited:
+        expect_error(limited, sort, ["53400"], ["spill_limit (1 MB)"])
+    place.wait_idle(_CRAMPED)
+
+
+def _temp_bytes(place):
+    """What temporary files of the database have held."""
+    return int(place.watch.run("SELECT temp_bytes FROM pg_stat_database WHERE datname = current_database()").scalar())
 
 
 TESTS = [queries_larger_than_memory_spill, many_clients_wait_for_memory, a_query_that_waits_is_seen_and_cancelled, nobody_waits_for_who_does_not_read]

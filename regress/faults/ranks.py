@@ -112,11 +112,11 @@ def _left_behind(place):
     """What there is of processes, sockets and spill files that no rank has."""
     pids = {rank["pid"] for rank in _ranks(place)}
     left = [f"process {pid}" for pid in _processes_of_server(place, pids) if str(pid) not in pids]
-    folders = glob.glob(place.watch.run("SHOW data_directory").scalar() + "/pystachio/*")
-    for folder in folders:
-        spilled = [path.rsplit("-", 1)[1] for path in glob.glob(f"{folder}/spill/pystachio-spill-*")]
-        left += [f"spill folder of {pid}" for pid in spilled if not _alive(pid)]
-        names = set(os.listdir(folder)) - {"options.json", "state.json", "lock", "socket", "spill", "cufile.log"}
+    data = place.watch.run("SHOW data_directory").scalar()
+    spilled = [path.split("_")[-2] for path in glob.glob(f"{data}/base/pgsql_tmp/pgsql_tmp_pystachio_*")]
+    left += [f"spill folder of {pid}" for pid in spilled if not _alive(pid)]
+    for folder in glob.glob(f"{data}/pystachio/*"):
+        names = set(os.listdir(folder)) - {"options.json", "state.json", "lock", "socket", "cufile.log"}
         left += [f"{folder}/{name}" for name in names]
     return left
 

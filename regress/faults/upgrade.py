@@ -7,11 +7,28 @@ functions of the library: what is not updated fails, and reads nothing as what i
 import pathlib
 import re
 
-from faults.support import expect_error, require
+from faults.support import expect_error, require, wait_until
 from harness.libpq import Session
 
 _SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "upgrade"
 _UNDEFINED_FUNCTION = "42883"
+_PROTOCOL_VIOLATION = "08P01"
+# Answers every connection as an engine of another version: `newer` with a greeting, `older` with the frame of a time before greetings.
+_OTHER_ENGINE = """#!/usr/bin/env python3
+import os, signal, socket, struct, sys
+options = dict(option[2:].split("=", 1) for option in sys.argv[1:])
+version = b"99.1"
+answers = {"newer": b"pystach\\n" + struct.pack("<IIH", 9999, os.getpid(), len(version)) + version,
+           "older": struct.pack("<IB", 64, 0) + bytes(64)}
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(options["socket"])
+listener.listen()
+while True:
+    client, _ = listener.accept()
+    if client.recv(4096):
+        client.sendall(answers[options["name"]])
+    client.close()
+"""
 
 # What is in the extension, with all that an update could leave otherwise.
 _OBJECTS = {
@@ -96,4 +113,30 @@ def _update(place, version, gone):
         place.watch.run(f"DROP DATABASE {database} WITH (FORCE)")
 
 
-TESTS = [update_from_earlier_versions]
+def _new_session_has(place, script):
+    with place.session() as session:
+        return session.run("SHOW pystachio.engine_path").scalar() == str(script)
+
+
+def engines_of_other_versions(place):
+    """After an upgrade sessions and engines may be of different versions until the server restarts: the error says which, and the way out."""
+    script = pathlib.Path(place.folder, "other-engine.py")
+    script.write_text(_OTHER_ENGINE, encoding="utf-8")
+    script.chmod(0o755)
+    version = place.watch.run("SELECT pystachio.version()").scalar()
+    with place.session("SET client_min_messages = warning") as session:
+        session.run(f"ALTER SYSTEM SET pystachio.engine_path = '{script}'")
+        session.run("SELECT pg_reload_conf()")
+        try:
+            wait_until(lambda: _new_session_has(place, script), "new processes have the setting")
+            for server, words in (("newer", [f"the extension is {version}", "the engine 99.1 (protocol 9999)"]), ("older", ["an older one"])):
+                session.run(f"CREATE SERVER {server} FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu')")
+                session.run(f"CREATE FOREIGN TABLE {server}_nation (n_nationkey int) SERVER {server} OPTIONS (path '{place.tpch}/nation.parquet')")
+                expect_error(session, f"SELECT count(*) FROM {server}_nation", [_PROTOCOL_VIOLATION], [*words, "Restart the database server"])
+        finally:
+            session.run("ALTER SYSTEM RESET pystachio.engine_path")
+            session.run("SELECT pg_reload_conf()")
+            session.run("DROP SERVER IF EXISTS newer CASCADE; DROP SERVER IF EXISTS older CASCADE")
+
+
+TESTS = [update_from_earlier_versions, engines_of_other_versions]

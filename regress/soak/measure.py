@@ -84,7 +84,7 @@ def ticks(pid):
 def spill_files(folder):
     """Names and bytes of what engines have left in their folders for spill files."""
     found = {}
-    for path in pathlib.Path(folder, "data", "pystachio").glob("*/spill/**/*"):
+    for path in pathlib.Path(folder, "data", "base", "pgsql_tmp").glob("pgsql_tmp_pystachio_*/**/*"):
         try:
             if path.is_file():
                 found[str(path)] = path.stat().st_size

@@ -9,7 +9,6 @@
 //! that are kept (`FileCatalog`).
 
 use std::{
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,15 +20,13 @@ use crate::datafusion::{
     config::{ConfigNonZeroUsize, ConfigOptions},
     error::Result as DataFusionResult,
     execution::{
-        TempFileFactory,
-        disk_manager::{DiskManager, DiskManagerBuilder},
         memory_pool::{MemoryConsumer, MemoryPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
     prelude::SessionConfig,
 };
 use async_trait::async_trait;
-use pystachio_engine::{Engine, QueryPlace, ResultStream, StopFlag, WriteProgress};
+use pystachio_engine::{Engine, QueryPlace, ResultStream, StopFlag, WriteProgress, spill::Spilling};
 use pystachio_files::{
     FileCatalog, ScanSize, describe, identify, scan_size,
     writing::{Admission, OptimizeMeans, generate, optimize},
@@ -47,22 +44,13 @@ use crate::{
     metrics::{self, QueryPool},
     places::{EngineMemory, Places},
     pool::{EnginePool, PoolFiles, SCAN_CONSUMER},
-    preparation::{Preparation, SPILLING_BATCH_ROWS},
+    preparation::Preparation,
     sample,
     scan::{self, BATCH_ROWS},
-    spill::{EXCHANGE_FILE_BYTES_MAX, OperatorFiles},
+    spill::{EXCHANGE_FILE_BYTES_MAX, OperatorFiles, SpillFiles},
     stream::{Prepare, QueryStream, run_blocking},
 };
 
-/// Memory for each spilled run of a sort that is merged with others: two batches of wide rows, and as much
-/// for what takes the merged rows, which must not be starved.
-const SORT_RUN_BYTES: usize = 8 << 20;
-/// The same for smaller batches.
-const SPILLING_RUN_BYTES: usize = SORT_RUN_BYTES / (BATCH_ROWS / SPILLING_BATCH_ROWS);
-/// Merges at once where operators spill: of both sides of some joins.
-const SPILLING_MERGES: usize = 8;
-/// Spilled runs that one merge reads at most; more are merged in steps.
-const SORT_RUNS_MAX: usize = 64;
 /// DataFusion's own choice for a sort's merge.
 const SORT_MERGE_BYTES_MAX: usize = 10 << 20;
 
@@ -77,8 +65,8 @@ pub struct CpuOptions {
     pub cache_bytes: u64,
     /// How many ranks have files of their own, where tables say that ranks do: all of them are read.
     pub rank_count: usize,
-    /// Where operators that outgrow their memory write; made if absent.
-    pub spill_directory: PathBuf,
+    /// Where operators that outgrow their memory write.
+    pub spill: Spilling,
 }
 
 /// The CPU engine.
@@ -88,8 +76,8 @@ pub struct CpuEngine {
     cache: Arc<ColumnCache>,
     runtime: Handle,
     environment: Arc<RuntimeEnv>,
-    /// How operators merge what they spilled in small batches.
-    spilling: Arc<DiskManager>,
+    /// Makes the spill files of a query.
+    spill_files: SpillFiles,
     session: SessionConfig,
     counters: Arc<QueryCounters>,
     places: Arc<Places>,
@@ -107,30 +95,20 @@ impl CpuEngine {
     ///
     /// # Errors
     ///
-    /// `FileAccess` and `FilePermission` if the spill directory can't be made, `Unavailable` outside of a
-    /// runtime.
+    /// `Unavailable` outside of a runtime.
     pub fn new(options: CpuOptions) -> Result<Self> {
-        let spill = OperatorFiles::create(&options.spill_directory)?;
-        Self::with_spill_files(options, Arc::new(spill))
+        Self::with_spill_files(options, |spill| Arc::new(OperatorFiles::new(spill)))
     }
 
-    /// An engine that spills to files of `spill`.
-    pub(crate) fn with_spill_files(options: CpuOptions, spill: Arc<dyn TempFileFactory>) -> Result<Self> {
+    /// An engine whose queries spill to files that `spill_files` makes.
+    pub(crate) fn with_spill_files(options: CpuOptions, spill_files: SpillFiles) -> Result<Self> {
         let runtime = Handle::try_current()
             .map_err(|_| Error::new(ErrorKind::Unavailable, "the engine needs a tokio runtime"))?;
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-        let merging = |merge_bytes: usize| {
-            DiskManagerBuilder::default()
-                .with_temp_file_factory(spill.clone())
-                .with_max_spill_merge_fan_in((memory_bytes / merge_bytes).clamp(2, SORT_RUNS_MAX))
-        };
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(EnginePool::new(memory_bytes)))
-            .with_disk_manager_builder(merging(options.threads.max(1) * SORT_RUN_BYTES))
             .build_arc()
             .map_err(|error| from_datafusion(&error))?;
-        let spilling =
-            merging(SPILLING_MERGES * SPILLING_RUN_BYTES).build().map_err(|error| from_datafusion(&error))?;
         let cache_bytes_max = usize::try_from(options.cache_bytes).unwrap_or(usize::MAX);
         let cache = Arc::new(ColumnCache::new(cache_bytes_max));
         let footers = PoolFiles::footers(&environment.memory_pool, cache.clone());
@@ -152,7 +130,7 @@ impl CpuEngine {
             cache,
             runtime,
             environment,
-            spilling: Arc::new(spilling),
+            spill_files,
             session,
             counters: Arc::default(),
             places: Places::new(memory),
@@ -197,6 +175,7 @@ impl CpuEngine {
 
     /// What makes a query, and may do so more than once.
     fn preparation(&self, request: QueryRequest, stop: StopFlag) -> Preparation {
+        let spill = self.options.spill.of_query(&request.spill);
         Preparation {
             request,
             stop,
@@ -204,8 +183,8 @@ impl CpuEngine {
             cache: self.cache.clone(),
             session: self.session.clone(),
             environment: self.environment.clone(),
-            spilling: self.spilling.clone(),
-            spool_directory: self.options.spill_directory.clone(),
+            spill_files: self.spill_files,
+            spill,
             threads: self.threads(),
             memory_bytes: usize::try_from(self.options.memory_bytes).unwrap_or(usize::MAX),
             started: Instant::now(),

@@ -3,24 +3,34 @@
 //! The fastest operators are tried first. Those that spill take their place when a query got no memory, on as many
 //! partitions as leave each of them a part of the memory with which it gets on.
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use crate::datafusion::{
-    execution::{TaskContext, disk_manager::DiskManager, memory_pool::MemoryPool, runtime_env::RuntimeEnv},
+    execution::{
+        TaskContext,
+        disk_manager::{DiskManager, DiskManagerBuilder},
+        memory_pool::MemoryPool,
+        runtime_env::RuntimeEnv,
+    },
     physical_plan::{
         ExecutionPlan, aggregates::AggregateExec, repartition::RepartitionExec, sorts::sort::SortExec,
     },
     prelude::SessionConfig,
 };
-use pystachio_engine::{Meter, StopFlag, spill::SpillSpace};
+use pystachio_engine::{
+    Meter, StopFlag,
+    spill::{QuerySpill, SpillSpace},
+};
 use pystachio_files::{FileCatalog, QueryFiles};
 use pystachio_plan::{QueryRequest, Result};
 
 use crate::{
     cache::ColumnCache,
+    error::from_datafusion,
     lowering::{Lowering, PlanForm},
     metrics::{MeasuredPlan, PlanMeter, QueryPool},
-    scan::{self, RowGroupScanExec, ScanContext},
+    scan::{self, BATCH_ROWS, RowGroupScanExec, ScanContext},
+    spill::SpillFiles,
     stream::{RunningQuery, micros},
 };
 
@@ -30,6 +40,15 @@ const FIRST_ROWS_PART: usize = 8;
 const SPILLING_PARTITION_BYTES: usize = 8 << 20;
 /// The part of the memory that scans may take where operators spill: they can't.
 const SCANS_PART: usize = 2;
+/// Memory for each spilled run of a sort that is merged with others: two batches of wide rows, and as much
+/// for what takes the merged rows, which must not be starved.
+const SORT_RUN_BYTES: usize = 8 << 20;
+/// The same for smaller batches.
+const SPILLING_RUN_BYTES: usize = SORT_RUN_BYTES / (BATCH_ROWS / SPILLING_BATCH_ROWS);
+/// Merges at once where operators spill: of both sides of some joins.
+const SPILLING_MERGES: usize = 8;
+/// Spilled runs that one merge reads at most; more are merged in steps.
+const SORT_RUNS_MAX: usize = 64;
 /// Rows of a batch where operators spill: a merge holds some batches of each file that it reads.
 pub(crate) const SPILLING_BATCH_ROWS: usize = 1024;
 /// The part of the memory that all sorts together set aside for merging.
@@ -48,10 +67,10 @@ pub(crate) struct Preparation {
     pub(crate) cache: Arc<ColumnCache>,
     pub(crate) session: SessionConfig,
     pub(crate) environment: Arc<RuntimeEnv>,
-    /// How operators merge what they spilled in small batches.
-    pub(crate) spilling: Arc<DiskManager>,
-    /// The folder for rows of clients that have stopped reading.
-    pub(crate) spool_directory: PathBuf,
+    /// Makes the files that its operators spill to.
+    pub(crate) spill_files: SpillFiles,
+    /// Where it spills to, and how much it may.
+    pub(crate) spill: QuerySpill,
     /// Partitions of every operator.
     pub(crate) threads: usize,
     /// All memory of the engine.
@@ -83,10 +102,7 @@ impl Preparation {
         let pool = Arc::new(pool);
         let environment = RuntimeEnv {
             memory_pool: pool.clone() as Arc<dyn MemoryPool>,
-            disk_manager: match form {
-                PlanForm::Fast => self.environment.disk_manager.clone(),
-                PlanForm::Spilling => self.spilling.clone(),
-            },
+            disk_manager: Arc::new(self.disk_manager(form)?),
             ..RuntimeEnv::clone(&self.environment)
         };
         let context = TaskContext::default()
@@ -108,12 +124,25 @@ impl Preparation {
             output_types,
             batch_rows_max: (self.request.batch_rows_max as usize).max(1),
             batch_bytes_max: (self.memory_bytes / BATCH_PART).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX),
-            spool: SpillSpace::in_directory(&self.spool_directory),
+            spool: SpillSpace::new(self.spill.clone()),
             started: self.started,
             stop: self.stop.clone(),
             prepare_us: micros(preparing),
             _guard: running,
         })
+    }
+
+    /// Makes spill files, and says how many of them one merge reads.
+    fn disk_manager(&self, form: PlanForm) -> Result<DiskManager> {
+        let merge_bytes = match form {
+            PlanForm::Fast => self.threads * SORT_RUN_BYTES,
+            PlanForm::Spilling => SPILLING_MERGES * SPILLING_RUN_BYTES,
+        };
+        DiskManagerBuilder::default()
+            .with_temp_file_factory((self.spill_files)(self.spill.clone()))
+            .with_max_spill_merge_fan_in((self.memory_bytes / merge_bytes).clamp(2, SORT_RUNS_MAX))
+            .build()
+            .map_err(|error| from_datafusion(&error))
     }
 
     /// The plan's operators in a form. Blocks on files.

@@ -12,7 +12,7 @@
 //! Invariants: a file is removed when its last user drops it. What can't be written is an error: of the writer, or of
 //! an exchange's reader, which would wait for the file for ever if its writer failed.
 //!
-//! Deliberately absent: a limit of their size. The disk is the limit.
+//! Their bytes count in the limits of the query and the engine (`pystachio_engine::spill`).
 
 use std::{
     fs::File,
@@ -31,7 +31,7 @@ use crate::datafusion::{
 };
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream};
-use pystachio_engine::locking::lock_whole;
+use pystachio_engine::{locking::lock_whole, spill::QuerySpill};
 use pystachio_files::from_io;
 use pystachio_plan::{Error, Result};
 use tempfile::{NamedTempFile, TempPath};
@@ -46,9 +46,12 @@ pub(crate) const EXCHANGE_FILE_BYTES_MAX: usize = 1;
 const EXCHANGE_PURPOSE: &str = "SpillPool";
 const READ_BYTES: usize = 128 << 10;
 
-/// Makes spill files in a folder.
+/// Makes the files that a query's operators spill to.
+pub(crate) type SpillFiles = fn(QuerySpill) -> Arc<dyn TempFileFactory>;
+
+/// Makes spill files in a query's folder.
 pub(crate) struct OperatorFiles {
-    folder: PathBuf,
+    spill: QuerySpill,
 }
 
 /// A file that an operator spills to.
@@ -61,11 +64,17 @@ struct OperatorFile {
     told_by_reader: bool,
 }
 
-/// What is known of a file's contents.
-#[derive(Default)]
+/// What is known of a file's contents. Its bytes count until the last user has gone.
 struct Written {
+    spill: QuerySpill,
     bytes: AtomicU64,
     failure: OnceLock<Error>,
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.spill.give_back(*self.bytes.get_mut());
+    }
 }
 
 struct OperatorFileWriter {
@@ -76,24 +85,24 @@ struct OperatorFileWriter {
 }
 
 impl OperatorFiles {
-    /// Files in `folder`, which is made if absent.
-    ///
-    /// # Errors
-    ///
-    /// Those of the file system.
-    pub(crate) fn create(folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder).map_err(|error| from_io(folder, "create", &error))?;
-        Ok(Self { folder: folder.to_owned() })
+    /// Files of a query.
+    pub(crate) fn new(spill: QuerySpill) -> Self {
+        Self { spill }
     }
 
     fn create_file(&self, purpose: &str) -> DataFusionResult<OperatorFile> {
-        let file = NamedTempFile::new_in(&self.folder)
-            .map_err(|error| to_datafusion(not_written(&self.folder, &error)))?;
+        let folder = self.spill.directory();
+        let file =
+            NamedTempFile::new_in(folder).map_err(|error| to_datafusion(not_written(folder, &error)))?;
         let (file, path) = file.into_parts();
         Ok(OperatorFile {
             path,
             unwritten: Mutex::new(Some(file)),
-            written: Arc::default(),
+            written: Arc::new(Written {
+                spill: self.spill.clone(),
+                bytes: AtomicU64::new(0),
+                failure: OnceLock::new(),
+            }),
             told_by_reader: purpose == EXCHANGE_PURPOSE,
         })
     }
@@ -151,11 +160,10 @@ fn not_written(path: &Path, error: &io::Error) -> Error {
 
 impl OperatorFileWriter {
     /// What became of writing, as the writer is to see it.
-    fn told(&self, result: io::Result<()>) -> io::Result<()> {
-        result.or_else(|error| {
-            let failure = not_written(&self.path, &error);
+    fn told(&self, result: Result<()>) -> io::Result<()> {
+        result.or_else(|failure| {
             if !self.told_by_reader {
-                return Err(io::Error::new(error.kind(), failure));
+                return Err(io::Error::other(failure));
             }
             // The first is the cause of all others.
             self.written.failure.set(failure).ok();
@@ -166,14 +174,16 @@ impl OperatorFileWriter {
 
 impl Write for OperatorFileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let result = self.file.write_all(bytes);
-        self.written.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.told(result).map(|()| bytes.len())
+        let written = self.written.spill.take(bytes.len() as u64).and_then(|()| {
+            self.written.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.file.write_all(bytes).map_err(|error| not_written(&self.path, &error))
+        });
+        self.told(written).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let result = self.file.flush();
-        self.told(result)
+        let flushed = self.file.flush().map_err(|error| not_written(&self.path, &error));
+        self.told(flushed)
     }
 }
 
@@ -187,7 +197,8 @@ impl SpillWriter for OperatorFileWriter {
 pub(crate) mod tests {
     use super::*;
     use crate::datafusion::error::DataFusionError;
-    use pystachio_plan::ErrorKind;
+    use pystachio_engine::spill::Spilling;
+    use pystachio_plan::{ErrorKind, SpillRequest};
     use tempfile::TempDir;
 
     use crate::error::from_datafusion;
@@ -205,8 +216,8 @@ pub(crate) mod tests {
 
     fn folder() -> (TempDir, OperatorFiles) {
         let directory = TempDir::new().unwrap();
-        let folder = OperatorFiles::create(&directory.path().join("spill")).unwrap();
-        (directory, folder)
+        let spill = Spilling::to(directory.path()).of_query(&SpillRequest::default());
+        (directory, OperatorFiles::new(spill))
     }
 
     async fn read(file: &dyn SpillFile) -> DataFusionResult<Vec<u8>> {
@@ -235,7 +246,7 @@ pub(crate) mod tests {
     #[test]
     fn files_end_with_their_last_user() {
         let (directory, folder) = folder();
-        let files = || std::fs::read_dir(directory.path().join("spill")).unwrap().count();
+        let files = || std::fs::read_dir(directory.path()).unwrap().count();
         let file = folder.create_temp_file("Sorting").unwrap();
         let path = file.path().unwrap().to_owned();
         drop(folder);
@@ -253,7 +264,30 @@ pub(crate) mod tests {
         }
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
         let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
-        assert_eq!(targets.filter(|target| target.starts_with(&folder.folder)).count(), 0);
+        assert_eq!(targets.filter(|target| target.starts_with(folder.spill.directory())).count(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_written_counts_until_it_is_gone_and_a_limit_is_an_error() {
+        let directory = TempDir::new().unwrap();
+        let spilling = Spilling::to(directory.path());
+        let request = SpillRequest { directory: None, bytes_max: Some(150 << 10) };
+        let files = OperatorFiles::new(spilling.of_query(&request));
+        for (purpose, told_by_reader) in [(EXCHANGE_PURPOSE, true), ("Sorting", false)] {
+            let file = files.create_temp_file(purpose).unwrap();
+            let mut writer = file.open_writer().unwrap();
+            writer.write_all(&[1; 100_000]).unwrap();
+            assert_eq!(spilling.used_bytes(), 100_000);
+            let written = writer.write_all(&[1; 100_000]).map_err(DataFusionError::from);
+            assert_eq!(written.is_ok(), told_by_reader);
+            drop(writer);
+            let error = if told_by_reader { read(file.as_ref()).await.err() } else { written.err() };
+            let error = from_datafusion(&error.unwrap());
+            assert_eq!(error.kind, ErrorKind::SpillLimit);
+            assert_eq!(error.message, "temporary file size exceeds temp_file_limit (150kB)");
+            drop(file);
+            assert_eq!(spilling.used_bytes(), 0);
+        }
     }
 
     #[tokio::test]

@@ -251,6 +251,7 @@ impl ResultStream for QueryStream {
             prepare_us: self.query.prepare_us,
             memory_peak_bytes: self.query.pool.peak_bytes(),
             bytes_expected: self.query.plan.scan_bytes().0,
+            temp_file_bytes: self.query.spool.spill().taken_bytes(),
             ..self.query.plan.metrics()
         }
     }

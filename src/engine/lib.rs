@@ -8,7 +8,8 @@
 //! - `stop.rs`: the cancel flag of a request; `account.rs`: the progress of a request
 //! - `locking.rs`: locks, and what a panic does to them; `panics.rs`: a caught panic as an error
 //! - `tally.rs`: counts that must not wrap
-//! - `spill.rs`: a query's file on the host's disk; `spool.rs`: result rows in that file
+//! - `spill.rs`: spill files and their limits; `spill_folder.rs`: their folders; `spool.rs`: result rows in them
+//! - `descriptors.rs`: how many files may be open
 //! - `character_case.rs` and `host_locale.rs`: uppercase and lowercase as the host's libc defines them
 //! - `variance.rs` and `quotient.rs`: PostgreSQL's values that need integers of any size
 //!
@@ -19,11 +20,13 @@
 
 mod account;
 mod character_case;
+pub mod descriptors;
 mod host_locale;
 pub mod locking;
 mod panics;
 pub mod quotient;
 pub mod spill;
+pub mod spill_folder;
 pub mod spool;
 mod stop;
 mod tally;

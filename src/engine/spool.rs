@@ -6,7 +6,7 @@
 //!
 //! Invariants: batches leave a spool in the order in which they were pushed. A spool holds only their positions in memory.
 //!
-//! Deliberately absent: a limit of the file's size. The disk is the limit, as for everything that spills.
+//! Deliberately absent: a limit of its own. The query's spill file has one.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -80,8 +80,9 @@ fn failed(action: &str, error: &ArrowError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spill::Spilling;
     use arrow::array::{ArrayRef, Int64Array, StringViewArray};
-    use pystachio_plan::ErrorKind;
+    use pystachio_plan::{ErrorKind, SpillRequest};
 
     fn batch(first: i64) -> RecordBatch {
         let numbers: ArrayRef =
@@ -95,7 +96,8 @@ mod tests {
     #[test]
     fn batches_come_back_in_their_order_also_while_others_come() {
         let folder = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(SpillSpace::in_directory(folder.path()));
+        let mut spool =
+            Spool::new(SpillSpace::new(Spilling::to(folder.path()).of_query(&SpillRequest::default())));
         assert!(spool.is_empty() && spool.pop().unwrap().is_none());
         let mut given = 0;
         for first in 0..100 {

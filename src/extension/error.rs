@@ -34,6 +34,7 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
         ErrorKind::InvalidText => PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
         ErrorKind::NotSupported => PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
         ErrorKind::OutOfMemory => PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,
+        ErrorKind::SpillLimit => PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
         ErrorKind::Cancelled => PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
         ErrorKind::Protocol => PgSqlErrorCode::ERRCODE_PROTOCOL_VIOLATION,
         ErrorKind::Unavailable => PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,

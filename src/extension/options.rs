@@ -12,6 +12,7 @@
 //! | server | `cache` | of `memory`, for decoded columns; `0` turns it off; default: a quarter of `memory` |
 //! | server | `device_memory` | of a GPU's memory: `60GB` or `50%`; default: `85%`; the emulated device's is `memory`, all of it |
 //! | server | `pinned_cache` | beside `memory`, page-locked: column chunks that have left the GPU; `0` turns it off; default: a quarter of `memory` |
+//! | server | `spill_limit` | what spill files of an engine may hold together; default: no limit |
 //! | server | `device_timeout` | how long a call of the device may take, `1s` or longer, before the engine is given up; `0`: for ever; default: `60s` |
 //! | server | `affinity` | which GPU reads which disk: `optimal` (default), `numa`, `system`, or disks and GPUs: `nvme0:0,nvme1:1` |
 //! | server | `hosts`, `host`, `tls_…` | ranks on several hosts: `hosts.rs` |
@@ -63,6 +64,7 @@ const SERVER_OPTIONS: &[&str] = &[
     "cache",
     "device_memory",
     "pinned_cache",
+    "spill_limit",
     "device_timeout",
     "affinity",
     "log_level",
@@ -133,6 +135,8 @@ pub struct ServerOptions {
     pub device_memory: MemorySize,
     /// Page-locked memory for column chunks that have left the device's.
     pub pinned_cache_bytes: u64,
+    /// What spill files may hold, if there is a limit.
+    pub spill_bytes_max: Option<u64>,
     /// How long a call of the device may take; 0: for ever.
     pub device_timeout_s: u32,
     /// Which GPU reads which disk.
@@ -209,6 +213,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         cache_bytes: 0,
         device_memory: GPU_MEMORY_DEFAULT,
         pinned_cache_bytes: 0,
+        spill_bytes_max: None,
         device_timeout_s: DEVICE_TIMEOUT_S,
         affinity: AffinityRule::default(),
         log_level: "warn".into(),
@@ -227,6 +232,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             "cache" => cache_bytes = Some(parse_bytes(name, value, 0)?),
             "device_memory" => device_memory = Some(parse_memory_size(name, value, DEVICE_MEMORY_BYTES_MIN)?),
             "pinned_cache" => pinned_cache_bytes = Some(parse_bytes(name, value, 0)?),
+            "spill_limit" => parsed.spill_bytes_max = Some(parse_bytes(name, value, 0)?),
             "device_timeout" => parsed.device_timeout_s = parse_timeout_s(name, value)?,
             "affinity" => parsed.affinity = parse_affinity(value)?,
             "log_level" => parsed.log_level = parse_choice(name, value, LOG_LEVELS)?.into(),

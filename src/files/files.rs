@@ -1,7 +1,7 @@
 //! File identity, and footers that are read once.
 //!
-//! A query opens each of its files once, before it runs, and keeps the handle: a file that is replaced or
-//! deleted meanwhile is read to its end as it was. A file that is changed in place is detected by its
+//! A query opens each of its files once, before it runs, and keeps the handle where there are not too many: such a file
+//! is read to its end as it was, even if it is replaced or deleted meanwhile. A file that is changed in place is detected by its
 //! identity and is an error.
 //!
 //! Invariants: a footer belongs to the identity under which it is kept. Identity is taken from the open
@@ -32,7 +32,7 @@ use parquet::{
     file::metadata::{ParquetMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy, RowGroupMetaData},
     schema::types::SchemaDescriptor,
 };
-use pystachio_engine::locking::lock;
+use pystachio_engine::{descriptors::KeptDescriptor, locking::lock};
 use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 
 use crate::{
@@ -58,7 +58,8 @@ use crate::{
 const FOOTER_BYTES_MAX: u64 = 256 << 20;
 /// The part of an engine's memory that footers are kept in.
 const FOOTER_MEMORY_PART: u64 = 4;
-/// Handles that one table keeps open from the start; further files are opened when they are read.
+/// Handles that one table keeps open from the start, if the process has descriptors for them; other files are opened
+/// when they are read.
 const OPEN_FILES_MAX: usize = 256;
 
 /// What makes a file the same file with the same content.
@@ -117,7 +118,14 @@ pub struct TableFile {
     pub footer: Arc<FileFooter>,
     /// The rank whose own it is; absent where every rank sees it.
     pub rank: Option<u16>,
-    handle: Option<Arc<File>>,
+    handle: Option<Arc<KeptFile>>,
+}
+
+/// A file that stays open until its query ends.
+#[derive(Debug)]
+struct KeptFile {
+    file: Arc<File>,
+    _descriptor: KeptDescriptor,
 }
 
 /// Footers by the paths of their files, those used least recently first to go.
@@ -221,7 +229,9 @@ impl FileCatalog {
         let (file, identity) = open_file(path)?;
         let handle = Arc::new(file);
         let footer = self.footer(path, &handle, identity)?;
-        Ok(TableFile { footer, rank: *rank, handle: keep_open.then_some(handle) })
+        let descriptor = if keep_open { KeptDescriptor::take() } else { None };
+        let kept = descriptor.map(|_descriptor| Arc::new(KeptFile { file: handle, _descriptor }));
+        Ok(TableFile { footer, rank: *rank, handle: kept })
     }
 
     fn footer(&self, path: &Path, handle: &File, identity: FileIdentity) -> Result<Arc<FileFooter>> {
@@ -427,9 +437,9 @@ impl TableFile {
     ///
     /// `FileAccess` if it has changed since its footer was read; those of opening it.
     pub fn handle(&self) -> Result<Arc<File>> {
-        if let Some(handle) = &self.handle {
-            self.check_unchanged(handle)?;
-            return Ok(handle.clone());
+        if let Some(kept) = &self.handle {
+            self.check_unchanged(&kept.file)?;
+            return Ok(kept.file.clone());
         }
         let (file, identity) = open_file(&self.footer.path)?;
         if identity != self.footer.identity {

@@ -21,7 +21,7 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 use pystachio_cpu::{CpuEngine, CpuOptions};
-use pystachio_engine::{Engine, ResultStream, StopFlag};
+use pystachio_engine::{Engine, ResultStream, StopFlag, spill::Spilling};
 use pystachio_gpu::{
     affinity::Affinity,
     device::EmulatedPlatform,
@@ -30,7 +30,7 @@ use pystachio_gpu::{
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Error,
     ErrorKind, Expression, FileSet, Function, Literal, Operator, Plan, QueryRequest, Relation, ScanColumn,
-    ScanExtent, Value,
+    ScanExtent, SpillRequest, Value,
 };
 
 use crate::mutate;
@@ -83,7 +83,7 @@ impl Judge {
             memory_bytes: MEMORY_BYTES,
             cache_bytes: MEMORY_BYTES / 8,
             rank_count: 1,
-            spill_directory: spill_directory.clone(),
+            spill: Spilling::to(&spill_directory),
         })?;
         let device = DeviceEngine::new(
             Arc::new(EmulatedPlatform::new()),
@@ -92,7 +92,7 @@ impl Judge {
                 cache_bytes: MEMORY_BYTES / 8,
                 pinned_cache_bytes: MEMORY_BYTES / 16,
                 host_bytes: MEMORY_BYTES / 4,
-                spill_directory,
+                spill: Spilling::to(&spill_directory),
                 affinity: Affinity::default(),
             },
         );
@@ -172,6 +172,7 @@ impl Judge {
             parameters: Vec::<Literal>::new(),
             with_metrics: false,
             batch_rows_max: 1000,
+            spill: SpillRequest::default(),
             device: DeviceSettings::default(),
             engine,
             role: 0,

@@ -71,7 +71,8 @@ mod tests {
     use super::*;
     use crate::{
         ColumnId, DataType, DeviceSettings, EngineChoice, ErrorKind, Expression, FRAME_HEADER_BYTES,
-        Function, Operator, Plan, QueryRequest, Relation, Request, decode_message, encode_message,
+        Function, Operator, Plan, QueryRequest, Relation, Request, SpillRequest, decode_message,
+        encode_message,
     };
 
     fn decodes(root: std::sync::Arc<Relation>) -> crate::Result<Request> {
@@ -82,6 +83,7 @@ mod tests {
             parameters: Vec::new(),
             with_metrics: false,
             batch_rows_max: 1,
+            spill: SpillRequest::default(),
             device: DeviceSettings::default(),
             engine: EngineChoice::Cpu,
             role: 0,

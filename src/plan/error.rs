@@ -41,6 +41,8 @@ pub enum ErrorKind {
     NotSupported,
     /// The memory that the server option `memory` allows is used up.
     OutOfMemory,
+    /// Spill files would hold more than a setting or an option allows.
+    SpillLimit,
     /// The query was cancelled.
     Cancelled,
     /// The two sides do not speak the same protocol.

@@ -109,7 +109,7 @@ fn check_body_bytes(body_bytes: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Request;
+    use crate::{FileSet, Request};
 
     #[test]
     fn header_survives_the_round_trip() {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn message_survives_the_round_trip() {
-        let request = Request::Hello { protocol_version: 1, backend_pid: 42 };
+        let request = Request::Identify { tables: vec![FileSet { paths: vec!["/a".into()] }] };
         let frame = encode_message(&request).unwrap();
         let header = FrameHeader::decode(frame[..FRAME_HEADER_BYTES].try_into().unwrap()).unwrap();
         assert_eq!(header.body_bytes, frame.len() - FRAME_HEADER_BYTES);

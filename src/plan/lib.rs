@@ -43,6 +43,7 @@ mod frame;
 mod function;
 mod functions;
 mod gate;
+mod greeting;
 mod memory;
 mod message;
 mod moment;
@@ -79,6 +80,7 @@ pub use functions::{
     Shown, Signature, TypeClass, function_of_catalog, function_of_name,
 };
 pub use gate::{close_gates, gate_parameters, parameters_of};
+pub use greeting::{GREETING_HEADER_BYTES, Greeting, GreetingHeader};
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings,
@@ -87,8 +89,8 @@ pub use message::{
     FileSet, FilesState, GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn,
     PROTOCOL_VERSION, PlannedFiles, QueryEngine, QueryEntry, QueryMetrics, QueryOrigin, QueryProgress,
     QueryRequest, QueryState, QueryTimeline, QueryWait, RANK_PLACEHOLDER, RankChoice, RankStatus,
-    RanksReport, Request, Response, SampleRequest, SeenFiles, StatisticsEntry, StoragePath, TableDescription,
-    TwoLevelExchange,
+    RanksReport, Request, Response, SampleRequest, SeenFiles, SpillRequest, StatisticsEntry, StoragePath,
+    TableDescription, TwoLevelExchange,
 };
 pub use moment::{NextTransition, TimeZone, are_mixed_moments, settle_moments};
 pub use narrow::{narrow, widen};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! backend                              engine
-//!   Hello ─────────────────────────────► Welcome | Failed
+//!   greeting ──────────────────────────► greeting (see `greeting.rs`)
 //!   Describe / Identify / Status / Cache / Timeline / Queries / Statistics / ResetStatistics ► one answer
 //!   Preview ───────────────────────────► Finished | Failed
 //!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed; between them Turn…
@@ -20,18 +20,11 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 21;
+pub const PROTOCOL_VERSION: u32 = 22;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// The first message of a connection.
-    Hello {
-        /// [`PROTOCOL_VERSION`].
-        protocol_version: u32,
-        /// The backend's process id, for the log.
-        backend_pid: u32,
-    },
     /// Describes tables from their footers. Answer: `Described`.
     Describe {
         /// One a table.
@@ -74,13 +67,6 @@ pub enum Request {
 /// From an engine to a backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
-    /// Answers `Hello`.
-    Welcome {
-        /// The engine's process id.
-        engine_pid: u32,
-        /// Its version, as in `pystachio.version()`.
-        version: String,
-    },
     /// Answers `Describe`, one a table, in order.
     Described(Vec<Result<TableDescription, Error>>),
     /// Answers `Identify`, one a table, in order: [`TableDescription::identity`] as it is now.
@@ -184,6 +170,15 @@ pub struct SeenFiles {
     pub state: FilesState,
 }
 
+/// Where a query's spill files are, and how much they may hold, as the session's settings say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpillRequest {
+    /// The folder for them, relative to the data directory. An engine on a host without it uses its own.
+    pub directory: Option<String>,
+    /// The setting `temp_file_limit`, in bytes; none if there is no limit.
+    pub bytes_max: Option<u64>,
+}
+
 /// A plan and what it needs to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryRequest {
@@ -197,6 +192,8 @@ pub struct QueryRequest {
     pub with_metrics: bool,
     /// Rows a batch has at most.
     pub batch_rows_max: u32,
+    /// Where it spills to.
+    pub spill: SpillRequest,
     /// What the device's engine makes use of.
     pub device: DeviceSettings,
     /// Which of the host's engines runs it, where there are two.
@@ -816,6 +813,8 @@ pub struct QueryMetrics {
     pub memory_peak_bytes: u64,
     /// Bytes that did not fit: written to spill files, or moved from a device to the host.
     pub spilled_bytes: u64,
+    /// Sum of the lengths that its spill files have had.
+    pub temp_file_bytes: u64,
     /// The engine's operators, depth first, if asked for.
     pub operators: Vec<OperatorMetrics>,
     /// What a device did, if asked for and if there is one.

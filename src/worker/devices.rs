@@ -1,8 +1,9 @@
 //! Opens the device of a rank as the options name it, and limits the memory that the rank uses of the device and the host.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use pystachio_cuda::CudaPlatform;
+use pystachio_engine::spill::Spilling;
 use pystachio_gpu::{
     affinity::Affinity,
     device::{EmulatedPlatform, Platform},
@@ -33,23 +34,23 @@ impl fmt::Debug for OpenedDevice {
     }
 }
 
-/// Opens the device of this process's rank, which spills into a folder of its own.
+/// Opens the device of this process's rank, which spills into its process's folder.
 ///
 /// # Errors
 ///
 /// `Unavailable` if it is not there, or there are fewer than ranks; `NotSupported` for the CPU, which is no device.
-pub fn open_device(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
+pub fn open_device(options: &Options, spill: &Spilling) -> Result<OpenedDevice> {
     match options.device {
-        Device::Emulated => open_emulated(options, spill_directory),
-        Device::Cuda | Device::Auto => open_gpu(options, spill_directory),
+        Device::Emulated => open_emulated(options, spill),
+        Device::Cuda | Device::Auto => open_gpu(options, spill),
         Device::Cpu => Err(Error::new(ErrorKind::NotSupported, "the CPU engine has no device")),
     }
 }
 
 /// The emulated device has as much memory as the option `memory`, its cache included. Ranks share it
 /// equally.
-fn open_emulated(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
-    let device_options = device_options(options, spill_directory, options.memory_bytes)?;
+fn open_emulated(options: &Options, spill: &Spilling) -> Result<OpenedDevice> {
+    let device_options = device_options(options, spill, options.memory_bytes)?;
     let cache_bytes = device_options.cache_bytes.min(options.cache_bytes);
     let part = |bytes: u64| bytes / options.ranks as u64;
     let device_options = DeviceOptions {
@@ -70,7 +71,7 @@ fn open_emulated(options: &Options, spill_directory: &Path) -> Result<OpenedDevi
 }
 
 /// Rank k has the k-th GPU that is named.
-fn open_gpu(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
+fn open_gpu(options: &Options, spill: &Spilling) -> Result<OpenedDevice> {
     if options.ranks > 1 && options.rank_processes == RankProcesses::One {
         let message = format!("ranks on GPUs have a process each: ranks={}", options.ranks);
         return Err(Error::new(ErrorKind::NotSupported, message)
@@ -93,7 +94,7 @@ fn open_gpu(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
     let affinity = Affinity::of_host(&addresses, ordinal as usize, options.affinity.clone());
     affinity.lines().iter().for_each(|line| tracing::info!("{line}"));
     let device_options =
-        DeviceOptions { affinity, ..device_options(options, spill_directory, platform.memory_bytes())? };
+        DeviceOptions { affinity, ..device_options(options, spill, platform.memory_bytes())? };
     let DeviceOptions { memory_bytes, pinned_cache_bytes, .. } = device_options;
     let (gpu, rank) = (platform.description(), options.rank);
     tracing::info!(gpu, rank, ordinal, memory_bytes, pinned_cache_bytes, "GPU is open");
@@ -122,7 +123,7 @@ fn check_gpu_count(options: &Options) -> Result<()> {
 
 /// The limits for a device with so much memory. Queries spill to page-locked memory first, then to files. Ranks share the
 /// host's memory equally.
-fn device_options(options: &Options, spill_directory: &Path, device_bytes: u64) -> Result<DeviceOptions> {
+fn device_options(options: &Options, spill: &Spilling, device_bytes: u64) -> Result<DeviceOptions> {
     let memory_bytes = options.device_memory.bytes_of(device_bytes);
     if memory_bytes > device_bytes {
         let message = format!(
@@ -138,7 +139,7 @@ fn device_options(options: &Options, spill_directory: &Path, device_bytes: u64) 
         cache_bytes: memory_bytes / 100 * DEVICE_CACHE_PERCENT,
         pinned_cache_bytes: part(options.pinned_cache_bytes),
         host_bytes: part(options.memory_bytes / 100 * HOST_MEMORY_PERCENT),
-        spill_directory: spill_directory.to_owned(),
+        spill: spill.clone(),
         affinity: Affinity::default(),
     })
 }

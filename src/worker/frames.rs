@@ -1,4 +1,4 @@
-//! Whole frames from and to a socket.
+//! Greetings and whole frames from and to a socket.
 //!
 //! Invariants: a read that is dropped half way loses no byte. A frame is written whole, or the connection
 //! is closed.
@@ -7,7 +7,8 @@ use std::io::{self, IoSlice};
 
 use arrow::buffer::Buffer;
 use pystachio_plan::{
-    Error, ErrorKind, FRAME_HEADER_BYTES, FrameHeader, FrameKind, Response, Result, encode_message,
+    Error, ErrorKind, FRAME_HEADER_BYTES, FrameHeader, FrameKind, GREETING_HEADER_BYTES, Greeting,
+    GreetingHeader, Response, Result, encode_message,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -27,6 +28,26 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Nothing read yet.
     pub fn new(source: R) -> Self {
         Self { source, received: Vec::new() }
+    }
+
+    /// The greeting, before any frame; `None` if the other side closes the connection without one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] if something else comes; [`ErrorKind::Unavailable`] if the connection failed or was
+    /// closed inside the greeting.
+    pub async fn greeting(&mut self) -> Result<Option<Greeting>> {
+        let mut header = [0; GREETING_HEADER_BYTES];
+        let lost = |error: io::Error| connection_lost(&error.to_string());
+        match self.source.read_exact(&mut header).await {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(lost(error)),
+        }
+        let header = GreetingHeader::decode(header)?;
+        let mut version = vec![0; header.version_bytes];
+        self.source.read_exact(&mut version).await.map_err(lost)?;
+        Ok(Some(header.with_version(&version)))
     }
 
     /// The next frame, or `None` if the other side has closed the connection between two frames. May be
@@ -131,6 +152,6 @@ impl Frame {
     }
 }
 
-fn connection_lost(reason: &str) -> Error {
+pub(crate) fn connection_lost(reason: &str) -> Error {
     Error::new(ErrorKind::Unavailable, format!("connection is lost: {reason}"))
 }

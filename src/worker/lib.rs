@@ -51,8 +51,8 @@ pub use options::{
 };
 pub use paired::PairedEngine;
 pub use process::{
-    SpillFolder, end_at_memory_faults, name_thread, prefer_as_oom_victim, resident_bytes,
-    return_memory_at_rest, wait_for_orphaning,
+    end_at_memory_faults, name_thread, prefer_as_oom_victim, resident_bytes, return_memory_at_rest,
+    wait_for_orphaning,
 };
 pub use queries::{Asker, LoggedQuery, QueryLog};
 pub use ranks::{

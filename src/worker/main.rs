@@ -14,7 +14,10 @@ use std::{
 
 use pystachio_cpu::{CpuEngine, CpuOptions};
 use pystachio_cuda::{CudaPlatform, library_lines};
-use pystachio_engine::{Engine, locking::end_process_by};
+use pystachio_engine::{
+    Engine, descriptors::raise_descriptor_limit, locking::end_process_by, spill::Spilling,
+    spill_folder::SpillFolder,
+};
 use pystachio_gpu::{
     device::CallWatch,
     exchange::{NetworkOptions, Rank},
@@ -23,10 +26,10 @@ use pystachio_gpu::{
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
     Command, Device, FooterMemory, Host, HostListener, Hosts, LinkListener, ListenerSetup, OpenedDevice,
-    Options, PairedEngine, RankCommand, RankNetwork, RankProcesses, RankSetup, RankWatch, Server,
-    SpillFolder, USAGE, VERSION, WatchSetup, end_at_memory_faults, end_now, end_process, give_up, host_name,
-    name_thread, open_device, parse_arguments, prefer_as_oom_victim, return_memory_at_rest, serve_rank,
-    use_interface_of, wait_for_orphaning, watch_device,
+    Options, PairedEngine, RankCommand, RankNetwork, RankProcesses, RankSetup, RankWatch, Server, USAGE,
+    VERSION, WatchSetup, end_at_memory_faults, end_now, end_process, give_up, host_name, name_thread,
+    open_device, parse_arguments, prefer_as_oom_victim, return_memory_at_rest, serve_rank, use_interface_of,
+    wait_for_orphaning, watch_device,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -66,6 +69,9 @@ fn main() -> ExitCode {
     };
     choose_interface(&options);
     start_log();
+    if let Err(error) = raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of file descriptors stays as it is");
+    }
     let served = match options.rank {
         0 => serve(&options, parent),
         _ => serve_as_rank(Options::clone(&options), parent),
@@ -95,7 +101,8 @@ fn start_log() {
 
 fn serve(options: &Options, parent: u32) -> Result<()> {
     prefer_as_oom_victim();
-    let spill = spill_folder(options)?;
+    let folder = spill_folder(options)?;
+    let spill = Spilling::within(folder.path(), options.spill_bytes_max);
     let compute = runtime("compute", options.threads)?;
     let sockets = runtime("socket", SOCKET_THREADS)?;
     let libraries = libraries(options.device);
@@ -159,7 +166,8 @@ fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
         tracing::error!("{error}");
         end_now(1)
     });
-    let spill = spill_folder(&options)?;
+    let folder = spill_folder(&options)?;
+    let spill = Spilling::within(folder.path(), options.spill_bytes_max);
     let runtime = runtime("rank", SOCKET_THREADS)?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let socket =
@@ -176,17 +184,17 @@ fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
     if let Err(error) = &served {
         tracing::error!(server = options.name, rank = options.rank, hint = error.hint, "{error}");
     }
-    drop(spill);
+    drop(folder);
     // Threads within a query or a round have no client left to report to.
     end_now(i32::from(served.is_err()))
 }
 
 /// Opens the device of a rank other than 0.
-fn rank_setup(options: &Options, spill: &SpillFolder) -> impl FnOnce() -> Result<RankSetup> + Send + use<> {
+fn rank_setup(options: &Options, spill: &Spilling) -> impl FnOnce() -> Result<RankSetup> + Send + use<> {
     let options = options.clone();
-    let directory = spill.path().to_owned();
+    let spill = spill.clone();
     move || {
-        let OpenedDevice { platforms, options: device_options, network } = open_device(&options, &directory)?;
+        let OpenedDevice { platforms, options: device_options, network } = open_device(&options, &spill)?;
         let platform =
             platforms.into_iter().next().ok_or_else(|| Error::internal("a rank without a device"))?;
         if options.device_timeout_s > 0 {
@@ -247,7 +255,7 @@ type StartedDevice = (RankedEngine, Option<Arc<RankWatch>>);
 
 fn start_engine(
     options: &Options,
-    spill: &SpillFolder,
+    spill: &Spilling,
     (compute, sockets): (&Handle, &Handle),
 ) -> Result<Started> {
     let _context = compute.enter();
@@ -256,7 +264,7 @@ fn start_engine(
         memory_bytes: options.memory_bytes,
         cache_bytes: options.cache_bytes,
         rank_count: options.ranks,
-        spill_directory: spill.path().to_owned(),
+        spill: spill.clone(),
     })?;
     let name = match options.device {
         Device::Cpu => return Ok(Started { engine: Arc::new(cpu), calls: None, ranks: None }),
@@ -289,11 +297,11 @@ fn is_short_of_gpus(options: &Options) -> bool {
 
 fn start_device(
     options: &Options,
-    spill: &SpillFolder,
+    spill: &Spilling,
     cpu: &CpuEngine,
     sockets: &Handle,
 ) -> Result<StartedDevice> {
-    let OpenedDevice { platforms, options: device_options, network } = open_device(options, spill.path())?;
+    let OpenedDevice { platforms, options: device_options, network } = open_device(options, spill)?;
     let ranked = RankedOptions::of(options.rank_policy);
     let catalog = cpu.catalog().clone();
     if options.rank_count() > 1 && options.rank_processes == RankProcesses::One {

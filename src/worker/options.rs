@@ -85,6 +85,8 @@ pub struct Options {
     pub affinity: AffinityRule,
     /// Where spill files go.
     pub spill_directory: PathBuf,
+    /// How many bytes they may hold; none: no limit.
+    pub spill_bytes_max: Option<u64>,
     /// The foreign server's name, for logs and messages.
     pub name: String,
     /// The hosts that share queries, where there are several.
@@ -148,7 +150,8 @@ pub const USAGE: &str = "\
 usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy POLICY --rank-processes WHERE --threads N
                         --memory BYTES --cache BYTES
                         --device-ordinals N,… --device-memory SIZE --pinned-cache BYTES
-                        --device-timeout SECONDS --affinity RULE --spill-directory DIRECTORY --name SERVER [--rank K]
+                        --device-timeout SECONDS --affinity RULE --spill-directory DIRECTORY [--spill-limit BYTES]
+                        --name SERVER [--rank K]
                         [--hosts A:PORT,B:PORT --host A:PORT --tls-certificate FILE --tls-key FILE --tls-ca FILE]
        pystachio-engine --version | --help
 
@@ -166,6 +169,7 @@ usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy PO
   --device-timeout   seconds after which a device call that does not return ends the engine; 0: never
   --affinity         which GPU reads which disk: optimal, numa, system, nvme0:0,nvme1:1
   --spill-directory  folder for spill files
+  --spill-limit      bytes that spill files may hold; no limit if absent
   --name             the foreign server's name, for logs and messages
   --rank             the rank of this process; rank 0 starts the others, with a socket as standard input
   --hosts            hosts that share queries, each with --ranks of them; --host is this one, and listens for the others
@@ -174,7 +178,7 @@ usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy PO
 The environment variable PYSTACHIO_LOG sets the level of messages on stderr (error, warn, info, debug, trace).
 ";
 
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "socket",
     "device",
     "ranks",
@@ -189,6 +193,7 @@ const NAMES: [&str; 21] = [
     "device-timeout",
     "affinity",
     "spill-directory",
+    "spill-limit",
     "name",
     "rank",
     "hosts",
@@ -240,6 +245,7 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         device_timeout,
         affinity,
         spill_directory,
+        spill_limit,
         name,
         rank,
         hosts,
@@ -283,6 +289,7 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         device_timeout_s: parse_number("device-timeout", required("device-timeout", device_timeout)?)?,
         affinity: required("affinity", affinity)?.parse()?,
         spill_directory: required("spill-directory", spill_directory)?.into(),
+        spill_bytes_max: spill_limit.map(|bytes| parse_number("spill-limit", bytes)).transpose()?,
         name: required("name", name)?,
         hosts,
     })))

@@ -242,19 +242,24 @@ mod tests {
     };
 
     use super::*;
+    use pystachio_engine::spill::Spilling;
 
     #[tokio::test]
     async fn a_footer_is_read_once_for_both_engines() {
         let folder = tempfile::tempdir().unwrap();
-        let spill_directory = folder.path().join("spill");
-        let cpu =
-            CpuOptions { threads: 1, memory_bytes: 1 << 24, cache_bytes: 0, rank_count: 1, spill_directory };
+        let cpu = CpuOptions {
+            threads: 1,
+            memory_bytes: 1 << 24,
+            cache_bytes: 0,
+            rank_count: 1,
+            spill: Spilling::to(folder.path()),
+        };
         let device = DeviceOptions {
             memory_bytes: 1 << 24,
             cache_bytes: 0,
             pinned_cache_bytes: 0,
             host_bytes: 1 << 24,
-            spill_directory: folder.path().to_owned(),
+            spill: Spilling::to(folder.path()),
             affinity: Affinity::default(),
         };
         let cpu = CpuEngine::new(cpu).unwrap();

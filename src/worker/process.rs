@@ -1,9 +1,9 @@
-//! The process as the operating system sees it: memory, parent, folder for spill files.
+//! The process as the operating system sees it: memory, descriptors, parent.
 
 use std::{
-    fs, io,
-    os::unix::{fs::DirBuilderExt, process::parent_id},
-    path::{Path, PathBuf},
+    fs,
+    os::unix::process::parent_id,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -22,7 +22,6 @@ const ENGINE_NAME: &str = "pystachio-engin";
 const EXITING: u32 = 0x4;
 /// Fields of `/proc/<pid>/stat` between its state and its flags.
 const FLAGS_AFTER_STATE: usize = 5;
-const SPILL_FOLDER_PREFIX: &str = "pystachio-spill-";
 
 /// Makes the kernel end this process first when memory runs out. Does nothing if that is not allowed.
 pub fn prefer_as_oom_victim() {
@@ -136,76 +135,6 @@ pub async fn wait_for_orphaning(parent: u32) {
     }
 }
 
-/// A folder for this process's spill files, removed with them when dropped.
-#[derive(Debug)]
-pub struct SpillFolder {
-    path: PathBuf,
-}
-
-impl SpillFolder {
-    /// Makes the folder inside `directory`, and removes those of engines that were killed.
-    ///
-    /// # Errors
-    ///
-    /// Those of making a folder.
-    pub fn create(directory: &Path) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        for entry in fs::read_dir(directory)?.flatten() {
-            if is_abandoned(&entry.file_name().to_string_lossy()) {
-                // Another engine may be removing the same folder.
-                let _ = fs::remove_dir_all(entry.path());
-            }
-        }
-        let path = spill_folder(directory, std::process::id());
-        if path.exists() {
-            fs::remove_dir_all(&path)?;
-        }
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self { path })
-    }
-
-    /// Where the folder is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for SpillFolder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "spill folder can't be removed");
-        }
-    }
-}
-
-/// Removes the folder of a process that has ended, if there is one.
-pub fn remove_spill_folder(directory: &Path, pid: u32) {
-    match fs::remove_dir_all(spill_folder(directory, pid)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(process = pid, %error, "spill folder can't be removed");
-        }
-        _ => {}
-    }
-}
-
-fn spill_folder(directory: &Path, pid: u32) -> PathBuf {
-    directory.join(format!("{SPILL_FOLDER_PREFIX}{pid}"))
-}
-
-fn is_abandoned(folder: &str) -> bool {
-    let process = folder.strip_prefix(SPILL_FOLDER_PREFIX).and_then(|process| process.parse::<u32>().ok());
-    process.is_some_and(has_ended)
-}
-
-/// Whether a process has ended. Its parent may not have waited for it yet.
-fn has_ended(process: u32) -> bool {
-    match fs::read_to_string(format!("/proc/{process}/stat")) {
-        // Its name, in parentheses, may have any characters.
-        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,33 +183,5 @@ mod tests {
         let own = fs::read_to_string("/proc/self/stat").unwrap();
         assert!(!is_ending_engine(&own, with_others));
         wait_for_ending_engines();
-    }
-
-    #[test]
-    fn a_process_that_nobody_has_waited_for_has_ended() {
-        assert!(!has_ended(std::process::id()) && has_ended(u32::MAX));
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        while !has_ended(child.id()) {
-            std::thread::yield_now();
-        }
-        child.wait().unwrap();
-        assert!(has_ended(child.id()));
-    }
-
-    #[test]
-    fn spill_folders_of_dead_engines_are_removed_and_no_others() {
-        let directory = tempfile::tempdir().unwrap();
-        let dead = directory.path().join(format!("{SPILL_FOLDER_PREFIX}4294967295"));
-        let alive = directory.path().join(format!("{SPILL_FOLDER_PREFIX}1"));
-        let foreign = directory.path().join("other");
-        for folder in [&dead, &alive, &foreign] {
-            fs::create_dir(folder).unwrap();
-        }
-        let spill = SpillFolder::create(directory.path()).unwrap();
-        assert!(!dead.exists() && alive.exists() && foreign.exists());
-        let path = spill.path().to_owned();
-        fs::write(path.join("run"), "x").unwrap();
-        drop(spill);
-        assert!(!path.exists());
     }
 }

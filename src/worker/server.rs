@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use pystachio_engine::Engine;
@@ -20,6 +20,9 @@ use crate::{counters::Counters, queries::QueryLog, session};
 
 /// How long the server waits before it accepts again when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A server that can accept no connection says so once, and again after it could for so long.
+const REFUSAL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long requests that run when the device is lost may take to end.
 const LOST_DEVICE_WAIT: Duration = Duration::from_secs(10);
@@ -145,6 +148,8 @@ impl Server {
     /// session dropped. Where the device is lost, sessions first end what they are at.
     pub async fn serve(self, host: Arc<Host>, stop: CancellationToken) {
         let mut sessions = JoinSet::new();
+        // When a connection could not be accepted last.
+        let mut refused: Option<Instant> = None;
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -154,7 +159,10 @@ impl Server {
                         sessions.spawn(session::serve(stream, host.clone()));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "connection can't be accepted");
+                        if refused.replace(Instant::now()).is_none_or(|last| last.elapsed() > REFUSAL_INTERVAL) {
+                            let sessions = sessions.len();
+                            tracing::warn!(%error, sessions, "connections can't be accepted; clients wait");
+                        }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },

@@ -13,10 +13,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
-    EngineStatus, Error, ErrorKind, FrameKind, PROTOCOL_VERSION, Request, Response, Result, decode_message,
+    EngineStatus, Error, ErrorKind, FrameKind, Greeting, Request, Response, Result, decode_message,
 };
 use tokio::{
-    io::AsyncWrite,
+    io::{AsyncWrite, AsyncWriteExt},
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Frame, FrameReader, Host, VERSION,
+    frames::connection_lost,
     process::resident_bytes,
     queries::Asker,
     query::{Answer, Part, cancelled},
@@ -84,13 +85,12 @@ impl Drop for Job {
 
 impl Session {
     async fn serve(&mut self) -> Result<()> {
-        match self.next_request().await? {
-            Some(request) => self.greet(&request).await?,
-            None => return Ok(()),
+        match self.greet().await? {
+            true => tracing::debug!(backend_pid = self.backend_pid, "connection opened"),
+            false => return Ok(()),
         }
         while let Some(request) = self.next_unless_lost().await? {
             match request {
-                Request::Hello { .. } => return Err(protocol("Hello after the first message")),
                 // Its request had already ended.
                 Request::Cancel | Request::Enough => {}
                 Request::Status => self.send(&Response::Status(self.status())).await?,
@@ -135,22 +135,23 @@ impl Session {
         Frame::message(response)?.write(&mut self.target).await
     }
 
-    async fn greet(&mut self, request: &Request) -> Result<()> {
-        match request {
-            Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid } => {
-                self.backend_pid = *backend_pid;
-                tracing::debug!(backend_pid, "connection opened");
-                let welcome =
-                    Response::Welcome { engine_pid: std::process::id(), version: VERSION.to_owned() };
-                self.send(&welcome).await
-            }
-            Request::Hello { protocol_version, .. } => Err(protocol(&format!(
-                "extension and engine are of different versions: \
-                 extension_protocol={protocol_version}, engine_protocol={PROTOCOL_VERSION}, engine_version={VERSION}"
-            ))
-            .with_hint("Install extension and engine from the same build, and restart the database server.")),
-            _ => Err(protocol("the first message is not Hello")),
+    /// Exchanges greetings. Returns whether both sides speak the same protocol; if not, the backend tells its user.
+    async fn greet(&mut self) -> Result<bool> {
+        let Some(greeting) = self.reader.greeting().await? else { return Ok(false) };
+        let own = Greeting::own(VERSION);
+        self.target.write_all(&own.encode()).await.map_err(|error| connection_lost(&error.to_string()))?;
+        if !greeting.is_understood() {
+            tracing::warn!(
+                backend_pid = greeting.pid,
+                extension_version = greeting.version,
+                extension_protocol = greeting.protocol_version,
+                engine_version = VERSION,
+                engine_protocol = own.protocol_version,
+                "extension and engine are of different versions"
+            );
         }
+        self.backend_pid = greeting.pid;
+        Ok(greeting.is_understood())
     }
 
     fn status(&self) -> EngineStatus {
@@ -179,8 +180,7 @@ impl Session {
             Request::Preview(request) => compute.spawn(answer.preview(*request)),
             Request::Describe { tables } => tokio::spawn(answer.describe(tables)),
             Request::Identify { tables } => tokio::spawn(answer.identify(tables)),
-            Request::Hello { .. }
-            | Request::Status
+            Request::Status
             | Request::Cache
             | Request::Timeline
             | Request::Queries

@@ -1,7 +1,7 @@
 //! Files that are not what they should be: each an error with the file's name, and the next query works.
 
 use super::*;
-use pystachio_plan::{DeviceSettings, EngineChoice, ErrorKind};
+use pystachio_plan::{DeviceSettings, EngineChoice, ErrorKind, SpillRequest};
 
 fn columns() -> Vec<(&'static str, ArrayRef)> {
     let numbers: Vec<_> = (0..5000).map(|row| Some(row * 31 % 1009)).collect();
@@ -110,6 +110,7 @@ async fn run_while(change: impl Fn(&Path), cache_bytes: u64) -> Result<usize, Er
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,
+        spill: SpillRequest::default(),
         device: DeviceSettings::default(),
         engine: EngineChoice::Cpu,
         role: 0,
@@ -193,6 +194,7 @@ async fn ends_soon_on(fixture: &Fixture, plan: impl Fn(&Path) -> Plan) {
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,
+        spill: SpillRequest::default(),
         device: DeviceSettings::default(),
         engine: EngineChoice::Cpu,
         role: 0,

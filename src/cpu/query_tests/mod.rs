@@ -27,11 +27,11 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
-use pystachio_engine::{Engine, StopFlag};
+use pystachio_engine::{Engine, StopFlag, spill::Spilling};
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Error,
     Expression, FileSet, Function, Literal, NamedExpression, Operator, Plan, QueryMetrics, QueryRequest,
-    Relation, ScanColumn, ScanExtent, Value,
+    Relation, ScanColumn, ScanExtent, SpillRequest, Value,
 };
 use tempfile::TempDir;
 
@@ -77,8 +77,10 @@ impl Fixture {
     /// Nothing can be written where queries spill to.
     fn with_full_disk(memory_bytes: u64) -> Self {
         let folder = TempDir::new().unwrap();
-        let spill = FullDisk(OperatorFiles::create(folder.path()).unwrap());
-        let engine = CpuEngine::with_spill_files(options(&folder, memory_bytes, 0), Arc::new(spill)).unwrap();
+        let engine = CpuEngine::with_spill_files(options(&folder, memory_bytes, 0), |spill| {
+            Arc::new(FullDisk(OperatorFiles::new(spill)))
+        });
+        let engine = engine.unwrap();
         Self { folder, engine, in_both_forms: false }
     }
 
@@ -105,6 +107,7 @@ impl Fixture {
             parameters: Vec::new(),
             with_metrics: true,
             batch_rows_max: 1000,
+            spill: SpillRequest::default(),
             device: DeviceSettings::default(),
             engine: EngineChoice::Cpu,
             role: 0,
@@ -142,8 +145,8 @@ impl Fixture {
 }
 
 fn options(folder: &TempDir, memory_bytes: u64, cache_bytes: u64) -> CpuOptions {
-    let spill_directory = folder.path().join("spill");
-    CpuOptions { threads: 2, memory_bytes, cache_bytes, rank_count: 1, spill_directory }
+    let spill = Spilling::to(folder.path());
+    CpuOptions { threads: 2, memory_bytes, cache_bytes, rank_count: 1, spill }
 }
 
 impl Answer {

@@ -20,10 +20,10 @@ use arrow::{
 };
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_cpu::{CpuEngine, CpuOptions};
-use pystachio_engine::{Engine, StopFlag};
+use pystachio_engine::{Engine, StopFlag, spill::Spilling};
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Expression,
-    FileSet, NamedExpression, Operator, Plan, QueryRequest, Relation, ScanColumn, ScanExtent,
+    FileSet, NamedExpression, Operator, Plan, QueryRequest, Relation, ScanColumn, ScanExtent, SpillRequest,
 };
 
 const CASE: &str = "PYSTACHIO_RESIDENT_CASE";
@@ -200,6 +200,7 @@ async fn rows_of(engine: &CpuEngine, plan: Plan) -> (u64, u64) {
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,
+        spill: SpillRequest::default(),
         device: DeviceSettings::default(),
         engine: EngineChoice::Cpu,
         role: 0,
@@ -216,8 +217,14 @@ async fn rows_of(engine: &CpuEngine, plan: Plan) -> (u64, u64) {
 async fn check(Run { case, group, expected }: &Run, path: &Path) {
     let group = *group;
     let spill_directory = path.with_extension(format!("spill{}", std::process::id()));
-    let options =
-        CpuOptions { threads: 2, memory_bytes: 1 << 30, cache_bytes: 0, rank_count: 1, spill_directory };
+    std::fs::create_dir_all(&spill_directory).unwrap();
+    let options = CpuOptions {
+        threads: 2,
+        memory_bytes: 1 << 30,
+        cache_bytes: 0,
+        rank_count: 1,
+        spill: Spilling::to(&spill_directory),
+    };
     let engine = CpuEngine::new(options).unwrap();
     // Threads, tables of functions and code are there after this.
     let first = Case {

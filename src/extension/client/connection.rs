@@ -9,8 +9,8 @@ use std::{
 
 use arrow_buffer::{Buffer, MutableBuffer};
 use pystachio_plan::{
-    Error, ErrorKind, FRAME_HEADER_BYTES, FrameHeader, FrameKind, PROTOCOL_VERSION, Request, Response,
-    Result, encode_message,
+    Error, ErrorKind, FRAME_HEADER_BYTES, FrameHeader, FrameKind, GREETING_HEADER_BYTES, Greeting,
+    GreetingHeader, PROTOCOL_VERSION, Request, Response, Result, encode_message,
 };
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     supervisor::EngineHome,
 };
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How long an engine that is running may take for its welcome.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the supervisor may take to note why an engine ended.
@@ -43,7 +44,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Greets the engine at the other end of the socket.
+    /// Exchanges greetings with the engine at the other end of the socket.
     ///
     /// # Errors
     ///
@@ -52,21 +53,43 @@ impl Connection {
         socket.set_nonblocking(true).map_err(|error| Error::internal(format!("socket: {error}")))?;
         let mut connection =
             Self { socket, home, engine_pid: 0, waited: Duration::ZERO, is_turn_awaited: false };
-        let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: std::process::id() };
-        connection.send(&hello)?;
+        let own = Greeting::own(VERSION);
+        connection.write(&own.encode())?;
         if !wait_socket_until(connection.socket.as_raw_fd(), Instant::now() + WELCOME_TIMEOUT) {
             let name = &connection.home.options.server_name;
             let message = format!("engine of server \"{name}\" does not answer");
             return Err(Error::new(ErrorKind::Unavailable, message)
                 .with_hint("Look at pystachio.engines and into the server log."));
         }
-        match client::message(&connection.receive()?)? {
-            Response::Welcome { engine_pid, .. } => {
-                connection.engine_pid = engine_pid;
-                Ok(connection)
-            }
-            other => Err(client::unexpected(&other)),
+        let mut header = [0; GREETING_HEADER_BYTES];
+        // SAFETY: the header has room for GREETING_HEADER_BYTES.
+        unsafe { connection.fill(header.as_mut_ptr(), GREETING_HEADER_BYTES)? };
+        let header = GreetingHeader::decode(header).map_err(|_| connection.other_version(None))?;
+        let mut version = vec![0; header.version_bytes];
+        // SAFETY: the vector has that many bytes.
+        unsafe { connection.fill(version.as_mut_ptr(), header.version_bytes)? };
+        let greeting = header.with_version(&version);
+        if !greeting.is_understood() {
+            return Err(connection.other_version(Some(&greeting)));
         }
+        connection.engine_pid = greeting.pid;
+        Ok(connection)
+    }
+
+    /// The error of an engine that speaks another protocol; without a greeting, of one that is older than greetings.
+    fn other_version(&self, greeting: Option<&Greeting>) -> Error {
+        let name = &self.home.options.server_name;
+        let engine = greeting.map_or_else(
+            || "an older one".to_owned(),
+            |greeting| format!("{} (protocol {})", greeting.version, greeting.protocol_version),
+        );
+        let message = format!(
+            "engine of server \"{name}\" and extension are of different versions: the extension is {VERSION} \
+             (protocol {PROTOCOL_VERSION}), the engine {engine}"
+        );
+        Error::new(ErrorKind::Protocol, message).with_hint(
+            "Restart the database server: since pystachio was upgraded, sessions and engines run different versions.",
+        )
     }
 
     /// Which engine this is.
@@ -105,10 +128,13 @@ impl Connection {
     ///
     /// `Unavailable` if the engine is gone.
     pub fn send(&mut self, request: &Request) -> Result<()> {
-        let frame = encode_message(request)?;
+        self.write(&encode_message(request)?)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let mut sent_bytes = 0;
-        while sent_bytes < frame.len() {
-            match self.socket.write(&frame[sent_bytes..]) {
+        while sent_bytes < bytes.len() {
+            match self.socket.write(&bytes[sent_bytes..]) {
                 Ok(count) => sent_bytes += count,
                 Err(error) if error.kind() == IoErrorKind::Interrupted => {}
                 Err(error) if error.kind() == IoErrorKind::WouldBlock => {

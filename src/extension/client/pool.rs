@@ -17,8 +17,9 @@ use crate::{
     supervisor::{self, EngineHome},
 };
 
-/// Idle connections kept for each engine; a backend with more cursors open than this opens new ones.
-const IDLE_CONNECTIONS_MAX: usize = 4;
+/// Idle connections kept for each engine. Each takes a descriptor of an engine that serves all sessions; a backend that reads
+/// several scans at once opens new ones.
+const IDLE_CONNECTIONS_MAX: usize = 1;
 /// How long to wait before connecting again to an engine that did not answer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 

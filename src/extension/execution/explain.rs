@@ -28,7 +28,7 @@ use std::{
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
     ActualRows, DeviceWork, EngineEstimates, ExchangeChoice, ExchangeTraffic, OperatorMetrics, PlanFacts,
-    QueryMetrics, QueryRequest, RankChoice, RanksReport, plan_lines,
+    QueryMetrics, QueryRequest, RankChoice, RanksReport, SpillRequest, plan_lines,
 };
 
 use super::{
@@ -176,6 +176,7 @@ fn write_preview(writer: &Writer, private: &ScanPrivate, hides_counts: bool) {
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: settings::batch_rows(),
+        spill: SpillRequest::default(),
         device: settings::device(),
         engine: settings::engine_choice(),
         role: privileges::current_role(),

@@ -4,6 +4,7 @@
 //!   `limits.rs`: LIMIT and OFFSET below zero
 //! - `kept_rows.rs`: the rows of scans that are read again; `lookup.rs`: those of scans that are asked for key after key
 //! - `keyed_join.rs`: the nodes of joins that filter a scan by the keys of their other side
+//! - `temp_files.rs`: spill files as the session's temporary files
 //! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
 //!
 //! Invariants: a query starts when its first row is wanted, and its connection is closed as soon as its
@@ -20,6 +21,7 @@ mod lookup;
 mod parameters;
 mod query;
 mod scan;
+mod temp_files;
 
 use pgrx::pg_sys;
 

@@ -16,6 +16,7 @@ use arrow_schema::{DataType as ArrowType, Field, Schema, SchemaRef};
 use pgrx::pg_sys;
 use pystachio_plan::{Error, ErrorKind, FrameKind, QueryMetrics, Request, Response, Result};
 
+use super::temp_files;
 use crate::client::{self, Frame, PooledConnection};
 
 /// Continuation marker and length before an encapsulated message's metadata.
@@ -102,6 +103,7 @@ impl RunningQuery {
                 self.cost.waited = connection.waited() - self.waited_before;
                 self.cost.elapsed = self.started.elapsed();
                 connection.give_back();
+                temp_files::report(self.cost.metrics.as_ref().map_or(0, |metrics| metrics.temp_file_bytes));
                 self.answer = Answer::Complete;
                 Ok(None)
             }

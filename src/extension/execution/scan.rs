@@ -13,6 +13,7 @@ use super::{
     lookup::{LookupPlan, LookupTable, QUERIES_MAX},
     parameters::{Parameters, with_settled_moments},
     query::{QueryCost, RunningQuery},
+    temp_files,
 };
 use crate::{
     error::OrRaise,
@@ -116,6 +117,7 @@ impl ScanState {
             parameters,
             with_metrics: self.with_metrics,
             batch_rows_max: settings::batch_rows(),
+            spill: temp_files::request(),
             device: settings::device(),
             engine: settings::engine_choice(),
             role: privileges::current_role(),

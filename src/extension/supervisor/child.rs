@@ -12,6 +12,8 @@ use std::{
 use super::{EngineHome, engine_log::EngineLog};
 use crate::settings;
 
+/// Where PostgreSQL has its own temporary files: base backups leave it out, and a server that starts empties it.
+const SPILL_DIRECTORY: &str = "base/pgsql_tmp";
 /// How long an engine may take to end when asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -59,7 +61,7 @@ impl EngineProcess {
             .arg(format!("--pinned-cache={}", options.pinned_cache_bytes))
             .arg(format!("--device-timeout={}", options.device_timeout_s))
             .arg(format!("--affinity={}", options.affinity))
-            .arg(format!("--spill-directory={}", home.directory().join("spill").display()))
+            .arg(format!("--spill-directory={SPILL_DIRECTORY}"))
             .arg(format!("--name={}", options.server_name))
             .env("PYSTACHIO_LOG", &options.log_level)
             .stdin(Stdio::null())
@@ -70,6 +72,9 @@ impl EngineProcess {
         }
         if std::env::var_os(CONNECTIONS_VARIABLE).is_none() {
             command.env(CONNECTIONS_VARIABLE, CONNECTIONS);
+        }
+        if let Some(bytes_max) = options.spill_bytes_max {
+            command.arg(format!("--spill-limit={bytes_max}"));
         }
         if let Some(hosts) = &options.hosts {
             command

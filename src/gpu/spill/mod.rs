@@ -24,4 +24,4 @@ mod tests;
 
 pub use chunk::SpilledChunk;
 pub use part::{SpilledPart, SpilledPartitions, SpilledSize};
-pub use store::{SpillOptions, SpillStore};
+pub use store::SpillStore;

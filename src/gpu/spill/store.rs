@@ -1,10 +1,10 @@
 //! Storage of a query's spilled bytes.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 #[cfg(test)]
 use pystachio_engine::spill::SpillFile;
-use pystachio_engine::spill::{Extent, SpillSpace};
+use pystachio_engine::spill::{Extent, QuerySpill, SpillSpace};
 use pystachio_plan::Result;
 
 use crate::{
@@ -15,15 +15,6 @@ use crate::{
 /// Bytes that are written to or read from a file at once.
 const FILE_PIECE_BYTES: usize = 4 << 20;
 
-/// The spill storage of a device's queries.
-#[derive(Clone)]
-pub struct SpillOptions {
-    /// Page-locked memory, which all queries share.
-    pub host: HostMemory,
-    /// Directory of files for bytes that do not fit there.
-    pub directory: Arc<PathBuf>,
-}
-
 /// The spill storage of one query. Cheap to clone.
 #[derive(Clone)]
 pub struct SpillStore {
@@ -31,7 +22,9 @@ pub struct SpillStore {
 }
 
 struct SpillStoreInner {
-    options: SpillOptions,
+    /// Page-locked memory, which all queries share.
+    host: HostMemory,
+    /// For bytes that do not fit there.
     space: Arc<SpillSpace>,
 }
 
@@ -49,16 +42,15 @@ pub(super) struct Segment {
 }
 
 impl SpillStore {
-    /// An empty store.
-    pub fn new(options: SpillOptions) -> Self {
-        let space = SpillSpace::in_directory(&options.directory);
-        Self { shared: Arc::new(SpillStoreInner { options, space }) }
+    /// An empty store: in page-locked memory, which all queries share, and in a file of the query.
+    pub fn new(host: HostMemory, spill: QuerySpill) -> Self {
+        Self { shared: Arc::new(SpillStoreInner { host, space: SpillSpace::new(spill) }) }
     }
 
     /// A store whose file is open already.
     #[cfg(test)]
-    pub(super) fn over(options: SpillOptions, file: Arc<SpillFile>) -> Self {
-        Self { shared: Arc::new(SpillStoreInner { options, space: SpillSpace::over(file) }) }
+    pub(super) fn over(host: HostMemory, file: Arc<SpillFile>) -> Self {
+        Self { shared: Arc::new(SpillStoreInner { host, space: SpillSpace::over(file) }) }
     }
 
     /// All that was ever written.
@@ -75,12 +67,12 @@ impl SpillStore {
     ///
     /// # Errors
     ///
-    /// `FileAccess`, naming the directory, and faults of the device.
+    /// `FileAccess`, naming the directory; `SpillLimit`; faults of the device.
     pub(super) fn write(&self, queue: &Queue, segments: &[Segment]) -> Result<Stored> {
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
-        let stored = match self.shared.options.host.allocate(total)? {
+        let stored = match self.shared.host.allocate(total)? {
             Some(host) => Stored::Host(host),
-            None => Stored::File(self.shared.space.file()?.extent(total)),
+            None => Stored::File(self.shared.space.file()?.extent(total)?),
         };
         let mut offset = 0;
         let copied = segments.iter().try_for_each(|segment| {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pystachio_engine::spill::SpillFile;
-use pystachio_plan::DataType;
+use pystachio_engine::spill::{QuerySpill, SpillFile, Spilling};
+use pystachio_plan::{DataType, SpillRequest};
 
 use super::*;
 use crate::{
@@ -37,9 +37,13 @@ fn chunk(queue: &Queue, first: i64, row_count: usize) -> Chunk {
     Chunk { row_count, columns: vec![number, text] }
 }
 
+fn query(folder: &std::path::Path) -> QuerySpill {
+    Spilling::to(folder).of_query(&SpillRequest::default())
+}
+
 fn store(queue: &Queue, host_bytes: u64, folder: &tempfile::TempDir) -> SpillStore {
     let host = HostMemory::new(queue.memory().platform().clone(), host_bytes);
-    SpillStore::new(SpillOptions { host, directory: Arc::new(folder.path().to_owned()) })
+    SpillStore::new(host, query(folder.path()))
 }
 
 #[test]
@@ -123,8 +127,7 @@ fn a_chunk_that_does_not_fit_a_full_disk_is_an_error() {
     let queue = Queue::new(&memory).unwrap();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let host = HostMemory::new(memory.platform().clone(), 0);
-    let options = SpillOptions { host, directory: Arc::new(folder.path().to_owned()) };
-    let store = SpillStore::over(options, SpillFile::over(full, folder.path()));
+    let store = SpillStore::over(host, SpillFile::over(full, query(folder.path())));
     let error =
         SpilledChunk::write(&queue, &store, &chunk(&queue, 0, 10), vec![0, 10]).map(|_| ()).unwrap_err();
     assert!(error.message.contains(&folder.path().display().to_string()), "{error}");

@@ -12,9 +12,8 @@ use std::{
 };
 
 use pystachio_plan::{
-    ColumnId, FRAME_HEADER_BYTES, FileLayout, FileSet, FrameHeader, FrameKind, GenerateRequest,
-    OptimizeRequest, PROTOCOL_VERSION, Request, Response, SampleRequest, ScanColumn, decode_message,
-    encode_message,
+    ColumnId, FRAME_HEADER_BYTES, FileLayout, FileSet, FrameHeader, FrameKind, GenerateRequest, Greeting,
+    OptimizeRequest, Request, Response, SampleRequest, ScanColumn, decode_message, encode_message,
 };
 
 fn main() {
@@ -22,8 +21,8 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let [socket, command, rest @ ..] = arguments.as_slice() else { panic!("client SOCKET COMMAND …") };
     let mut stream = UnixStream::connect(socket).unwrap();
-    let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: std::process::id() };
-    println!("{:?}", ask(&mut stream, &hello));
+    stream.write_all(&Greeting::own("example").encode()).unwrap();
+    println!("{:?}", Greeting::read(&mut stream).unwrap());
     let request = match (*command, rest) {
         ("describe", paths) => {
             Request::Describe { tables: paths.iter().map(|path| file_set(path)).collect() }

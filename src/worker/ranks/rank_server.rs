@@ -315,8 +315,11 @@ impl RankServer {
 mod tests {
     use std::path::Path;
 
+    use pystachio_engine::spill::Spilling;
     use pystachio_gpu::{affinity::Affinity, device::EmulatedPlatform, execution::DeviceOptions};
-    use pystachio_plan::{DeviceSettings, EngineChoice, FileSet, Operator, Plan, Relation, ScanExtent};
+    use pystachio_plan::{
+        DeviceSettings, EngineChoice, FileSet, Operator, Plan, Relation, ScanExtent, SpillRequest,
+    };
 
     use super::*;
     use crate::ranks::message::Carrier;
@@ -337,7 +340,7 @@ mod tests {
             cache_bytes: 0,
             pinned_cache_bytes: 0,
             host_bytes: 16 << 20,
-            spill_directory: spill_directory.to_owned(),
+            spill: Spilling::to(spill_directory),
             affinity: Affinity::default(),
         };
         let device = RankDevice::open(Arc::new(EmulatedPlatform::new()), &options, Arc::default()).unwrap();
@@ -387,6 +390,7 @@ mod tests {
             parameters: Vec::new(),
             with_metrics: false,
             batch_rows_max: 1000,
+            spill: SpillRequest::default(),
             device: DeviceSettings::default(),
             engine: EngineChoice::Device,
             role: 0,

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pystachio_engine::locking::lock_whole;
+use pystachio_engine::{locking::lock_whole, spill_folder::remove_spill_folders};
 use pystachio_gpu::{
     exchange::{Deadline, ExchangeNetwork, NetworkOptions, Rank},
     execution::{RankPeer, RankTable},
@@ -37,7 +37,6 @@ use super::{
     remote_rank::RemotePeer,
     slot::{Slot, SlotPhase, silent},
 };
-use crate::process::remove_spill_folder;
 
 /// How often the ranks are looked at, where none of them has news.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -426,6 +425,6 @@ fn named(rank: Rank, error: Error) -> Error {
 
 fn remove_spill_of(directory: &std::path::Path, pid: Option<u32>) {
     if let Some(pid) = pid {
-        remove_spill_folder(directory, pid);
+        remove_spill_folders(directory, pid);
     }
 }

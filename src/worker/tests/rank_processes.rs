@@ -13,8 +13,8 @@ use std::{
 };
 
 use pystachio_plan::{
-    EngineStatus, FRAME_HEADER_BYTES, FrameHeader, PROTOCOL_VERSION, RankStatus, Request, Response,
-    decode_message, encode_message,
+    EngineStatus, FRAME_HEADER_BYTES, FrameHeader, Greeting, RankStatus, Request, Response, decode_message,
+    encode_message,
 };
 
 /// How long anything may take before a test fails, on a machine that does other things too.
@@ -54,8 +54,8 @@ impl TestEngine {
     /// How it is, if it answers.
     fn status(&self) -> Option<EngineStatus> {
         let mut stream = UnixStream::connect(self.socket()).ok()?;
-        let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: std::process::id() };
-        ask(&mut stream, &hello)?;
+        stream.write_all(&Greeting::own("test").encode()).ok()?;
+        Greeting::read(&mut stream).ok()?;
         match ask(&mut stream, &Request::Status)? {
             Response::Status(status) => Some(status),
             other => panic!("no status: {other:?}"),

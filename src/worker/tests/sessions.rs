@@ -21,11 +21,11 @@ use async_trait::async_trait;
 use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
 use pystachio_plan::{
     CacheEntry, DeviceSettings, EngineChoice, EngineStatus, Error, ErrorKind, FileLayout, FileSet, FrameKind,
-    GenerateRequest, Literal, Operator, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, Plan, QueryEntry,
+    GenerateRequest, Greeting, Literal, Operator, OptimizeRequest, OptimizedColumn, Plan, QueryEntry,
     QueryMetrics, QueryOrigin, QueryRequest, QueryState, QueryWait, Relation, Request, Response, Result,
-    SampleRequest, ScanExtent, TableDescription, Value, decode_message, encode_message,
+    SampleRequest, ScanExtent, SpillRequest, TableDescription, Value, decode_message, encode_message,
 };
-use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server};
+use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server, VERSION};
 use tokio::{
     io::AsyncWriteExt,
     net::{
@@ -284,9 +284,8 @@ impl TestServer {
 
     async fn connect(&self) -> Client {
         let mut client = Client::connect(&self.socket).await;
-        let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: 1 };
-        let Response::Welcome { engine_pid, .. } = client.ask(&hello).await else { panic!("no welcome") };
-        assert_eq!(engine_pid, std::process::id());
+        let greeting = client.greet(&Greeting::own("test")).await;
+        assert!(greeting.is_understood() && greeting.pid == std::process::id());
         client
     }
 
@@ -325,6 +324,15 @@ impl Client {
     async fn connect(socket: &PathBuf) -> Self {
         let (source, target) = UnixStream::connect(socket).await.unwrap().into_split();
         Self { reader: FrameReader::new(source), target }
+    }
+
+    async fn greet(&mut self, greeting: &Greeting) -> Greeting {
+        self.target.write_all(&greeting.encode()).await.unwrap();
+        self.receive_greeting().await
+    }
+
+    async fn receive_greeting(&mut self) -> Greeting {
+        self.reader.greeting().await.unwrap().unwrap()
     }
 
     async fn send(&mut self, request: &Request) {
@@ -386,6 +394,7 @@ fn query(behaviour: Behaviour) -> Request {
         parameters: vec![behaviour],
         with_metrics: false,
         batch_rows_max: 100,
+        spill: SpillRequest::default(),
         device: DeviceSettings::default(),
         engine: EngineChoice::Cpu,
         role: ROLE,
@@ -805,14 +814,14 @@ fn rows_without_columns_are_counted() {
 }
 
 #[test]
-fn other_versions_are_refused_with_a_way_out() {
+fn other_versions_are_told_the_engines_and_refused() {
     let server = TestServer::start();
     server.run(async {
         let mut client = Client::connect(&server.socket).await;
-        let hello = Request::Hello { protocol_version: PROTOCOL_VERSION + 1, backend_pid: 1 };
-        let error = failure(client.ask(&hello).await);
-        assert_eq!(error.kind, ErrorKind::Protocol);
-        assert!(error.hint.is_some_and(|hint| hint.contains("restart")));
+        let own = Greeting::own("9.9");
+        let other = Greeting { protocol_version: own.protocol_version + 1, ..own };
+        // It says which version it has, and no more.
+        assert_eq!(client.greet(&other).await.version, VERSION);
         assert!(client.receive().await.is_none());
     });
 }
@@ -821,15 +830,19 @@ fn other_versions_are_refused_with_a_way_out() {
 fn protocol_violations_end_the_connection_only() {
     let server = TestServer::start();
     server.run(async {
+        let greeting = Greeting::own("test").encode();
         let violations: HashMap<&str, Vec<u8>> = HashMap::from([
             ("garbage", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
-            ("query before hello", encode_message(&query(Behaviour::ThreeBatches)).unwrap()),
-            ("batch from a backend", vec![0, 0, 0, 0, 2]),
-            ("unknown message", vec![1, 0, 0, 0, 0, 250]),
+            ("query without a greeting", encode_message(&query(Behaviour::ThreeBatches)).unwrap()),
+            ("batch from a backend", [greeting.as_slice(), &[0, 0, 0, 0, 2]].concat()),
+            ("unknown message", [greeting.as_slice(), &[1, 0, 0, 0, 0, 250]].concat()),
         ]);
         for (name, bytes) in violations {
             let mut client = Client::connect(&server.socket).await;
             client.target.write_all(&bytes).await.unwrap();
+            if bytes.starts_with(&greeting) {
+                client.receive_greeting().await;
+            }
             assert_eq!(failure(client.receive_message().await).kind, ErrorKind::Protocol, "{name}");
             assert!(client.receive().await.is_none(), "{name}");
         }

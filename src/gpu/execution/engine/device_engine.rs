@@ -2,14 +2,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use pystachio_engine::{QueryPlace, ResultStream, StopFlag};
+use pystachio_engine::{QueryPlace, ResultStream, StopFlag, spill::Spilling};
 #[cfg(test)]
 use pystachio_files::PageCacheProbe;
 use pystachio_files::{FileCatalog, QueryFiles};
@@ -36,7 +35,7 @@ use crate::{
     },
     file_systems::FileSystems,
     operation::Queue,
-    spill::{SpillOptions, SpillStore},
+    spill::SpillStore,
 };
 
 /// The part of the host's other memory for descriptions of the pages of cached chunks.
@@ -55,8 +54,8 @@ pub struct DeviceOptions {
     /// page-locked, for pages that the host decompresses and for descriptions of cached chunks'
     /// pages.
     pub host_bytes: u64,
-    /// Directory of files for rows that do not fit there either.
-    pub spill_directory: PathBuf,
+    /// Files for rows that do not fit there either.
+    pub spill: Spilling,
     /// The disks and processors near the device.
     pub affinity: Affinity,
 }
@@ -72,7 +71,8 @@ pub struct DeviceEngine {
     queries_started: AtomicU64,
     queries_running: Arc<AtomicU64>,
     queries_run: Arc<AtomicU64>,
-    spill: SpillOptions,
+    spill_memory: HostMemory,
+    spill: Spilling,
 }
 
 impl DeviceEngine {
@@ -98,7 +98,8 @@ impl DeviceEngine {
             queries_started: AtomicU64::new(0),
             queries_running: Arc::default(),
             queries_run: Arc::default(),
-            spill: SpillOptions { host, directory: Arc::new(options.spill_directory.clone()) },
+            spill_memory: host,
+            spill: options.spill.clone(),
         }
     }
 
@@ -210,7 +211,9 @@ impl DeviceEngine {
         (stop, part): (StopFlag, Option<RankPart>),
     ) -> Query {
         let settings = request.device;
-        let query_memory = QueryMemory::new(memory.clone(), SpillStore::new(self.spill.clone()));
+        let spill = self.spill.of_query(&request.spill);
+        let store = SpillStore::new(self.spill_memory.clone(), spill);
+        let query_memory = QueryMemory::new(memory.clone(), store);
         let place = self.reader_place.clone();
         let meter = QueryMeter::new(memory, &query_memory);
         let number = stop.account().number();

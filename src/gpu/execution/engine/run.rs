@@ -315,6 +315,7 @@ impl QueryOutput<'_> {
         metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
         metrics.memory_peak_bytes = driver.queue.memory().peak_bytes();
         metrics.spilled_bytes = query.memory.store.written_bytes();
+        metrics.temp_file_bytes = query.memory.store.space().spill().taken_bytes();
         metrics.bytes_expected = query.meter.progress().bytes_expected;
     }
 }

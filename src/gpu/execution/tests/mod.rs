@@ -28,10 +28,11 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
-use pystachio_engine::StopFlag;
+use pystachio_engine::{StopFlag, spill::Spilling};
 use pystachio_plan::{
     Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet,
     JoinKind, Operator, Plan, QueryMetrics, QueryRequest, Relation, Result, ScanColumn, ScanExtent,
+    SpillRequest,
 };
 
 use self::watched::Watched;
@@ -267,7 +268,7 @@ impl Fixture {
             memory_bytes,
             // Little enough that some spilled rows go on to the file.
             host_bytes: memory_bytes,
-            spill_directory: folder.path().to_owned(),
+            spill: Spilling::to(folder.path()),
             affinity: Affinity::default(),
         };
         let runtime =
@@ -319,6 +320,7 @@ fn request(plan: Plan) -> QueryRequest {
         parameters: Vec::new(),
         with_metrics: true,
         batch_rows_max: 1000,
+        spill: SpillRequest::default(),
         device: DeviceSettings::default(),
         engine: EngineChoice::Device,
         role: 0,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use pystachio_engine::locking::lock_whole;
+use pystachio_engine::{locking::lock_whole, spill_folder::remove_spill_folders};
 use pystachio_gpu::exchange::Rank;
 use pystachio_plan::{Error, Result};
 use tokio::{
@@ -27,7 +27,7 @@ use super::{
     CONNECT_MAX, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, ListenerSetup, relay,
     service::{self, FromHost, RankService, ServeRank, ToHost},
 };
-use crate::{process::remove_spill_folder, ranks::process::ChildProcess};
+use crate::ranks::process::ChildProcess;
 
 /// An address that can't be listened on is tried again after that.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
@@ -178,7 +178,7 @@ async fn carry(
     let pid = process.pid();
     // It is waited for.
     let _ = tokio::task::spawn_blocking(move || drop(process)).await;
-    remove_spill_folder(&host.setup.spill_directory, pid);
+    remove_spill_folders(&host.setup.spill_directory, pid);
     tracing::info!(process = pid, "a rank of another host's queries has ended");
 }
 

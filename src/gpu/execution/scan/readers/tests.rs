@@ -1,11 +1,17 @@
 //! Readers over parts that are numbers.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use pystachio_engine::spill::Spilling;
+use pystachio_plan::SpillRequest;
 
 use super::*;
 use crate::{
     device::{EmulatedPlatform, HostMemory},
-    spill::{SpillOptions, SpillStore},
+    spill::SpillStore,
 };
 
 /// Parts of no columns, each with its number as its row count.
@@ -112,8 +118,9 @@ fn wait_until(is_so: impl Fn() -> bool) {
 fn pool(combines: bool) -> (ReaderPool, StopFlag) {
     let platform = Arc::new(EmulatedPlatform::new());
     let memory = DeviceMemory::new(platform.clone(), 600).open_account();
-    let spill = SpillOptions { host: HostMemory::new(platform, 0), directory: Arc::default() };
-    let budget = QueryMemory::new(memory.clone(), SpillStore::new(spill));
+    let spill = Spilling::to(Path::new("/nowhere/at/all")).of_query(&SpillRequest::default());
+    let store = SpillStore::new(HostMemory::new(platform, 0), spill);
+    let budget = QueryMemory::new(memory.clone(), store);
     let stop = StopFlag::default();
     let settings = DeviceSettings { reader_combining: combines, ..DeviceSettings::default() };
     (ReaderPool::new(&memory, &budget, ReaderPlace::default(), stop.clone(), settings), stop)

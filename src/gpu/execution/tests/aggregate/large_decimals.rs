@@ -7,11 +7,11 @@ use arrow::{
     datatypes::{Decimal256Type, Int64Type, i256},
 };
 use parquet::arrow::ArrowWriter;
-use pystachio_engine::StopFlag;
+use pystachio_engine::{StopFlag, spill::Spilling};
 use pystachio_plan::{
     Aggregate, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet,
     Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation,
-    ScanColumn, ScanExtent, SortKey, Value,
+    ScanColumn, ScanExtent, SortKey, SpillRequest, Value,
 };
 
 use super::aggregate_call;
@@ -102,7 +102,7 @@ fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
         cache_bytes: 0,
         pinned_cache_bytes: 0,
         host_bytes: 0,
-        spill_directory: std::env::temp_dir(),
+        spill: Spilling::to(&std::env::temp_dir()),
     };
     let engine = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &options);
     let plan = Plan { root, outputs: outputs.iter().map(|id| ColumnId(*id)).collect() };
@@ -112,6 +112,7 @@ fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,
+        spill: SpillRequest::default(),
         device: DeviceSettings::default(),
         engine: EngineChoice::Device,
         role: 0,

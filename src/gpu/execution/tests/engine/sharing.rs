@@ -1,6 +1,7 @@
 //! Several queries at once, queries that end early, and devices that fail.
 
 use std::{
+    path::Path,
     sync::{Mutex, Weak},
     time::{Duration, Instant},
 };
@@ -186,7 +187,7 @@ fn a_folder_that_takes_no_file_is_an_error_that_names_it() {
         pinned_cache_bytes: 0,
         memory_bytes: table.bytes() / 16,
         host_bytes: 0,
-        spill_directory: PathBuf::from("/nowhere/at/all"),
+        spill: Spilling::to(Path::new("/nowhere/at/all")),
     };
     let mut fixture = Fixture::new(PLENTY_BYTES);
     fixture.engine = Arc::new(DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &options));
@@ -205,7 +206,7 @@ fn rows_go_to_files_where_the_host_has_no_memory_for_them() {
         pinned_cache_bytes: 0,
         memory_bytes: table.bytes() / 16,
         host_bytes: 0,
-        spill_directory: folder.path().to_owned(),
+        spill: Spilling::to(folder.path()),
     };
     let plenty = Fixture::new(PLENTY_BYTES).run(sort(&table)).unwrap();
     let mut fixture = Fixture::new(PLENTY_BYTES);

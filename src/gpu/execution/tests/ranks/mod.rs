@@ -136,7 +136,7 @@ impl RankedFixture {
             pinned_cache_bytes: 0,
             memory_bytes: shape.memory_bytes,
             host_bytes: shape.memory_bytes,
-            spill_directory: folder.path().to_owned(),
+            spill: Spilling::to(folder.path()),
             affinity: Affinity::default(),
         };
         let engine = make(&options, shape.options);
