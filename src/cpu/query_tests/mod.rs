@@ -145,7 +145,9 @@ impl Fixture {
 }
 
 fn options(folder: &TempDir, memory_bytes: u64, cache_bytes: u64) -> CpuOptions {
-    let spill = Spilling::to(folder.path());
+    let spill = folder.path().join("spill");
+    std::fs::create_dir_all(&spill).unwrap();
+    let spill = Spilling::to(&spill);
     CpuOptions { threads: 2, memory_bytes, cache_bytes, rank_count: 1, spill }
 }
 
