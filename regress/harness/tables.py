@@ -167,13 +167,13 @@ def tpch_foreign(session, folder, schema="tpch", server="pystachio"):
         session.run(f"ANALYZE {schema}.{table}")
 
 
-def spec_foreign(session, folder, schema="spec"):
+def spec_foreign(session, folder, schema="spec", server="pystachio"):
     """Declares the Parquet files of `folder` with the specification's types, char(n) among them."""
     session.run(f"SET client_min_messages = warning; DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")
     session.run("RESET client_min_messages")
     for table, columns in _SPEC_COLUMNS.items():
         session.run(f"CREATE FOREIGN TABLE {schema}.{table} ({columns}) "
-                    f"SERVER pystachio OPTIONS (path '{folder}/{table}.parquet')")
+                    f"SERVER {server} OPTIONS (path '{folder}/{table}.parquet')")
         session.run(f"ANALYZE {schema}.{table}")
 
 

@@ -10,7 +10,8 @@ _UNWANTED = re.compile(r"\b(pg_(sleep|advisory|try_advisory|terminate|cancel|rel
 # Functions whose value is another one in every session, at every time, or for every table.
 _UNSTABLE = re.compile(r"(pg_(?!typeof$)|txid_|inet_|current_|now$|(transaction|statement|clock)_timestamp$|timeofday|random|row_security_active|has_|to_reg|"
                        r"version$|currtid|lastval|mxid_age|age$|format_type|\w+_description$)")
-_ONE_OF_A_RUN = re.compile(r"\btablesample\b|\bpystachio\.|\b(tableoid|ctid|xmin|xmax|cmin|cmax)\b")
+_SAMPLE = re.compile(r" tablesample \w+ \([0-9.]+\)")
+_ONE_OF_A_RUN = re.compile(r"\bpystachio\.|\b(tableoid|ctid|xmin|xmax|cmin|cmax)\b")
 _ONE_ROW = re.compile(r"\(select (\w+) from (\w+)\.(\w+) limit 1 offset (\d+)\)")
 # Types that only stand for others: sqlsmith takes them for types of values. The server refuses each such cast.
 _PSEUDO = {"anymultirange": "int4multirange", "anyrange": "int4range", "anyenum": "text", "anyarray": "int4[]", "anynonarray": "int4", "anyelement": "int4",
@@ -37,7 +38,7 @@ def is_comparable(query, volatile):
 
 
 def decided(query, keyed):
-    """The query with fewer rows that only their order chooses: no LIMIT, and single rows by their key in the schemas of `keyed`."""
+    """The query with fewer rows that only their order chooses: no LIMIT, no sample, and single rows by their key in the schemas of `keyed`."""
 
     def row(found):
         column, schema, table, offset = found.groups()
@@ -45,7 +46,7 @@ def decided(query, keyed):
             return f"(select {column} from {schema}.{table} where id = {int(offset) + 1})"
         return f"(select {column} from {schema}.{table} order by 1 limit 1 offset {offset})"
 
-    return _LIMIT.sub("", _ONE_ROW.sub(row, query))
+    return _SAMPLE.sub("", _LIMIT.sub("", _ONE_ROW.sub(row, query)))
 
 
 def over(query, schemas):

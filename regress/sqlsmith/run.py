@@ -33,11 +33,27 @@ LIMIT_MS = 3000
 HANG_S = 120
 ROWS_MAX = 20000
 # The schemas that queries name, the same tables on the emulated device, and as heap tables in several orders.
-FOREIGN = ("pq", "tpch")
-EMULATED = {"pq": "pq_emulated", "tpch": "tpch_emulated"}
-HEAPS = [{"pq": f"heap{suffix}", "tpch": f"tpch_heap{suffix}"} for suffix in ("", "_mixed", "_turned")]
+FOREIGN = ("pq", "shapes", "tpch", "spec")
+EMULATED = {name: f"{name}_emulated" for name in FOREIGN}
+HEAPS = [{"pq": f"heap{suffix}", **{name: f"{name}_heap{suffix}" for name in FOREIGN[1:]}} for suffix in ("", "_mixed", "_turned")]
 _ORDERS = {"_mixed": "md5(t::text)", "_turned": "md5(t::text) DESC"}
-_KEYED = {"pq", "heap", "pq_emulated", "heap_mixed", "heap_turned"}
+_KEYED = {"pq"}
+# Over a schema {1} with the tables of regress/data: views with computed columns, groups, set operations and outer joins; a tree of partitions, and a
+# heap table with a child.
+_SHAPES = """CREATE VIEW {0}.outer_joined AS SELECT x.id, x.a, coalesce(y.n, 0) AS n, y.c || '!' AS c, y.k IS NULL AS missing, x.ts, y.d
+  FROM {1}.t1 x LEFT JOIN (SELECT a, n * 2 AS n, upper(c) AS c, k, d FROM {1}.t2 WHERE id % 3 > 0) y ON x.a = y.a;
+CREATE VIEW {0}.grouped AS SELECT a AS id, a, count(*) AS k, sum(n) AS n, max(c) AS c, min(d) AS d, avg(m) AS m, count(DISTINCT i) AS i FROM {1}.t1 GROUP BY a;
+CREATE VIEW {0}.combined AS SELECT id, a, c, n FROM {1}.t3 UNION SELECT id + 1, b::integer, s, m FROM {1}.t2 WHERE b < 100 EXCEPT SELECT id, a, c, n FROM {1}.t1;
+CREATE VIEW {0}.newest AS SELECT id, a, n, d FROM {1}.t2 x WHERE d = (SELECT max(d) FROM {1}.t2 y WHERE y.a = x.a);
+CREATE TABLE {0}.parent (id integer, a integer, c text);
+INSERT INTO {0}.parent SELECT id + 500, a, c FROM heap.t2 WHERE id < 20;
+CREATE TABLE {0}.tree (id integer, a integer, n numeric(15,2), c text) PARTITION BY RANGE (id);
+CREATE TABLE {0}.tree_own PARTITION OF {0}.tree DEFAULT;
+INSERT INTO {0}.tree SELECT id + 200, a, n, c FROM heap.t1"""
+_SHAPES_FOREIGN = """CREATE FOREIGN TABLE {0}.child (d date) INHERITS ({0}.parent) SERVER {3} OPTIONS (path '{2}/t3.parquet');
+CREATE FOREIGN TABLE {0}.tree_part PARTITION OF {0}.tree FOR VALUES FROM (1) TO (100) SERVER {3} OPTIONS (path '{2}/t3.parquet')"""
+_SHAPES_HEAP = """CREATE TABLE {0}.child (d date) INHERITS ({0}.parent); INSERT INTO {0}.child SELECT id, a, c, d FROM {1}.t3;
+CREATE TABLE {0}.tree_part PARTITION OF {0}.tree FOR VALUES FROM (1) TO (100); INSERT INTO {0}.tree_part SELECT id, a, n, c FROM {1}.t3"""
 _LOG_WORDS = ("PANIC:", "TRAP:", "terminated by signal", "panicked at")
 LOST = "08006"
 
@@ -155,14 +171,24 @@ def prepare(conninfo, folder):
         tables.edge_schemas(session, data)
         tables.edge_foreign(session, data, "pq_emulated", "emulated")
         session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}/tpch', {SCALE}, overwrite => true)")
-        tables.tpch_foreign(session, f"{folder}/tpch")
-        tables.tpch_foreign(session, f"{folder}/tpch", "tpch_emulated", "emulated")
-        tables.heap_copy(session, "tpch", "tpch_heap", keys=False)
-        names = [("heap", table["name"]) for table in tables.manifest()] + [("tpch_heap", name) for name in tables.TPCH_KEYS]
+        tpch = f"{folder}/tpch"
+        tables.tpch_foreign(session, tpch)
+        tables.tpch_foreign(session, tpch, "tpch_emulated", "emulated")
+        tables.spec_foreign(session, tpch)
+        tables.spec_foreign(session, tpch, "spec_emulated", "emulated")
+        for schema in ("tpch", "spec"):
+            tables.heap_copy(session, schema, f"{schema}_heap", keys=False)
+        names = [("heap", table["name"]) for table in tables.manifest()]
+        names += [(schema, name) for schema in ("tpch_heap", "spec_heap") for name in tables.TPCH_KEYS]
         for suffix, order in _ORDERS.items():
-            session.run(f"CREATE SCHEMA heap{suffix}; CREATE SCHEMA tpch_heap{suffix}")
+            session.run(f"CREATE SCHEMA heap{suffix}; CREATE SCHEMA tpch_heap{suffix}; CREATE SCHEMA spec_heap{suffix}")
             for schema, name in names:
                 session.run(f"CREATE TABLE {schema}{suffix}.{name} AS SELECT * FROM {schema}.{name} t ORDER BY {order}")
+        for schema, base, server in [("shapes", "pq", "pystachio"), ("shapes_emulated", "pq_emulated", "emulated"),
+                                     *((heap["shapes"], heap["pq"], None) for heap in HEAPS)]:
+            session.run(f"CREATE SCHEMA {schema}")
+            session.run(_SHAPES.format(schema, base))
+            session.run((_SHAPES_FOREIGN if server else _SHAPES_HEAP).format(schema, base, data, server))
         session.run("ANALYZE")
         # sqlsmith takes the tables that its role may read: those of FOREIGN while it makes queries, and all of them afterwards.
         for schema in [*FOREIGN, *EMULATED.values(), *(name for heap in HEAPS for name in heap.values())]:
