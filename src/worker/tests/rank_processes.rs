@@ -75,7 +75,7 @@ impl TestEngine {
     /// Folders for spill files, by their processes.
     fn spill_pids(&self) -> BTreeSet<u32> {
         let entries = fs::read_dir(self.folder.path().join("spill")).unwrap();
-        let pid = |name: String| name.rsplit('-').next().unwrap().parse().unwrap();
+        let pid = |name: String| name.rsplit('_').nth(1).unwrap().parse().unwrap();
         entries.map(|entry| pid(entry.unwrap().file_name().into_string().unwrap())).collect()
     }
 
