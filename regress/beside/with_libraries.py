@@ -20,10 +20,11 @@ CONTRIB = ["auto_explain", "pg_stat_statements"]
 PACKAGED = ["pg_stat_kcache", "pg_qualstats", "pg_wait_sampling", "pgaudit", "hypopg", "plpgsql_check", "set_user", "pg_hint_plan", "pg_cron"]
 # Libraries that are loaded but make no extension.
 _LIBRARIES_ONLY = {"auto_explain"}
-# The SQL tests that run beside them: plans, prepared statements, cursors, functions. All of the planner's with --whole.
+# The SQL tests that run beside them: plans, prepared statements, cursors, functions. With --whole all that plan, read or write.
 _TESTS = ["pushdown_join", "pushdown_prepared", "pushdown_small_side", "pushdown_sets", "planner_pitfalls", "planner_untouched", "explain_output",
           "explain_reasons", "write_statements", "tpch_plans"]
-_TESTS_WHOLE = r"^test: *((?:planner|pushdown|tpch|explain|write|scan|queries|timeline).*)$"
+# Those of what engines record are left out: there auto_explain's ANALYZE shows.
+_TESTS_WHOLE = r"^test: *((?:planner|pushdown|tpch|explain|write|scan|around).*)$"
 _ENTRY = re.compile(r"LOG:  duration: [0-9.]+ ms  plan:\n((?:\t.*\n)+)")
 
 
