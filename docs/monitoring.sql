@@ -4,7 +4,7 @@
 -- can run the queries. A role needs USAGE on the servers, and pg_monitor to see other roles' queries.
 
 -- panel: stat, none, 4x4: Engines down
-SELECT count(*) AS down FROM pystachio.engines WHERE state NOT IN ('running', 'stopped');
+SELECT count(*) AS down FROM pystachio.engines WHERE state NOT IN ('running', 'stopped', 'retiring');
 
 -- panel: stat, none, 4x4: Queries running
 SELECT coalesce(sum(queries_running), 0)::bigint AS running FROM pystachio.engines WHERE rank = 0;

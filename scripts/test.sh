@@ -32,7 +32,7 @@ declare -A fault_modules=(
     [faults-ranks]="ranks standby"
     [faults-engines]="cancel files processes hang watching cursors"
     [faults-clients]="clients admission hosts nesting planning"
-    [faults-rights]="access views policies roles upgrade"
+    [faults-rights]="access views policies roles upgrade supervisor"
 )
 # The longest first, so that none is left alone at the end.
 fault_areas=(faults-ranks faults-clients faults-engines faults-rights)
@@ -259,7 +259,7 @@ end_areas() {
     mapfile -t left < <(jobs -rp)
     [[ ${#left[@]} -gt 0 ]] || return 0
     kill "${left[@]}" 2> /dev/null || true
-    for name in test diff docs scripts bare emulated hosts standby beside "${fault_clusters[@]}"; do "$project_root/scripts/cluster.sh" stop "$name"; done
+    for name in test diff docs scripts bare emulated hosts standby super beside "${fault_clusters[@]}"; do "$project_root/scripts/cluster.sh" stop "$name"; done
 }
 trap end_areas EXIT
 

@@ -32,7 +32,10 @@ def without_preloading(conninfo, folder):
         pid = int(session.run("SELECT pid FROM pystachio.engines WHERE state = 'running'").scalar())
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: _works(session, expected), "the engine comes back", 0.05)
+        supervisors = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pystachio supervisor'"
+        require(session.run(supervisors).scalar() == "1", "one supervisor runs")
         session.run("DROP EXTENSION pystachio CASCADE; DROP SCHEMA t")
+        wait_until(lambda: session.run(supervisors).scalar() == "0", "the supervisor ends with its last engine", 0.02)
 
 
 def _works(session, expected):

@@ -295,6 +295,17 @@ def a_host_that_is_cut_off_is_named_and_comes_back(place):
     wait_until(lambda: _processes() == 4, "each host has its engine and one rank of the other's queries", 0.05)
 
 
+def a_host_comes_back_without_a_query(place):
+    """A database server that is restarted starts the engine that other hosts use."""
+    hosts = _setup(place)
+    hosts.second.watch.close()
+    _cluster("start", hosts.has_namespace)
+    hosts.second.watch = hosts.second.session()
+    _wait_connected(hosts)
+    with hosts.session(hosts.first) as session:
+        require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "a query on both has its rows")
+
+
 def a_wrong_certificate_connects_nobody(place):
     hosts = _setup(place)
     folder = hosts.certificates
@@ -353,4 +364,4 @@ def hosts_are_dropped(place):
 
 
 TESTS = [options_of_hosts_are_checked, two_hosts_answer_as_one_rank, hosts_have_several_ranks_each, a_cancel_reaches_the_other_host,
-         a_host_that_is_cut_off_is_named_and_comes_back, a_wrong_certificate_connects_nobody, hosts_are_dropped]
+         a_host_that_is_cut_off_is_named_and_comes_back, a_host_comes_back_without_a_query, a_wrong_certificate_connects_nobody, hosts_are_dropped]

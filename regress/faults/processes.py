@@ -266,8 +266,110 @@ def _noted(session, place, phase):
     return None
 
 
+def _server(session, place, name):
+    """A server with a table in a schema of its own."""
+    session.run(f"DROP SERVER IF EXISTS {name} CASCADE; DROP SCHEMA IF EXISTS {name} CASCADE")
+    session.run(f"CREATE SERVER {name} FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '1GB')")
+    session.run(f"CREATE SCHEMA {name}; {tables.import_statement(place.tpch, name, name, 'LIMIT TO (nation, lineitem)')}")
+
+
+def changes_interrupt_nothing(place):
+    """RENAME, COMMENT and the like change no process. A changed option lets a running query and an open cursor end on the old one."""
+    with place.session("SET client_min_messages = warning") as session, place.session() as reader, place.session() as runner:
+        _server(session, place, "changing")
+        expected = session.run("SELECT l_comment FROM changing.lineitem ORDER BY l_orderkey, l_linenumber").rows
+        first = place.engine_pid("changing")
+        # Small batches, so that the cursor's rows are not all in the socket.
+        reader.run("SET pystachio.batch_rows = 64; BEGIN")
+        reader.run("DECLARE reading CURSOR FOR SELECT l_comment FROM changing.lineitem ORDER BY l_orderkey, l_linenumber")
+        rows = reader.run("FETCH 10 FROM reading").rows
+        for statement in ("ALTER SERVER changing RENAME TO changed", "COMMENT ON SERVER changed IS 'text'", "GRANT USAGE ON FOREIGN SERVER changed TO PUBLIC",
+                          "ALTER SERVER changed VERSION '2'", "ALTER SERVER changed OPTIONS (SET memory '1048576kB')", "ALTER SERVER changed RENAME TO changing"):
+            session.run(statement)
+            require(session.run("SELECT count(*) FROM changing.nation").scalar() == "25", "another query works")
+            rows += reader.run("FETCH 10 FROM reading").rows
+            server = "changed" if "RENAME TO changing" not in statement else "changing"
+            require(place.engine_pid(server) == first, f"after {statement} the engine is the same")
+        runner.start(LONG_QUERY.replace("work.", "changing."))
+        place.wait_running(2, "changing")
+        session.run("ALTER SERVER changing OPTIONS (SET memory '300MB')")
+        require(session.run("SELECT count(*) FROM changing.nation").scalar() == "25", "a new query works")
+        second = place.engine_pid("changing")
+        require(second not in (None, first), "on another engine")
+        states = place.watch.run("SELECT pid, state FROM pystachio.engines WHERE server = 'changing'").rows
+        require(states == [(str(second), "running"), (str(first), "retiring")], f"both are shown: {states}")
+        # Back to the options of the engine whose last queries run: another process with the same.
+        session.run("ALTER SERVER changing OPTIONS (SET memory '1GB')")
+        require(session.run("SELECT count(*) FROM changing.nation").scalar() == "25", "a query works with the former option")
+        require(place.engine_pid("changing") not in (None, first, second), "on a third engine")
+        wait_until(lambda: not _alive(second), "the second, which was idle, ends", 0.02)
+        require(runner.is_busy() and _alive(first), "the first engine runs its last queries")
+        runner.cancel()
+        try:
+            runner.finish(HANG_S)
+            raise AssertionError("the cancelled query gave a result")
+        except QueryError as error:
+            require(error.sqlstate == "57014", f"the query ends by its cancel: {error}")
+        rows += reader.run("FETCH ALL FROM reading").rows
+        require(rows == expected, "the cursor has all its rows")
+        reader.run("COMMIT")
+        wait_until(lambda: not _alive(first), "the first engine ends with its last query", 0.02)
+        require(runner.run("SELECT count(*) FROM changing.nation").scalar() == "25", "its session goes on with the third")
+        session.run("DROP SERVER changing CASCADE; DROP SCHEMA changing")
+
+
+def changes_under_load(place):
+    """Options change again and again while sessions query without a pause: every query has its answer."""
+    with place.session("SET client_min_messages = warning") as session:
+        _server(session, place, "restless")
+        stop, failures, counts = threading.Event(), [], []
+
+        def client():
+            count = 0
+            try:
+                with place.session() as own:
+                    while not stop.is_set():
+                        if own.run("SELECT count(*) FROM restless.nation").scalar() != "25":
+                            failures.append("another answer")
+                        count += 1
+            except QueryError as error:
+                failures.append(f"{error} {error.detail}")
+            counts.append(count)
+
+        threads = [threading.Thread(target=client) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(10):
+            session.run(f"ALTER SERVER restless OPTIONS (SET memory '{300 + number}MB')")
+            require(session.run("SELECT count(*) FROM restless.nation").scalar() == "25", "the altered server works")
+        stop.set()
+        for thread in threads:
+            thread.join(HANG_S)
+        require(not failures, "\n".join(failures[:5]))
+        require(sum(counts) > 10, f"queries: {counts}")
+        wait_until(lambda: len(place.watch.run("SELECT FROM pystachio.engines WHERE server = 'restless'").rows) == 1, "one engine is left")
+        session.run("DROP SERVER restless CASCADE; DROP SCHEMA restless")
+
+
+def alteration_rolled_back(place):
+    """A transaction that alters or makes a server uses an engine of its own, which goes with a rollback."""
+    with place.session("SET client_min_messages = warning") as session:
+        _server(session, place, "undecided")
+        query = "SELECT count(*) FROM undecided.nation"
+        require(session.run(query).scalar() == "25", "the server works")
+        first = place.engine_pid("undecided")
+        session.run("BEGIN; ALTER SERVER undecided OPTIONS (SET memory '300MB')")
+        require(session.run(query).scalar() == "25", "it works in the transaction")
+        second = int(session.run("SELECT pid FROM pystachio.engines WHERE server = 'undecided'").scalar())
+        require(second != first and place.engine_pid("undecided") == first, "others have the old engine")
+        session.run("ROLLBACK")
+        wait_until(lambda: not _alive(second), "the engine of the transaction ends", 0.02)
+        require(session.run(query).scalar() == "25" and place.engine_pid("undecided") == first, "the old engine goes on")
+        session.run("DROP SERVER undecided CASCADE; DROP SCHEMA undecided")
+
+
 def dropped_server(place):
-    """DROP SERVER stops its engine; so does a change of its options."""
+    """DROP SERVER ends its engine; so does a change of its options."""
     with place.session("SET client_min_messages = warning") as session:
         session.run("DROP SERVER IF EXISTS fleeting CASCADE; DROP SCHEMA IF EXISTS fleeting CASCADE")
         session.run("CREATE SERVER fleeting FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '256MB')")
@@ -314,18 +416,6 @@ def _alive(pid):
         return False
 
 
-def supervisor_killed(place):
-    """The engine dies with its supervisor; both come back."""
-    with place.session() as session:
-        require(session.run(_TRIVIAL).scalar() == "25", "the engine works before")
-        pid = place.engine_pid()
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            supervisor = int(file.read().rsplit(")", 1)[1].split()[1])
-        os.kill(supervisor, signal.SIGTERM)
-        wait_until(lambda: not _alive(pid), "the engine ends with its supervisor", 0.05)
-        wait_until(lambda: _answers(session), "an engine answers again", 0.1)
-
-
 TESTS = [engine_killed, engine_segfault, engine_killed_again_and_again, statement_timeout, cancel_request, backend_terminated,
          client_gone, cursor_closed, cursor_after_an_error, many_clients, memory_option, answers_before_it_is_noted,
-         dropped_server, dropped_database, supervisor_killed]
+         changes_interrupt_nothing, changes_under_load, alteration_rolled_back, dropped_server, dropped_database]

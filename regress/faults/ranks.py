@@ -115,8 +115,8 @@ def _left_behind(place):
     data = place.watch.run("SHOW data_directory").scalar()
     spilled = [path.split("_")[-2] for path in glob.glob(f"{data}/base/pgsql_tmp/pgsql_tmp_pystachio_*")]
     left += [f"spill folder of {pid}" for pid in spilled if not _alive(pid)]
-    for folder in glob.glob(f"{data}/pystachio/*"):
-        names = set(os.listdir(folder)) - {"options.json", "state.json", "lock", "socket", "cufile.log"}
+    for folder in glob.glob(f"{data}/pystachio/*-*-*"):
+        names = set(os.listdir(folder)) - {"request.json", "state.json", "socket", "used", "cufile.log"}
         left += [f"{folder}/{name}" for name in names]
     return left
 

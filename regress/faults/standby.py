@@ -1,4 +1,4 @@
-"""A cluster that is a hot standby: it answers queries over foreign tables, and what looks after its engines needs no more there than elsewhere."""
+"""A cluster that is a hot standby and is promoted: it answers queries over foreign tables, and what looks after its engines needs no more there than elsewhere."""
 
 import os
 import pathlib
@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 
-from faults.support import Place, require
+from faults.support import Place, require, wait_until
 from harness import tables
 
 _SECOND = "second"
@@ -14,7 +14,7 @@ _SECOND = "second"
 _SCHEMAS = {"one": "pystachio", "two": _SECOND}
 _COUNT = "SELECT count(*) FROM {}.nation"
 # More checks than the cluster has worker slots (conf/standby.conf).
-_CHECKED_S = 8.0
+_CHECKED_S = 5.0
 
 
 def _cluster(action, *arguments):
@@ -49,6 +49,13 @@ def engines_start_after_many_checks(place):
             time.sleep(_CHECKED_S)
             require(session.run(_COUNT.format("two")).scalar() == "25", "another engine starts")
             require(session.run(_COUNT.format("one")).scalar() == "25", "the first engine goes on")
+            pids = [standby.engine_pid(server) for server in _SCHEMAS.values()]
+            require(session.run("SELECT pg_promote()").scalar() == "t", "it is promoted")
+            require([standby.engine_pid(server) for server in _SCHEMAS.values()] == pids, "engines go on after the promotion")
+            session.run(f"ALTER SERVER {_SECOND} OPTIONS (ADD memory '300MB')")
+            require(session.run(_COUNT.format("two")).scalar() == "25", "the altered server answers")
+            require(standby.engine_pid(_SECOND) != pids[1], "on another engine")
+            wait_until(lambda: len(standby.watch.run("SELECT FROM pystachio.engines").rows) == 2, "the former one ends")
         standby.watch.close()
     finally:
         _cluster("stop")

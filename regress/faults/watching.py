@@ -106,18 +106,21 @@ def the_last_error_is_the_last(place):
         require("square root" in place.engine()["last_error"], f"the last error: {place.engine()['last_error']}")
 
 
-def supervisors_are_processes_of_the_server(place):
-    """pg_stat_activity shows a supervisor for each engine, which waits and is connected to no database."""
-    shown = "SELECT application_name, datname, wait_event_type, wait_event FROM pg_stat_activity WHERE backend_type = 'pystachio supervisor'"
+def the_supervisor_is_a_process_of_the_server(place):
+    """pg_stat_activity shows it. It waits, is connected to no database, and is the parent of all engines."""
+    shown = "SELECT pid, datname, wait_event_type, wait_event FROM pg_stat_activity WHERE backend_type = 'pystachio supervisor'"
     named = int(place.watch.run("SHOW server_version_num").scalar()) >= 170000
     expected = (None, "Extension", "PystachioSupervisor" if named else "Extension")
-    def all_wait():
+    def waits():
         rows = place.watch.run(shown).rows
-        require(any('server "pystachio", database "faults"' in row[0] for row in rows), f"supervisors: {rows}")
-        return all(tuple(row[1:]) == expected for row in rows)
+        require(len(rows) == 1, f"supervisors: {rows}")
+        with open(f"/proc/{place.engine_pid()}/stat", encoding="utf-8") as file:
+            require(file.read().rsplit(")", 1)[1].split()[1] == rows[0][0], "the engine is its child")
+        return tuple(rows[0][1:]) == expected
 
-    # One whose server was dropped ends.
-    wait_until(all_wait, f"supervisors are shown as {expected}")
+    with place.session() as session:
+        session.run("SELECT count(*) FROM nation")
+    wait_until(waits, f"the supervisor is shown as {expected}")
 
 
 def memory_that_is_not_there_is_warned_of(place):
@@ -131,4 +134,4 @@ def memory_that_is_not_there_is_warned_of(place):
 
 
 TESTS = [a_running_query_is_watched, the_part_that_is_done_grows, a_waiting_query_is_watched, an_engine_logs_through_the_server,
-         the_last_error_is_the_last, supervisors_are_processes_of_the_server, memory_that_is_not_there_is_warned_of]
+         the_last_error_is_the_last, the_supervisor_is_a_process_of_the_server, memory_that_is_not_there_is_warned_of]

@@ -80,12 +80,14 @@ class Breaker:
         self._signal(session, signal.SIGTERM, "engine terminated")
 
     def _supervisor(self, session):
-        server, pid = self._engine(session, of_first=True)
+        _, pid = self._engine(session, of_first=True)
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             parent = int(file.read().rsplit(")", 1)[1].split()[1])
         if "pystachio" not in _command(parent):
             raise ProcessLookupError
-        self.soak.journal.death(server.name)
+        # It ends all engines.
+        for server in self.soak.servers:
+            self.soak.journal.death(server.name)
         os.kill(parent, signal.SIGTERM)
         self.soak.journal.fault("supervisor terminated")
 
@@ -93,7 +95,7 @@ class Breaker:
         server = self.random.choice(self.soak.servers)
         self.soak.journal.death(server.name)
         session.run(f"ALTER SERVER {server.name} OPTIONS (SET threads '{self.random.randint(2, 5)}')")
-        # The supervisor of the former options ends its engine when it notices, which is a death of that time.
+        # The engine of the former options ends with its last query.
         self.soak.journal.death(server.name)
         self.soak.journal.fault("options changed")
 

@@ -29,13 +29,13 @@ _EXPECTED_LOG = [re.compile(text) for text in (
     r" (ERROR|STATEMENT|DETAIL|HINT|CONTEXT|QUERY|LOCATION):  ",
     r" FATAL:  terminating connection due to administrator command",
     r" WARNING:  (there is no transaction in progress|PID \d+ is not a PostgreSQL backend process)",
-    # What the run does to engines and their supervisors.
-    r" LOG:  pystachio engine of server .* (was killed by signal (9|11|15)|ended|stopped)",
+    # What the run does to engines and their supervisor.
+    r" LOG:  pystachio engine of server .* (was killed by signal (9|11|15)|ended|ends with its last query|stopped)",
     # What it does to ranks, and what follows until they are connected again.
     r": error: pystachio_worker::ranks::slot: rank \d+: process \d+ (was killed by signal (9|11|15)|ended, as it was asked to)",
     r": error: pystachio_worker::ranks::watch: the network of ranks has ended: rank \d+ ",
     r" WARNING:  .*: pystachio_gpu::execution::ranks::ranked_engine: query runs on one rank: ",
-    r" LOG:  background worker \"pystachio engine of .* exited with exit code",
+    r" LOG:  background worker \"pystachio supervisor\" .* exited with exit code",
     r" FATAL:  connection to client lost",
     r" LOG:  could not (send data to|receive data from) client",
     r" LOG:  unexpected EOF on client connection",

@@ -19,6 +19,12 @@ SELECT count(DISTINCT pid) FROM pystachio.engines WHERE server IN ('pystachio', 
 SELECT count(*) FROM two JOIN t2 ON two.a = t2.a;
 SELECT count(*) FROM heap.t1 two JOIN heap.t2 ON two.a = t2.a;
 
+-- What happens to servers of other wrappers is theirs.
+CREATE FOREIGN DATA WRAPPER other_wrapper;
+CREATE SERVER other_server FOREIGN DATA WRAPPER other_wrapper OPTIONS (planet 'Mars');
+ALTER SERVER other_server OPTIONS (SET planet 'Venus');
+DROP FOREIGN DATA WRAPPER other_wrapper CASCADE;
+
 -- The cache shows what it holds, and never more than the option allows.
 SELECT count(*) > 0 AS holds FROM pystachio.cache WHERE path LIKE '%t1.parquet';
 DROP SERVER second CASCADE;

@@ -151,8 +151,8 @@ WHERE server = 'watched' AND userid = current_user::regrole;
 RESET ROLE;
 SELECT rows, bytes_expected > 0 AS expected FROM pystachio.queries WHERE server = 'watched' AND usename = 'regress_watcher';
 
--- Supervisors are in pg_stat_activity.
-SELECT backend_type, application_name, datname FROM pg_stat_activity WHERE application_name LIKE '%server "watched%' ORDER BY application_name;
+-- The supervisor is in pg_stat_activity.
+SELECT backend_type, datname FROM pg_stat_activity WHERE backend_type = 'pystachio supervisor';
 
 -- What a server is asked to forget, and what is not ours.
 SELECT pystachio.statistics_reset('nowhere');

@@ -37,7 +37,7 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
         ErrorKind::SpillLimit => PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
         ErrorKind::Cancelled => PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
         ErrorKind::Protocol => PgSqlErrorCode::ERRCODE_PROTOCOL_VIOLATION,
-        ErrorKind::Unavailable => PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
+        ErrorKind::Unavailable | ErrorKind::Retired => PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
         ErrorKind::Device => PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
         ErrorKind::Peer => PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
         ErrorKind::Internal => PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub const HOST_OPTIONS: [&str; 5] = ["hosts", "host", "tls_certificate", "tls_key", "tls_ca"];
 
 /// The hosts that share a server's queries.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostOptions {
     /// Address and port of each.
     pub hosts: Vec<String>,

@@ -7,7 +7,7 @@
 //!
 //! - `planner/`: from PostgreSQL's trees to a plan; `scan_private.rs`: what it leaves for the executor
 //! - `execution/`: the scan node; `types/`: Arrow to datums, datums to literals
-//! - `client/`: the connection to an engine; `supervisor/`: the workers that keep engines running
+//! - `client/`: the connection to an engine; `supervisor/`: the worker that keeps engines running
 //! - `options.rs`, `settings.rs`, `fdw.rs`: the wrapper, its options and its settings
 //! - `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA
 //! - `privileges.rs`: which records and counters of engines a role may see
@@ -51,5 +51,5 @@ extern "C-unwind" fn _PG_init() {
     execution::register_nodes();
     planner::install_hooks();
     supervisor::install_hooks();
-    supervisor::register_launcher();
+    supervisor::register_supervisor();
 }

@@ -25,7 +25,7 @@
 //! name one.
 #![expect(unsafe_code, reason = "reads PostgreSQL's catalog structures")]
 
-use std::{collections::HashMap, ffi::CString, fmt, path::Path, ptr, sync::OnceLock};
+use std::{collections::HashMap, ffi::CString, fmt, path::Path, ptr};
 
 use pgrx::{FromDatum, PostgresGucEnum, pg_sys, prelude::*};
 use pystachio_plan::{AffinityRule, Error, ErrorKind, FileSet, MemorySize, Result};
@@ -83,7 +83,7 @@ const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 const UNITS: &[(&str, u64)] = &[("B", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
 
 /// Where an engine computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, PostgresGucEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, PostgresGucEnum)]
 pub enum Device {
     /// The best that there is.
     #[name = c"auto"]
@@ -110,11 +110,10 @@ impl fmt::Display for Device {
     }
 }
 
-/// A server's options, defaults filled in. Two servers whose options differ never share an engine.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A server's options as they are declared. Defaults that depend on the machine are open: the supervisor chooses them when it
+/// starts an engine ([`ServerOptions::resources`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerOptions {
-    /// The server's name, for messages.
-    pub server_name: String,
     /// Where its engines compute.
     pub device: Device,
     /// How many devices share its queries.
@@ -126,15 +125,15 @@ pub struct ServerOptions {
     /// Which device each rank has, where there is a choice.
     pub devices: Vec<u32>,
     /// Threads of an engine.
-    pub threads: u32,
+    pub threads: Option<u32>,
     /// Memory of an engine.
-    pub memory_bytes: u64,
+    pub memory_bytes: Option<u64>,
     /// The part of it that holds decoded columns between queries.
-    pub cache_bytes: u64,
+    pub cache_bytes: Option<u64>,
     /// What an engine uses of its device's memory.
     pub device_memory: MemorySize,
     /// Page-locked memory for column chunks that have left the device's.
-    pub pinned_cache_bytes: u64,
+    pub pinned_cache_bytes: Option<u64>,
     /// What spill files may hold, if there is a limit.
     pub spill_bytes_max: Option<u64>,
     /// How long a call of the device may take; 0: for ever.
@@ -147,10 +146,33 @@ pub struct ServerOptions {
     pub hosts: Option<Box<HostOptions>>,
 }
 
+/// What an engine is started with where its server's options leave it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// Threads.
+    pub threads: u32,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// The part of it that holds decoded columns between queries.
+    pub cache_bytes: u64,
+    /// Page-locked memory beside it for column chunks that have left a device's.
+    pub pinned_cache_bytes: u64,
+}
+
 impl ServerOptions {
     /// How many ranks there are on all hosts.
     pub fn rank_count(&self) -> u32 {
         self.ranks * self.hosts.as_ref().map_or(1, |hosts| hosts.hosts.len() as u32)
+    }
+
+    /// What an engine with so much memory is started with on this machine as it is now.
+    pub fn resources(&self, memory_bytes: u64) -> Resources {
+        Resources {
+            threads: self.threads.unwrap_or_else(machine_threads),
+            memory_bytes,
+            cache_bytes: self.cache_bytes.unwrap_or(memory_bytes / CACHE_FRACTION).min(memory_bytes),
+            pinned_cache_bytes: self.pinned_cache_bytes.unwrap_or(memory_bytes / PINNED_CACHE_FRACTION),
+        }
     }
 }
 
@@ -185,14 +207,14 @@ pub fn column_name(relation_oid: pg_sys::Oid, attribute_number: i16) -> String {
     }
 }
 
-/// The options of a server, defaults filled in.
-pub fn server_options(server_oid: pg_sys::Oid) -> ServerOptions {
+/// A server's name and its options.
+pub fn server_options(server_oid: pg_sys::Oid) -> (String, ServerOptions) {
     // SAFETY: GetForeignServer returns a valid structure or raises an ERROR.
     let (server_name, options) = unsafe {
         let server = pg_sys::GetForeignServer(server_oid);
         (list::string((*server).servername), list::options((*server).options))
     };
-    parse_server_options(server_name, &options).or_raise()
+    (server_name, parse_server_options(&options).or_raise())
 }
 
 /// A server's options from their text.
@@ -200,26 +222,25 @@ pub fn server_options(server_oid: pg_sys::Oid) -> ServerOptions {
 /// # Errors
 ///
 /// `InvalidArgument`, naming option, value and what is valid.
-pub fn parse_server_options(server_name: String, options: &[(String, String)]) -> Result<ServerOptions> {
+pub fn parse_server_options(options: &[(String, String)]) -> Result<ServerOptions> {
     let mut parsed = ServerOptions {
-        server_name,
         device: Device::Auto,
         ranks: 1,
         rank_policy: "fastest".into(),
         rank_processes: "own".into(),
         devices: Vec::new(),
-        threads: machine().threads,
-        memory_bytes: (machine().memory_bytes / 2).max(MEMORY_BYTES_MIN),
-        cache_bytes: 0,
+        threads: None,
+        memory_bytes: None,
+        cache_bytes: None,
         device_memory: GPU_MEMORY_DEFAULT,
-        pinned_cache_bytes: 0,
+        pinned_cache_bytes: None,
         spill_bytes_max: None,
         device_timeout_s: DEVICE_TIMEOUT_S,
         affinity: AffinityRule::default(),
         log_level: "warn".into(),
         hosts: None,
     };
-    let (mut cache_bytes, mut device_memory, mut pinned_cache_bytes) = (None, None, None);
+    let mut device_memory = None;
     for (name, value) in options {
         match name.as_str() {
             "device" => parsed.device = parse_device(value)?,
@@ -227,11 +248,11 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             "rank_policy" => parsed.rank_policy = parse_choice(name, value, RANK_POLICIES)?.into(),
             "rank_processes" => parsed.rank_processes = parse_choice(name, value, RANK_PROCESSES)?.into(),
             "devices" => parsed.devices = parse_ordinals(name, value)?,
-            "threads" => parsed.threads = parse_count(name, value, THREADS_MAX)?,
-            "memory" => parsed.memory_bytes = parse_bytes(name, value, MEMORY_BYTES_MIN)?,
-            "cache" => cache_bytes = Some(parse_bytes(name, value, 0)?),
+            "threads" => parsed.threads = Some(parse_count(name, value, THREADS_MAX)?),
+            "memory" => parsed.memory_bytes = Some(parse_bytes(name, value, MEMORY_BYTES_MIN)?),
+            "cache" => parsed.cache_bytes = Some(parse_bytes(name, value, 0)?),
             "device_memory" => device_memory = Some(parse_memory_size(name, value, DEVICE_MEMORY_BYTES_MIN)?),
-            "pinned_cache" => pinned_cache_bytes = Some(parse_bytes(name, value, 0)?),
+            "pinned_cache" => parsed.pinned_cache_bytes = Some(parse_bytes(name, value, 0)?),
             "spill_limit" => parsed.spill_bytes_max = Some(parse_bytes(name, value, 0)?),
             "device_timeout" => parsed.device_timeout_s = parse_timeout_s(name, value)?,
             "affinity" => parsed.affinity = parse_affinity(value)?,
@@ -244,8 +265,6 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
     if parsed.device == Device::Auto {
         parsed.device = settings::auto_device();
     }
-    parsed.cache_bytes = cache_bytes.unwrap_or(parsed.memory_bytes / CACHE_FRACTION);
-    parsed.pinned_cache_bytes = pinned_cache_bytes.unwrap_or(parsed.memory_bytes / PINNED_CACHE_FRACTION);
     parsed.device_memory = device_memory.unwrap_or(match parsed.device {
         Device::Emulated => MemorySize::Percent(100),
         _ => GPU_MEMORY_DEFAULT,
@@ -262,15 +281,14 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         return Err(Error::new(ErrorKind::InvalidArgument, message)
             .with_hint("Name one device for each rank, or drop the option for the first ones."));
     }
-    if parsed.cache_bytes > parsed.memory_bytes {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!(
-                "option \"cache\" is more than \"memory\": {} bytes of {}",
-                parsed.cache_bytes, parsed.memory_bytes
-            ),
-        )
-        .with_hint("Lower \"cache\" or raise \"memory\", which includes it."));
+    // Without the option "memory", the supervisor cuts the cache down to what the engine gets.
+    if let (Some(cache_bytes), Some(memory_bytes)) = (parsed.cache_bytes, parsed.memory_bytes)
+        && cache_bytes > memory_bytes
+    {
+        let message =
+            format!("option \"cache\" is more than \"memory\": {cache_bytes} bytes of {memory_bytes}");
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("Lower \"cache\" or raise \"memory\", which includes it."));
     }
     Ok(parsed)
 }
@@ -287,9 +305,11 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
         })
         .collect();
     if catalog == pg_sys::ForeignServerRelationId {
-        let parsed = parse_server_options(String::new(), &options).or_raise();
+        let parsed = parse_server_options(&options).or_raise();
         hosts::require_superuser(&options);
-        warn_of_memory(parsed.memory_bytes);
+        if let Some(memory_bytes) = parsed.memory_bytes {
+            warn_of_memory(memory_bytes);
+        }
         warn_of_ranks(&parsed);
     } else if catalog == pg_sys::ForeignTableRelationId {
         validate_table(&options).or_raise();
@@ -303,7 +323,7 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
 
 /// Warns that the machine has less memory than the option allows. It is no error: the options may be restored on another machine.
 fn warn_of_memory(memory_bytes: u64) {
-    let machine_bytes = machine().memory_bytes;
+    let machine_bytes = machine_memory_bytes();
     if memory_bytes > machine_bytes {
         ereport!(
             PgLogLevel::WARNING,
@@ -333,6 +353,11 @@ fn warn_of_ranks(options: &ServerOptions) {
 
 /// Whether there is such a server, it is ours, and the user has USAGE on it.
 pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
+    is_our_server(server_oid) && compat::may_use_server(server_oid)
+}
+
+/// Whether there is such a server, and it is ours.
+pub fn is_our_server(server_oid: pg_sys::Oid) -> bool {
     // SAFETY: catalog lookups. A server may be gone, and its wrapper may have no handler.
     let has_handler = unsafe {
         let server = pg_sys::GetForeignServerExtended(server_oid, pg_sys::FSV_MISSING_OK as u16).as_ref();
@@ -340,7 +365,7 @@ pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
             (*pg_sys::GetForeignDataWrapper(server.fdwid)).fdwhandler != pg_sys::InvalidOid
         })
     };
-    has_handler && execution::is_our_server(server_oid) && compat::may_use_server(server_oid)
+    has_handler && execution::is_our_server(server_oid)
 }
 
 /// The server of this name. Raises an ERROR if there is none, it is not ours, or the user may not use it.
@@ -569,22 +594,13 @@ fn invalid_value(name: &str, value: &str, valid: &str) -> Error {
         .with_hint(format!("Valid: {valid}."))
 }
 
-/// What an engine may use of the machine, where the options don't say.
-struct Machine {
-    threads: u32,
-    memory_bytes: u64,
-}
-
-fn machine() -> &'static Machine {
-    static MACHINE: OnceLock<Machine> = OnceLock::new();
-    MACHINE.get_or_init(|| Machine {
-        threads: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
-        memory_bytes: machine_memory_bytes(),
-    })
+/// The processors that this process may use.
+fn machine_threads() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
 /// The memory that this process may use: the machine's, or less where its control group says so.
-fn machine_memory_bytes() -> u64 {
+pub fn machine_memory_bytes() -> u64 {
     // SAFETY: sysconf reads a number.
     let physical = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) * libc::sysconf(libc::_SC_PAGESIZE) };
     let physical = u64::try_from(physical).unwrap_or(MEMORY_BYTES_MIN);

@@ -1,13 +1,27 @@
 //! The settings `pystachio.*`.
 
-use std::ffi::CString;
+use std::{ffi::CString, time::Duration};
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 use pystachio_plan::{
     DeviceSettings, EngineChoice, ExchangeCompression, ExchangeSettings, StoragePath, TwoLevelExchange,
 };
 
-use crate::{gpu_disable, options::Device};
+use crate::{
+    gpu_disable,
+    options::{self, Device},
+};
+
+/// When engines start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum EngineStart {
+    /// With the first query of their server.
+    #[name = c"first_use"]
+    FirstUse,
+    /// With the database server, if it preloads the library.
+    #[name = c"server_start"]
+    ServerStart,
+}
 
 /// When a query is rewritten so that more of it can be pushed down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -81,6 +95,9 @@ static JOIN_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 static BATCH_ROWS: GucSetting<i32> = GucSetting::<i32>::new(8192);
 static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static CHECK_INTERVAL_S: GucSetting<i32> = GucSetting::<i32>::new(60);
+static IDLE_TIMEOUT_S: GucSetting<i32> = GucSetting::<i32>::new(1800);
+static MEMORY_MB: GucSetting<i32> = GucSetting::<i32>::new(0);
+static START_ENGINES: GucSetting<EngineStart> = GucSetting::<EngineStart>::new(EngineStart::FirstUse);
 static ENGINE_CHOICE: GucSetting<EngineMode> = GucSetting::<EngineMode>::new(EngineMode::Auto);
 static DEVICE_OVERHEAD_MS: GucSetting<f64> = GucSetting::<f64>::new(10.0);
 static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto);
@@ -124,7 +141,25 @@ pub fn connect_timeout_ms() -> u64 {
     u64::from(CONNECT_TIMEOUT_MS.get().unsigned_abs())
 }
 
-/// How often a supervisor checks that its server exists.
+/// How long an engine without queries is kept; `None`: for ever.
+pub fn idle_timeout() -> Option<Duration> {
+    Some(Duration::from_secs(IDLE_TIMEOUT_S.get().unsigned_abs().into())).filter(|time| !time.is_zero())
+}
+
+/// The memory of all engines together.
+pub fn memory_bytes() -> u64 {
+    match MEMORY_MB.get() {
+        0 => options::machine_memory_bytes() / 4 * 3,
+        megabytes => u64::from(megabytes.unsigned_abs()) << 20,
+    }
+}
+
+/// When engines start.
+pub fn start_engines() -> EngineStart {
+    START_ENGINES.get()
+}
+
+/// How often the supervisor checks that the servers of engines exist.
 pub fn check_interval_s() -> u64 {
     u64::from(CHECK_INTERVAL_S.get().unsigned_abs())
 }
@@ -244,13 +279,41 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"pystachio.check_interval",
-        c"How often a supervisor checks that its server exists.",
-        c"Finds servers that were dropped by a session without the library.",
+        c"How often the supervisor checks that the servers of its engines exist.",
+        c"Finds servers that were dropped or altered by a session without the library, or on the primary of a standby.",
         &CHECK_INTERVAL_S,
         1,
         3600,
         GucContext::Sighup,
         GucFlags::UNIT_S,
+    );
+    GucRegistry::define_int_guc(
+        c"pystachio.idle_timeout",
+        c"How long an engine without queries is kept.",
+        c"Then it ends and its memory, caches included, is free. 0: it is kept for ever.",
+        &IDLE_TIMEOUT_S,
+        0,
+        30 * 24 * 3600,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
+    );
+    GucRegistry::define_int_guc(
+        c"pystachio.memory",
+        c"Memory of all engines of all databases together.",
+        c"0: three quarters of the machine's. An engine for which too little is left waits, and idle ones end for it.",
+        &MEMORY_MB,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MB,
+    );
+    GucRegistry::define_enum_guc(
+        c"pystachio.start_engines",
+        c"When engines start.",
+        c"first_use: with the first query of their server; server_start: those of all databases, with the database server.",
+        &START_ENGINES,
+        GucContext::Sighup,
+        GucFlags::default(),
     );
     GucRegistry::define_enum_guc(
         c"pystachio.engine_choice",

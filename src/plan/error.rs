@@ -55,6 +55,8 @@ pub enum ErrorKind {
     Peer,
     /// A bug of ours.
     Internal,
+    /// The engine ends, and has not begun the request. The request may be sent to the engine that comes next.
+    Retired,
 }
 
 /// An error with what a user needs to act on it.

@@ -10,6 +10,8 @@
 //!   Optimize ──────────────────────────► Progress…, Optimized | Failed
 //! ```
 //!
+//! An engine that ends in order says `Failed` with [`crate::ErrorKind::Retired`] on a connection without a request, and closes it.
+//!
 //! A connection runs one request at a time. A backend that no longer wants the rest of an answer sends
 //! [`Request::Cancel`] or [`Request::Enough`], or closes the connection; all of them stop the work. After a message the engine
 //! still ends the answer (`Finished` or `Failed`). Flow control is the socket's own: an engine that can't write
@@ -20,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 22;
+pub const PROTOCOL_VERSION: u32 = 23;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

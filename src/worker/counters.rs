@@ -1,4 +1,4 @@
-//! Counters of the process: queries and their errors.
+//! Counters of the process: requests, queries and their errors.
 
 use std::sync::{
     Arc, Mutex,
@@ -15,6 +15,37 @@ pub struct Counters {
     queries_running: AtomicU64,
     /// The error, with the role that ran the query.
     last_error: Mutex<Option<(String, Option<u32>)>>,
+}
+
+/// The requests that take time: queries, planning, writing.
+#[derive(Debug, Default)]
+pub struct Requests {
+    begun: AtomicU64,
+    running: AtomicU64,
+}
+
+/// A request that is answered as long as this is held.
+#[derive(Debug)]
+pub struct RunningRequest(Arc<Requests>);
+
+impl Requests {
+    /// Counts a request in; dropping the result counts it out.
+    pub fn begin(self: &Arc<Self>) -> RunningRequest {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        RunningRequest(self.clone())
+    }
+
+    /// How many requests have begun, and how many of them run.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.begun.load(Ordering::SeqCst), self.running.load(Ordering::SeqCst))
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// A query that runs as long as this is held.

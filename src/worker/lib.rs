@@ -40,7 +40,7 @@ mod ranks;
 mod server;
 mod session;
 
-pub use counters::Counters;
+pub use counters::{Counters, Requests, RunningRequest};
 pub use device_watch::{end_now, end_process, give_up, watch_device};
 pub use devices::{OpenedDevice, open_device};
 pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
@@ -51,8 +51,8 @@ pub use options::{
 };
 pub use paired::PairedEngine;
 pub use process::{
-    end_at_memory_faults, name_thread, prefer_as_oom_victim, resident_bytes, return_memory_at_rest,
-    wait_for_orphaning,
+    USED_FILE, end_at_memory_faults, name_thread, note_use, prefer_as_oom_victim, resident_bytes,
+    return_memory_at_rest, wait_for_orphaning,
 };
 pub use queries::{Asker, LoggedQuery, QueryLog};
 pub use ranks::{

@@ -2,7 +2,8 @@
 //! extension's supervisor.
 //!
 //! The process ends with status 0 after SIGTERM, SIGINT or the end of its parent, with 2 for invalid arguments, and
-//! with 1 if it can't start or loses its device. The supervisor then starts another. Logs go to stderr.
+//! with 1 if it can't start or loses its device. The supervisor then starts another. After SIGUSR1 it takes no more requests,
+//! and ends with status 0 when those that run have ended; after SIGUSR2 the same, if none runs. Logs go to stderr.
 
 use std::{
     ffi::OsString,
@@ -27,13 +28,13 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
     Command, Device, FooterMemory, Host, HostListener, Hosts, LinkListener, ListenerSetup, OpenedDevice,
     Options, PairedEngine, RankCommand, RankNetwork, RankProcesses, RankSetup, RankWatch, Server, USAGE,
-    VERSION, WatchSetup, end_at_memory_faults, end_now, end_process, give_up, host_name, name_thread,
-    open_device, parse_arguments, prefer_as_oom_victim, return_memory_at_rest, serve_rank, use_interface_of,
-    wait_for_orphaning, watch_device,
+    USED_FILE, VERSION, WatchSetup, end_at_memory_faults, end_now, end_process, give_up, host_name,
+    name_thread, note_use, open_device, parse_arguments, prefer_as_oom_victim, return_memory_at_rest,
+    serve_rank, use_interface_of, wait_for_orphaning, watch_device,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -120,6 +121,10 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     }
     let counters = host.counters().clone();
     sockets.spawn(return_memory_at_rest(move || counters.queries()));
+    let requests = host.requests().clone();
+    sockets.spawn(note_use(options.socket.with_file_name(USED_FILE), move || requests.counts()));
+    let retiring = host.clone();
+    sockets.block_on(async { retire_on_signals(retiring) })?;
     let served = sockets.block_on(async {
         if let Some(ranks) = &ranks
             && !ranks.wait_connected(options.hosts.as_ref().map_or(RANKS_WAIT, |_| HOSTS_WAIT)).await
@@ -140,13 +145,18 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
         let mut serving = tokio::spawn(server.serve(host.clone(), stop.clone()));
         let reason = tokio::select! {
             reason = wait_for_end(parent) => reason?,
-            // The server ends by itself only after a fatal error.
-            _ = &mut serving => return Err(host.why_ended()),
+            // The server ends by itself only when it was asked to, or after a fatal error.
+            _ = &mut serving => match host.device_lost().is_cancelled() {
+                true => return Err(host.why_ended()),
+                false => "the last request has ended",
+            },
         };
         tracing::info!(server = options.name, reason, "engine stops");
         stop.cancel();
         // Sessions that don't end by themselves end with the runtime.
-        let _ = tokio::time::timeout(STOP_WAIT, serving).await;
+        if !serving.is_finished() {
+            let _ = tokio::time::timeout(STOP_WAIT, serving).await;
+        }
         Ok(())
     });
     if let Some(ranks) = ranks {
@@ -348,10 +358,27 @@ fn over_hosts(network: RankNetwork, options: &Options) -> Result<RankNetwork> {
     }
 }
 
+/// Takes no more requests after SIGUSR1, nor after SIGUSR2 if none runs then.
+fn retire_on_signals(host: Arc<Host>) -> Result<()> {
+    let (mut always, mut if_idle) =
+        (listen(SignalKind::user_defined1())?, listen(SignalKind::user_defined2())?);
+    tokio::spawn(async move {
+        loop {
+            let is_retired = tokio::select! {
+                _ = always.recv() => { host.retire(); true }
+                _ = if_idle.recv() => host.retire_if_idle(),
+            };
+            tracing::info!(is_retired, "engine was asked to end");
+        }
+    });
+    Ok(())
+}
+
+fn listen(kind: SignalKind) -> Result<Signal> {
+    signal(kind).map_err(|error| Error::internal(format!("signals can't be listened to: {error}")))
+}
+
 async fn wait_for_end(parent: u32) -> Result<&'static str> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| Error::internal(format!("signals can't be listened to: {error}")))
-    };
     let mut terminated = listen(SignalKind::terminate())?;
     let mut interrupted = listen(SignalKind::interrupt())?;
     Ok(tokio::select! {

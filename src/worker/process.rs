@@ -3,13 +3,17 @@
 use std::{
     fs,
     os::unix::process::parent_id,
-    path::Path,
-    time::{Duration, Instant},
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// Added to the process's score, of 1000, by which the kernel chooses what to end when memory runs out:
 /// an engine restarts by itself, a database server does not.
 const OOM_SCORE_ADJUSTMENT: &str = "800";
+/// The file, beside the socket, whose time of change says when the engine last had a request.
+pub const USED_FILE: &str = "used";
+/// How exact that is.
+const USE_INTERVAL: Duration = Duration::from_secs(1);
 const PARENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a process without queries waits before it gives memory back: allocators keep it for the next query.
 const REST_INTERVAL: Duration = Duration::from_secs(2);
@@ -72,6 +76,23 @@ pub async fn return_memory_at_rest(queries: impl Fn() -> (u64, u64)) {
             let _ = tokio::task::spawn_blocking(return_free_memory).await;
         }
         before = run;
+    }
+}
+
+/// Changes the time of a file as long as there are requests. Never returns. `requests` gives the counts of those that have begun
+/// and of those that run.
+pub async fn note_use(path: PathBuf, requests: impl Fn() -> (u64, u64)) {
+    let mut interval = tokio::time::interval(USE_INTERVAL);
+    let mut before = None;
+    loop {
+        interval.tick().await;
+        let (begun, running) = requests();
+        if (running > 0 || before != Some(begun))
+            && let Err(error) = fs::File::create(&path).and_then(|file| file.set_modified(SystemTime::now()))
+        {
+            tracing::warn!(path = %path.display(), %error, "the time of the last request can't be noted");
+        }
+        before = Some(begun);
     }
 }
 

@@ -16,7 +16,11 @@ use pystachio_plan::{Error, ErrorKind, Result, system_reason};
 use tokio::{net::UnixListener, runtime::Handle, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::{counters::Counters, queries::QueryLog, session};
+use crate::{
+    counters::{Counters, Requests},
+    queries::QueryLog,
+    session,
+};
 
 /// How long the server waits before it accepts again when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -32,9 +36,11 @@ pub struct Host {
     engine: Arc<dyn Engine>,
     compute: Handle,
     counters: Arc<Counters>,
+    requests: Arc<Requests>,
     queries: Arc<QueryLog>,
     libraries: Vec<String>,
     device_lost: CancellationToken,
+    retired: CancellationToken,
     /// Set when `device_lost` is, if what runs on the device will not end.
     stuck: watch::Sender<Option<Error>>,
 }
@@ -42,10 +48,20 @@ pub struct Host {
 impl Host {
     /// An engine, the runtime whose threads compute, and a line about each library that the engine would use.
     pub fn new(engine: Arc<dyn Engine>, compute: Handle, libraries: Vec<String>) -> Arc<Self> {
-        let device_lost = CancellationToken::new();
+        let (device_lost, retired) = (CancellationToken::new(), CancellationToken::new());
         let stuck = watch::Sender::default();
-        let (counters, queries) = (Arc::default(), Arc::default());
-        Arc::new(Self { engine, compute, counters, queries, libraries, device_lost, stuck })
+        let (counters, requests, queries) = (Arc::default(), Arc::default(), Arc::default());
+        Arc::new(Self {
+            engine,
+            compute,
+            counters,
+            requests,
+            queries,
+            libraries,
+            device_lost,
+            retired,
+            stuck,
+        })
     }
 
     /// A line about each library that the engine would use.
@@ -66,6 +82,30 @@ impl Host {
     /// Cancelled when a request has failed with [`ErrorKind::Device`]: this process is of no more use.
     pub fn device_lost(&self) -> &CancellationToken {
         &self.device_lost
+    }
+
+    /// Cancelled when the process takes no more requests, and ends when those that run have ended.
+    pub fn retired(&self) -> &CancellationToken {
+        &self.retired
+    }
+
+    /// Ends the server when the requests that run have ended. It takes no more connections and requests.
+    pub fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    /// As [`Host::retire`], but only if no request runs. Returns whether the server ends.
+    pub fn retire_if_idle(&self) -> bool {
+        let is_idle = self.requests.counts().1 == 0;
+        if is_idle {
+            self.retire();
+        }
+        is_idle
+    }
+
+    /// The requests that take time.
+    pub fn requests(&self) -> &Arc<Requests> {
+        &self.requests
     }
 
     /// Ends every running answer with this error, then the server. Called when work on the device will not end.
@@ -144,8 +184,8 @@ impl Server {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Serves connections until `stop`, or until the device is lost; then the socket is removed and every
-    /// session dropped. Where the device is lost, sessions first end what they are at.
+    /// Serves connections until `stop`, until the host is retired, or until the device is lost; then the socket is removed and
+    /// every session dropped. Sessions of a retired host, or of one whose device is lost, first end what they are at.
     pub async fn serve(self, host: Arc<Host>, stop: CancellationToken) {
         let mut sessions = JoinSet::new();
         // When a connection could not be accepted last.
@@ -154,6 +194,7 @@ impl Server {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = host.device_lost.cancelled() => break,
+                () = host.retired.cancelled() => break,
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         sessions.spawn(session::serve(stream, host.clone()));
@@ -176,11 +217,18 @@ impl Server {
         if let Err(error) = remove_socket(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "socket can't be removed");
         }
-        if host.device_lost.is_cancelled() {
+        // Connections that nobody has accepted yet are closed: their backends find the next engine.
+        drop(self.listener);
+        let device_lost = async {
+            host.device_lost.cancelled().await;
+            tokio::time::sleep(LOST_DEVICE_WAIT).await;
+        };
+        if host.device_lost.is_cancelled() || host.retired.is_cancelled() {
             let ended = async { while sessions.join_next().await.is_some() {} };
             tokio::select! {
                 () = stop.cancelled() => {}
-                _ = tokio::time::timeout(LOST_DEVICE_WAIT, ended) => {}
+                () = ended => {}
+                () = device_lost => {}
             }
         }
         sessions.shutdown().await;

@@ -63,6 +63,16 @@ struct Session {
     backend_pid: u32,
 }
 
+/// What a session does next.
+enum Next {
+    /// It answers this.
+    Request(Request),
+    /// It tells the client that the engine ends, and ends.
+    Retired,
+    /// It ends.
+    Closed,
+}
+
 /// A task that stops when this is dropped.
 struct Job {
     task: AbortHandle,
@@ -85,11 +95,23 @@ impl Drop for Job {
 
 impl Session {
     async fn serve(&mut self) -> Result<()> {
-        match self.greet().await? {
+        let retired = self.host.retired().clone();
+        let is_understood = tokio::select! {
+            biased;
+            // A connection that is closed before its greeting has no requests yet.
+            () = retired.cancelled() => return Ok(()),
+            greeted = self.greet() => greeted?,
+        };
+        match is_understood {
             true => tracing::debug!(backend_pid = self.backend_pid, "connection opened"),
             false => return Ok(()),
         }
-        while let Some(request) = self.next_unless_lost().await? {
+        loop {
+            let request = match self.next_unless_ending().await? {
+                Next::Request(request) => request,
+                Next::Closed => return Ok(()),
+                Next::Retired => return self.send(&Response::Failed(retired())).await,
+            };
             match request {
                 // Its request had already ended.
                 Request::Cancel | Request::Enough => {}
@@ -107,6 +129,7 @@ impl Session {
                     self.send(&Response::Statistics(Vec::new())).await?;
                 }
                 request => {
+                    let _running = self.host.requests().begin();
                     let (job, parts) = self.start(request);
                     if !self.answer(job, parts).await? {
                         return Ok(());
@@ -114,20 +137,17 @@ impl Session {
                 }
             }
         }
-        Ok(())
     }
 
-    async fn next_request(&mut self) -> Result<Option<Request>> {
-        next_request(&mut self.reader).await
-    }
-
-    /// The next request, or `None` when the device is lost too: the backend finds another engine then.
-    async fn next_unless_lost(&mut self) -> Result<Option<Request>> {
+    /// The next request. When the device is lost the connection counts as closed: the backend finds another engine then.
+    async fn next_unless_ending(&mut self) -> Result<Next> {
         let host = self.host.clone();
         tokio::select! {
             biased;
-            () = host.device_lost().cancelled() => Ok(None),
-            request = self.next_request() => request,
+            () = host.device_lost().cancelled() => Ok(Next::Closed),
+            // A request that has come in part is dropped with the connection. Its backend sends it to the next engine.
+            () = host.retired().cancelled() => Ok(Next::Retired),
+            request = next_request(&mut self.reader) => Ok(request?.map_or(Next::Closed, Next::Request)),
         }
     }
 
@@ -261,6 +281,12 @@ async fn next_request(reader: &mut FrameReader<OwnedReadHalf>) -> Result<Option<
         Some((FrameKind::Message, body)) => decode_message(&body).map(Some),
         Some((kind, _)) => Err(protocol(&format!("a backend sends messages only: frame_kind={kind:?}"))),
     }
+}
+
+/// What a client reads whose request has not begun.
+fn retired() -> Error {
+    Error::new(ErrorKind::Retired, "the engine ends, and takes no more requests")
+        .with_hint("Run the query again: the next engine starts by itself.")
 }
 
 fn protocol(message: &str) -> Error {

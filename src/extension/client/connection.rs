@@ -56,7 +56,7 @@ impl Connection {
         let own = Greeting::own(VERSION);
         connection.write(&own.encode())?;
         if !wait_socket_until(connection.socket.as_raw_fd(), Instant::now() + WELCOME_TIMEOUT) {
-            let name = &connection.home.options.server_name;
+            let name = &connection.home.server_name;
             let message = format!("engine of server \"{name}\" does not answer");
             return Err(Error::new(ErrorKind::Unavailable, message)
                 .with_hint("Look at pystachio.engines and into the server log."));
@@ -78,7 +78,7 @@ impl Connection {
 
     /// The error of an engine that speaks another protocol; without a greeting, of one that is older than greetings.
     fn other_version(&self, greeting: Option<&Greeting>) -> Error {
-        let name = &self.home.options.server_name;
+        let name = &self.home.server_name;
         let engine = greeting.map_or_else(
             || "an older one".to_owned(),
             |greeting| format!("{} (protocol {})", greeting.version, greeting.protocol_version),
@@ -140,10 +140,18 @@ impl Connection {
                 Err(error) if error.kind() == IoErrorKind::WouldBlock => {
                     wait_socket(self.socket.as_raw_fd(), Direction::Write, WaitEvent::Answer);
                 }
-                Err(_) => return Err(self.lost()),
+                Err(_) => return Err(self.last_word()),
             }
         }
         Ok(())
+    }
+
+    /// The error of a connection that takes no more: what the engine has said last, or that it is gone.
+    fn last_word(&mut self) -> Error {
+        match self.receive().and_then(|frame| client::message(&frame)) {
+            Ok(_) => self.lost(),
+            Err(error) => error,
+        }
     }
 
     /// Cancels the rest of an answer if the socket takes the message at once, and closes the connection.
@@ -218,7 +226,7 @@ impl Connection {
 
     /// The error of a connection whose engine is gone.
     fn lost(&self) -> Error {
-        let name = &self.home.options.server_name;
+        let name = &self.home.server_name;
         if self.engine_pid == 0 {
             return Error::new(ErrorKind::Unavailable, format!("engine of server \"{name}\" is ending"))
                 .with_hint("Look at pystachio.engines and into the server log.");

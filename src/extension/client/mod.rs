@@ -159,13 +159,33 @@ pub fn unexpected(response: &Response) -> Error {
         .with_hint("Restart the server if pystachio was updated while it ran.")
 }
 
+/// Sends a request to the server's engine. The answer may still be `Retired`: then the engine has not begun the request, and it
+/// may be sent again.
+///
+/// # Errors
+///
+/// Those of reaching the engine.
+pub fn send(server_oid: pg_sys::Oid, request: &Request) -> Result<PooledConnection> {
+    loop {
+        let mut connection = acquire_checked(server_oid)?;
+        match connection.send(request) {
+            Ok(()) => return Ok(connection),
+            // Each turn needs another engine that was retired just now.
+            Err(error) if error.kind == ErrorKind::Retired => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// One question, one answer. The question has no effects, so that it may be asked twice where a pooled
 /// connection turns out to be dead.
 fn ask_again(server_oid: pg_sys::Oid, request: &Request) -> Result<Response> {
     let connection = acquire(server_oid)?;
     let from_pool = connection.is_from_pool();
     match ask(connection, request) {
-        Err(error) if from_pool && error.kind == ErrorKind::Unavailable => {
+        Err(error)
+            if error.kind == ErrorKind::Retired || from_pool && error.kind == ErrorKind::Unavailable =>
+        {
             ask(acquire_checked(server_oid)?, request)
         }
         answer => answer,
@@ -175,7 +195,7 @@ fn ask_again(server_oid: pg_sys::Oid, request: &Request) -> Result<Response> {
 fn ask_if_running(server_oid: pg_sys::Oid, request: &Request) -> Result<Option<Response>> {
     let Some(connection) = acquire_if_running(server_oid)? else { return Ok(None) };
     match ask(connection, request) {
-        Err(error) if error.kind == ErrorKind::Unavailable => Ok(None),
+        Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Retired) => Ok(None),
         answer => answer.map(Some),
     }
 }

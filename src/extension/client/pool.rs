@@ -121,8 +121,8 @@ fn open(home: EngineHome) -> Result<PooledConnection> {
     // An engine that is just ending may still take a connection, and never answers it.
     let deadline = Instant::now() + Duration::from_millis(settings::connect_timeout_ms());
     loop {
-        let socket = supervisor::connect(&home)?;
-        match Connection::open(socket, home.clone()) {
+        let (socket, home) = supervisor::connect(home.clone())?;
+        match Connection::open(socket, home) {
             Ok(connection) => return Ok(PooledConnection { connection, is_from_pool: false }),
             Err(error) if error.kind != ErrorKind::Unavailable || Instant::now() >= deadline => {
                 return Err(error);

@@ -155,7 +155,7 @@ fn sum_rows(before: Option<ActualRows>, now: Option<ActualRows>) -> Option<Actua
 }
 
 fn engine_name(server_oid: pg_sys::Oid) -> String {
-    match options::server_options(server_oid).device {
+    match options::server_options(server_oid).1.device {
         // The engine has chosen.
         Device::Auto => match client::status(server_oid) {
             Ok(Some(status)) => status.device,

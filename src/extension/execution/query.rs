@@ -25,6 +25,8 @@ const ENCAPSULATION_BYTES: usize = 8;
 /// A query whose rows are being read. Dropping it stops it in the engine.
 pub struct RunningQuery {
     answer: Answer,
+    /// The server and the request, until its answer has begun.
+    request: Option<(pg_sys::Oid, Request)>,
     schema: Option<SchemaRef>,
     started: Instant,
     waited_before: Duration,
@@ -62,12 +64,12 @@ impl RunningQuery {
     /// # Errors
     ///
     /// Those of reaching the engine.
-    pub fn start(server_oid: pg_sys::Oid, request: &Request) -> Result<Self> {
-        let mut connection = client::acquire_checked(server_oid)?;
+    pub fn start(server_oid: pg_sys::Oid, request: Request) -> Result<Self> {
+        let connection = client::send(server_oid, &request)?;
         let waited_before = connection.waited();
-        connection.send(request)?;
         Ok(Self {
             answer: Answer::Open(connection),
+            request: Some((server_oid, request)),
             schema: None,
             started: Instant::now(),
             waited_before,
@@ -94,7 +96,20 @@ impl RunningQuery {
                 return Err(error);
             }
         };
-        match self.receive_batch(&mut connection) {
+        let received = loop {
+            let received = self.receive_batch(&mut connection);
+            let is_retired = received.as_ref().is_err_and(|error| error.kind == ErrorKind::Retired);
+            let Some((server_oid, request)) = self.request.as_ref().filter(|_| is_retired) else {
+                break received;
+            };
+            // The engine has ended without beginning the query.
+            match client::send(*server_oid, request) {
+                Ok(next) => connection = next,
+                Err(error) => break Err(error),
+            }
+            self.waited_before = connection.waited();
+        };
+        match received {
             Ok(Some(batch)) => {
                 self.answer = Answer::Open(connection);
                 Ok(Some(batch))
@@ -135,10 +150,16 @@ impl RunningQuery {
         loop {
             let frame = connection.receive()?;
             match frame.kind {
-                FrameKind::Schema => self.schema = Some(read_schema(&frame)?),
+                FrameKind::Schema => {
+                    self.request = None;
+                    self.schema = Some(read_schema(&frame)?);
+                }
                 FrameKind::Batch => return self.read_batch(&frame.body).map(Some),
                 FrameKind::Message => match client::message(&frame)? {
-                    Response::Turn { is_awaited } => connection.note_turn(is_awaited),
+                    Response::Turn { is_awaited } => {
+                        self.request = None;
+                        connection.note_turn(is_awaited);
+                    }
                     Response::Finished(metrics) => {
                         connection.note_turn(false);
                         self.cost.metrics = Some(*metrics);

@@ -124,7 +124,7 @@ impl ScanState {
         };
         let origin = QueryOrigin { query_id: self.query_id, hides_counts: self.private.hides_rows };
         let request = Request::Run(Box::new(request), origin);
-        RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)
+        RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), request)
     }
 
     /// Reads the rows of all keys, if they are few enough.

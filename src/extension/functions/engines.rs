@@ -8,7 +8,7 @@ use crate::{
     client,
     error::OrRaise,
     options, privileges,
-    supervisor::{EngineHome, EnginePhase},
+    supervisor::{self, EngineHome, EnginePhase, RetiringProcess},
 };
 
 /// The version of the extension.
@@ -74,19 +74,21 @@ fn engine_status_0_2(
         return TableIterator::empty();
     }
     let home = EngineHome::of(server);
-    let state = home.read_state().filter(|_| home.is_supervised());
-    // An engine answers before its supervisor has looked at it and noted that it runs.
+    let state = home.read_state().filter(|state| state.phase != EnginePhase::Retired);
+    // An engine answers before the supervisor has looked at it and noted that it runs.
     let may_answer = state.as_ref().is_some_and(|state| state.phase != EnginePhase::Waiting);
     let status = if may_answer { client::status(server).or_raise() } else { None };
     let device = match &status {
         Some(status) => status.device.clone(),
         None => home.options.device.to_string(),
     };
+    let refusal = state.as_ref().and_then(|state| state.refusal.as_ref());
     let phase = match state.as_ref().map(|state| state.phase) {
+        Some(_) if refusal.is_some() => "waiting for room",
         Some(EnginePhase::Starting) if status.is_none() => "starting",
         Some(EnginePhase::Starting | EnginePhase::Running) => "running",
         Some(EnginePhase::Waiting) => "waiting to restart",
-        None => "stopped",
+        Some(EnginePhase::Retired) | None => "stopped",
     };
     let [memory_max, memory_used, memory_peak, memory_fragmented] =
         device_memory(status.as_ref().and_then(|status| status.device_memory));
@@ -95,6 +97,8 @@ fn engine_status_0_2(
     let own_error = status.as_ref().filter(|status| privileges::may_see(status.last_error_role));
     let last_query_error = own_error.and_then(|status| status.last_error.clone());
     let last_exit = state.as_ref().filter(|_| sees_all).and_then(|state| state.last_error.clone());
+    let last_exit = last_exit.map(|reason| format!("engine process {reason}"));
+    let refusal = refusal.filter(|_| sees_all).map(|refusal| refusal.message.clone());
     let generation = status.as_ref().and_then(|status| status.generation);
     let first: EngineRow = (
         0,
@@ -116,11 +120,37 @@ fn engine_status_0_2(
         for_all.map(|status| status.storage_paths.clone()),
         for_all.map(|status| status.libraries.clone()),
         // What the process that runs now tells of is later than the end of the one before.
-        last_query_error.or(last_exit.map(|reason| format!("engine process {reason}"))),
+        refusal.or(last_query_error).or(last_exit),
     );
     let ranks = status.map(|status| status.ranks).unwrap_or_default();
     let others = ranks.into_iter().map(|rank| rank_row(rank, &device, generation, sees_all));
-    TableIterator::new(std::iter::once(first).chain(others).collect::<Vec<_>>())
+    let retiring = supervisor::retiring(&home).into_iter().map(|process| retiring_row(&process, &home));
+    TableIterator::new(std::iter::once(first).chain(others).chain(retiring).collect::<Vec<_>>())
+}
+
+/// The row of a former engine of a server, whose last queries run. It takes no connections, so that nobody can ask it.
+fn retiring_row(process: &RetiringProcess, home: &EngineHome) -> EngineRow {
+    (
+        0,
+        home.options.hosts.as_ref().map(|hosts| hosts.host.clone()),
+        home.options.device.to_string(),
+        i32::try_from(process.pid).ok(),
+        "retiring".to_string(),
+        Some(process.since),
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+    )
 }
 
 /// The row of a rank other than 0.

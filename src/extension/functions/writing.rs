@@ -16,11 +16,17 @@ const COMPRESSIONS: &[&str] = &["auto", "none", "snappy", "lz4", "zstd"];
 ///
 /// Those of the engine.
 pub(super) fn write(server_oid: pg_sys::Oid, request: &Request, all: &str) -> Result<Response> {
-    let mut connection = client::acquire_checked(server_oid)?;
-    connection.send(request)?;
+    let mut connection = client::send(server_oid, request)?;
+    let mut has_begun = false;
     let (mut shown, mut shown_percent) = (Instant::now(), 0);
     loop {
-        match client::message(&connection.receive()?)? {
+        let answer = connection.receive().and_then(|frame| client::message(&frame));
+        if !has_begun && answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Retired) {
+            connection = client::send(server_oid, request)?;
+            continue;
+        }
+        has_begun = true;
+        match answer? {
             Response::Progress { name, rows_done, rows_total } => {
                 let percent = rows_done * 100 / rows_total.max(1);
                 // What says nothing new is not said again.

@@ -1,4 +1,6 @@
-//! The engine's process: starting it, looking after it, stopping it.
+//! An engine's process: starting it, asking it to end, noticing its end.
+//!
+//! The worker forks and the child calls exec at once: between the two it makes system calls only, and touches no shared memory.
 #![expect(unsafe_code, reason = "sets up the child between fork and exec")]
 
 use std::{
@@ -6,17 +8,13 @@ use std::{
     os::unix::process::{CommandExt, ExitStatusExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
-    time::{Duration, Instant},
 };
 
-use super::{EngineHome, engine_log::EngineLog};
+use super::{EngineHome, budget::Share, engine_log::EngineLog};
 use crate::settings;
 
 /// Where PostgreSQL has its own temporary files: base backups leave it out, and a server that starts empties it.
 const SPILL_DIRECTORY: &str = "base/pgsql_tmp";
-/// How long an engine may take to end when asked to.
-const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Where cuFile logs, which otherwise is the working directory: that of the data.
 const CUFILE_LOG_VARIABLE: &str = "CUFILE_LOGFILE_PATH";
 /// How many streams a GPU takes work from at once. With the driver's 8, those of one query wait for one another, and for those of
@@ -32,6 +30,15 @@ const CLOSE_RANGE_CLOEXEC: u32 = 4;
 pub struct EngineProcess {
     child: Child,
     log: EngineLog,
+    share: Share,
+}
+
+/// How a process ended.
+pub struct Exit {
+    /// In words: `was killed by signal 9 (SIGKILL)`.
+    pub reason: String,
+    /// With status 0.
+    pub is_success: bool,
 }
 
 impl EngineProcess {
@@ -40,29 +47,29 @@ impl EngineProcess {
     /// # Errors
     ///
     /// The executable can't be run; the error names it.
-    pub fn start(home: &EngineHome, owner: &str) -> io::Result<Self> {
+    pub fn start(home: &EngineHome, share: Share, owner: &str) -> io::Result<Self> {
         // What a process that was killed has left.
         let _ = std::fs::remove_file(home.socket());
         let executable = executable()?;
-        let options = &home.options;
+        let (options, resources) = (&home.options, &share.resources);
         let ordinals: Vec<String> = options.devices.iter().map(u32::to_string).collect();
         let mut command = Command::new(&executable);
         command
             .arg(format!("--socket={}", home.socket().display()))
-            .arg(format!("--device={}", options.device))
+            .arg(format!("--device={}", share.device))
             .arg(format!("--ranks={}", options.ranks))
             .arg(format!("--rank-policy={}", options.rank_policy))
             .arg(format!("--rank-processes={}", options.rank_processes))
-            .arg(format!("--threads={}", options.threads))
-            .arg(format!("--memory={}", options.memory_bytes))
-            .arg(format!("--cache={}", options.cache_bytes))
+            .arg(format!("--threads={}", resources.threads))
+            .arg(format!("--memory={}", resources.memory_bytes))
+            .arg(format!("--cache={}", resources.cache_bytes))
             .arg(format!("--device-ordinals={}", ordinals.join(",")))
             .arg(format!("--device-memory={}", options.device_memory))
-            .arg(format!("--pinned-cache={}", options.pinned_cache_bytes))
+            .arg(format!("--pinned-cache={}", resources.pinned_cache_bytes))
             .arg(format!("--device-timeout={}", options.device_timeout_s))
             .arg(format!("--affinity={}", options.affinity))
             .arg(format!("--spill-directory={SPILL_DIRECTORY}"))
-            .arg(format!("--name={}", options.server_name))
+            .arg(format!("--name={}", home.server_name))
             .env("PYSTACHIO_LOG", &options.log_level)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -95,7 +102,7 @@ impl EngineProcess {
         })?;
         let pipe = child.stderr.take().ok_or_else(|| io::Error::other("it has no standard error"));
         match pipe.and_then(|pipe| EngineLog::new(pipe, owner.to_owned())) {
-            Ok(log) => Ok(Self { child, log }),
+            Ok(log) => Ok(Self { child, log, share }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -109,37 +116,66 @@ impl EngineProcess {
         self.child.id()
     }
 
+    /// What it was started with.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
     /// What it writes to its standard error.
     pub fn log(&mut self) -> &mut EngineLog {
         &mut self.log
     }
 
-    /// How it ended, if it did: `was killed by signal 9 (SIGKILL)`.
-    pub fn exit_reason(&mut self) -> Option<String> {
+    /// How it ended, if it did.
+    pub fn exit(&mut self) -> Option<Exit> {
         match self.child.try_wait() {
-            Ok(status) => status.map(exit_text),
-            Err(error) => Some(format!("can't be waited for: {error}")),
+            Ok(status) => {
+                status.map(|status| Exit { reason: exit_text(status), is_success: status.success() })
+            }
+            Err(error) => Some(Exit { reason: format!("can't be waited for: {error}"), is_success: false }),
         }
     }
 
-    /// Asks it to end, and kills it if it does not.
-    pub fn stop(&mut self) {
-        self.signal(libc::SIGTERM);
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while Instant::now() < deadline {
-            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
-                self.log.finish();
-                return;
-            }
-            self.log.relay();
-            std::thread::sleep(STOP_POLL_INTERVAL);
+    /// Asks it to end when the requests that it runs have ended.
+    pub fn retire(&mut self) {
+        self.signal_first(libc::SIGUSR1);
+    }
+
+    /// Asks it to end if it runs no request.
+    pub fn end_if_idle(&mut self) {
+        self.signal_first(libc::SIGUSR2);
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&mut self) {
+        if self.is_running() {
+            self.signal_all(libc::SIGTERM);
         }
-        self.signal(libc::SIGKILL);
-        let _ = self.child.wait();
+    }
+
+    /// Kills it, if it has not ended, and logs what it has said.
+    pub fn kill(&mut self) {
+        if self.is_running() {
+            self.signal_all(libc::SIGKILL);
+            let _ = self.child.wait();
+        }
         self.log.finish();
     }
 
-    fn signal(&self, signal: i32) {
+    fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// A signal to the process that serves the socket, which ends its ranks itself.
+    fn signal_first(&mut self, signal: i32) {
+        if self.is_running() {
+            // SAFETY: the child has not been waited for, so that its number is its own.
+            unsafe { libc::kill(self.child.id() as i32, signal) };
+        }
+    }
+
+    /// A signal to the process and its ranks.
+    fn signal_all(&self, signal: i32) {
         // SAFETY: the child leads its own process group, and has not been waited for.
         unsafe { libc::kill(-(self.child.id() as i32), signal) };
     }
@@ -147,10 +183,7 @@ impl EngineProcess {
 
 impl Drop for EngineProcess {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            self.signal(libc::SIGKILL);
-            let _ = self.child.wait();
-        }
+        self.kill();
     }
 }
 
@@ -216,6 +249,8 @@ fn signal_name(signal: i32) -> Option<&'static str> {
         libc::SIGKILL => "SIGKILL: by hand, or because the machine is out of memory",
         libc::SIGSEGV => "SIGSEGV",
         libc::SIGTERM => "SIGTERM",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGUSR2 => "SIGUSR2",
         _ => return None,
     })
 }

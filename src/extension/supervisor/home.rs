@@ -2,16 +2,15 @@
 //!
 //! Paths are relative to the data directory, which is the working directory of every backend and worker:
 //! a socket's path may have 107 bytes at most, and a data directory's may have more.
-#![expect(unsafe_code, reason = "flock, and reading a global of PostgreSQL")]
+//!
+//! Invariants: the folder's name depends on declared options alone, and is the same in every build of a release. A reader of a
+//! file sees the old content or the new. A folder is removed by renaming it first, so that no file of a new request goes with it.
+#![expect(unsafe_code, reason = "reading a global of PostgreSQL")]
 
 use std::{
     fs,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write},
-    os::{
-        fd::AsRawFd,
-        unix::fs::{DirBuilderExt, OpenOptionsExt},
-    },
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -19,6 +18,7 @@ use std::{
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::{budget::Refusal, lock};
 use crate::{
     options::{self, ServerOptions},
     pg::wait::{WaitEvent, wait_time},
@@ -29,6 +29,10 @@ pub const ENGINES_DIRECTORY: &str = "pystachio";
 
 /// How often a wait for the supervisor's note looks.
 const NOTE_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const REQUEST_FILE: &str = "request.json";
+const STATE_FILE: &str = "state.json";
+/// The file whose time of change says when the engine last had a request (`USED_FILE` of the worker).
+const USED_FILE: &str = "used";
 
 /// Where an engine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,9 +44,20 @@ pub enum EnginePhase {
     Running,
     /// The process ended, and is started again after a while.
     Waiting,
+    /// No process is wanted. Those that are left run their last requests.
+    Retired,
 }
 
-/// What the supervisor notes about its engine.
+/// A process that runs its last requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RetiringProcess {
+    /// Its number.
+    pub pid: u32,
+    /// Since when: seconds since 1970.
+    pub since: f64,
+}
+
+/// What the supervisor notes about an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EngineState {
     /// Where the engine is in its life.
@@ -63,22 +78,33 @@ pub struct EngineState {
     pub exited_pid: Option<u32>,
     /// Why: `was killed by signal 9 (SIGKILL)`, or why it could not be started.
     pub last_error: Option<String>,
+    /// Former processes that run their last requests.
+    pub retiring: Vec<RetiringProcess>,
+    /// Why it is not started.
+    pub refusal: Option<Refusal>,
+    /// Memory that is promised to the process.
+    pub memory_bytes: Option<u64>,
 }
 
-/// An engine's folder, and the options that it belongs to.
+/// A generation of a server's engine: its folder, and the options that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineHome {
     /// The database's oid.
     pub database_oid: u32,
     /// The server's oid.
     pub server_oid: u32,
+    /// The server's name, for messages. No part of the identity.
+    pub server_name: String,
     /// The server's options.
     pub options: ServerOptions,
+    directory_name: String,
 }
 
-/// Proof that this process is the supervisor.
-pub struct HomeLock {
-    _file: fs::File,
+/// The content of `request.json`.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    server_name: String,
+    options: ServerOptions,
 }
 
 impl EngineHome {
@@ -86,26 +112,35 @@ impl EngineHome {
     pub fn of(server_oid: pg_sys::Oid) -> Self {
         // SAFETY: a global that is set when a backend starts.
         let database_oid = unsafe { pg_sys::MyDatabaseId }.to_u32();
-        Self { database_oid, server_oid: server_oid.to_u32(), options: options::server_options(server_oid) }
+        let (server_name, options) = options::server_options(server_oid);
+        let server_oid = server_oid.to_u32();
+        let directory_name = format!("{database_oid}-{server_oid}-{:016x}", digest(&options));
+        Self { database_oid, server_oid, server_name, options, directory_name }
+    }
+
+    /// The same server's engine by what the catalog says now, other sessions' commits included. Raises an ERROR if the server is
+    /// gone.
+    pub fn again(&self) -> Self {
+        // SAFETY: PostgreSQL does this whenever it takes a lock.
+        unsafe { pg_sys::AcceptInvalidationMessages() };
+        Self::of(pg_sys::Oid::from(self.server_oid))
     }
 
     /// The engine whose folder has this name.
     ///
     /// # Errors
     ///
-    /// Reading the options fails, because the engine is not wanted any more.
+    /// Reading the request fails, because the engine is not wanted any more.
     pub fn read(directory_name: &str) -> io::Result<Self> {
         let (database_oid, server_oid) = parse_directory_name(directory_name)
             .ok_or_else(|| io::Error::other(format!("not an engine's folder: {directory_name}")))?;
-        let path = Path::new(ENGINES_DIRECTORY).join(directory_name).join("options.json");
-        Ok(Self { database_oid, server_oid, options: read_json(&path)? })
+        let Request { server_name, options } = read_json(&directory(directory_name).join(REQUEST_FILE))?;
+        Ok(Self { database_oid, server_oid, server_name, options, directory_name: directory_name.to_owned() })
     }
 
     /// The folder's name.
     pub fn directory_name(&self) -> String {
-        let mut hasher = DefaultHasher::new();
-        self.options.hash(&mut hasher);
-        format!("{}-{}-{:016x}", self.database_oid, self.server_oid, hasher.finish())
+        self.directory_name.clone()
     }
 
     /// Whether a folder of this name is of the same server, whatever its options.
@@ -115,7 +150,7 @@ impl EngineHome {
 
     /// The folder.
     pub fn directory(&self) -> PathBuf {
-        Path::new(ENGINES_DIRECTORY).join(self.directory_name())
+        directory(&self.directory_name)
     }
 
     /// The engine's socket.
@@ -127,25 +162,21 @@ impl EngineHome {
     ///
     /// # Errors
     ///
-    /// Writing fails.
-    pub fn write_options(&self) -> io::Result<()> {
+    /// Writing fails. `NotFound` if the supervisor has just removed the folder: another try may succeed.
+    pub fn request(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.directory())?;
-        write_json(&self.directory(), "options.json", &self.options)
+        let request = Request { server_name: self.server_name.clone(), options: self.options.clone() };
+        write_json(&self.directory(), REQUEST_FILE, &request)
     }
 
-    /// Whether the engine is still wanted.
-    pub fn is_wanted(&self) -> bool {
-        self.directory().join("options.json").exists()
+    /// Whether the engine is wanted.
+    pub fn is_requested(&self) -> bool {
+        is_requested(&self.directory_name)
     }
 
-    /// Whether there is a supervisor.
-    pub fn is_supervised(&self) -> bool {
-        is_supervised(&self.directory_name())
-    }
-
-    /// What the supervisor noted last.
+    /// What the supervisor noted last, if it lives.
     pub fn read_state(&self) -> Option<EngineState> {
-        read_json(&self.directory().join("state.json")).ok()
+        read_state(&self.directory_name).filter(|state| Some(state.supervisor_pid) == lock::holder())
     }
 
     /// Notes how the engine is.
@@ -154,16 +185,12 @@ impl EngineHome {
     ///
     /// Writing fails.
     pub fn write_state(&self, state: &EngineState) -> io::Result<()> {
-        write_json(&self.directory(), "state.json", state)
+        write_json(&self.directory(), STATE_FILE, state)
     }
 
-    /// Becomes the supervisor, if there is none.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock` if there is one.
-    pub fn lock(&self) -> io::Result<HomeLock> {
-        Ok(HomeLock { _file: flock(&self.directory(), libc::LOCK_EX)? })
+    /// How long the engine has had no request, as far as it has noted.
+    pub fn unused_for(&self) -> Option<Duration> {
+        fs::metadata(self.directory().join(USED_FILE)).ok()?.modified().ok()?.elapsed().ok()
     }
 
     /// Why this process of the engine ended, once the supervisor has noted it.
@@ -178,12 +205,14 @@ impl EngineHome {
             }
         }
     }
+}
 
-    /// Removes the folder. Another process may be making it anew: that one notices and tries again.
-    pub fn remove(&self) {
-        // What can't be removed now is removed when the launcher finds it without a supervisor.
-        let _ = fs::remove_dir_all(self.directory());
-    }
+/// The processes of former generations of a server that run their last requests.
+pub fn retiring(home: &EngineHome) -> Vec<RetiringProcess> {
+    let Some(supervisor_pid) = lock::holder() else { return Vec::new() };
+    let names = directory_names().into_iter().filter(|name| home.is_of_same_server(name));
+    let states = names.filter_map(|name| read_state(&name));
+    states.filter(|state| state.supervisor_pid == supervisor_pid).flat_map(|state| state.retiring).collect()
 }
 
 /// The database and the server that a folder's name tells.
@@ -203,25 +232,42 @@ pub fn directory_names() -> Vec<String> {
         .collect()
 }
 
-/// Whether a supervisor holds the folder of this name.
-pub fn is_supervised(directory_name: &str) -> bool {
-    let directory = Path::new(ENGINES_DIRECTORY).join(directory_name);
-    // A shared lock, so that two that look at once don't take each other for the supervisor.
-    matches!(flock(&directory, libc::LOCK_SH), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+/// Whether the engine of the folder is wanted.
+pub fn is_requested(directory_name: &str) -> bool {
+    directory(directory_name).join(REQUEST_FILE).exists()
 }
 
-/// Asks the engine of the folder to stop, or removes the folder where no supervisor holds it.
-pub fn stop(directory_name: &str) {
-    let directory = Path::new(ENGINES_DIRECTORY).join(directory_name);
-    let _ = fs::remove_file(directory.join("options.json"));
-    if !is_supervised(directory_name) {
-        let _ = fs::remove_dir_all(directory);
-        return;
+/// How long the engine of the folder has been wanted.
+pub fn requested_for(directory_name: &str) -> Option<Duration> {
+    fs::metadata(directory(directory_name).join(REQUEST_FILE)).ok()?.modified().ok()?.elapsed().ok()
+}
+
+/// Makes the engine of the folder not wanted any more. The supervisor retires it.
+pub fn withdraw(directory_name: &str) {
+    let _ = fs::remove_file(directory(directory_name).join(REQUEST_FILE));
+}
+
+/// Makes the engine of the folder not wanted any more, and tells the supervisor.
+pub fn retire(directory_name: &str) {
+    withdraw(directory_name);
+    match lock::holder() {
+        Some(supervisor_pid) => lock::wake(supervisor_pid),
+        None => remove(directory_name),
     }
-    if let Ok(state) = read_json::<EngineState>(&directory.join("state.json")) {
-        // SAFETY: the supervisor is alive, for it holds the lock; SIGHUP only wakes it.
-        unsafe { libc::kill(state.supervisor_pid as i32, libc::SIGHUP) };
+}
+
+/// Removes the folder. A backend that has just requested the engine notices, and requests it again.
+pub fn remove(directory_name: &str) {
+    let removed = Path::new(ENGINES_DIRECTORY).join(format!("removed-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&removed);
+    if fs::rename(directory(directory_name), &removed).is_ok() {
+        let _ = fs::remove_dir_all(&removed);
     }
+}
+
+/// Removes what a former supervisor has noted, and leaves the request.
+pub fn forget_state(directory_name: &str) {
+    let _ = fs::remove_file(directory(directory_name).join(STATE_FILE));
 }
 
 /// Seconds since 1970.
@@ -229,14 +275,19 @@ pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
-fn flock(directory: &Path, operation: i32) -> io::Result<fs::File> {
-    let path = directory.join("lock");
-    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    // SAFETY: the file is open.
-    match unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) } {
-        0 => Ok(file),
-        _ => Err(io::Error::last_os_error()),
-    }
+fn directory(directory_name: &str) -> PathBuf {
+    Path::new(ENGINES_DIRECTORY).join(directory_name)
+}
+
+fn read_state(directory_name: &str) -> Option<EngineState> {
+    read_json(&directory(directory_name).join(STATE_FILE)).ok()
+}
+
+/// A digest that is the same in every process and build: 64-bit FNV-1a of the options as JSON.
+fn digest(options: &ServerOptions) -> u64 {
+    let text = serde_json::to_vec(options).unwrap_or_default();
+    text.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {

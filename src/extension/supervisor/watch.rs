@@ -1,6 +1,6 @@
-//! Noticing that a server or a database was dropped or altered, and stopping its engines at commit.
+//! Noticing that a server or a database was dropped or altered, and retiring its engines at commit.
 //!
-//! A session that has not loaded pystachio is not watched; the checker (`launcher.rs`) finds out later.
+//! A session that has not loaded pystachio is not watched; the checker (`checks.rs`) finds out later.
 #![expect(unsafe_code, reason = "installs PostgreSQL's hooks")]
 
 use std::cell::RefCell;
@@ -8,19 +8,21 @@ use std::cell::RefCell;
 use pgrx::{pg_sys, prelude::*};
 
 use super::{EngineHome, home};
-use crate::pg::hooks;
+use crate::{options, pg::hooks};
 
 /// What a transaction has dropped or altered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
-    /// The engines of this server stop, but not the one whose options it has now.
+    /// The engines of this server are retired, but not the one whose options it has now.
     Server { database_oid: u32, server_oid: u32, directory_kept: Option<String> },
-    /// All engines of this database stop.
+    /// All engines of this database are retired.
     Database { database_oid: u32 },
 }
 
 thread_local! {
     static CHANGES: RefCell<Vec<Change>> = const { RefCell::new(Vec::new()) };
+    /// The folders of engines that this transaction has requested, with their servers.
+    static REQUESTED: RefCell<Vec<(u32, String)>> = const { RefCell::new(Vec::new()) };
 }
 
 static mut PREVIOUS_HOOK: pg_sys::object_access_hook_type = None;
@@ -47,7 +49,12 @@ unsafe extern "C-unwind" fn note_change(
     unsafe {
         hooks::access_object(PREVIOUS_HOOK, access, class_oid, object_oid, column, argument);
     }
-    if !matches!(access, pg_sys::ObjectAccessType::OAT_DROP | pg_sys::ObjectAccessType::OAT_POST_ALTER) {
+    if !matches!(
+        access,
+        pg_sys::ObjectAccessType::OAT_DROP
+            | pg_sys::ObjectAccessType::OAT_POST_ALTER
+            | pg_sys::ObjectAccessType::OAT_POST_CREATE
+    ) {
         return;
     }
     let change = if class_oid == pg_sys::ForeignServerRelationId {
@@ -74,14 +81,25 @@ unsafe extern "C-unwind" fn end_transaction(
             CHANGES.set(changes.into_iter().map(with_kept_directory).collect());
         }
         pg_sys::XactEvent::XACT_EVENT_COMMIT => {
+            REQUESTED.with_borrow_mut(Vec::clear);
             let changes = CHANGES.take();
             if !changes.is_empty() {
-                stop_engines(&changes);
+                retire_engines(&changes);
+            }
+        }
+        pg_sys::XactEvent::XACT_EVENT_ABORT => {
+            let changes = CHANGES.take();
+            for (server, directory_name) in REQUESTED.take() {
+                let is_of_server = |change: &Change| matches!(change, Change::Server { server_oid, .. } if *server_oid == server);
+                if changes.iter().any(is_of_server) {
+                    home::retire(&directory_name);
+                }
             }
         }
         // A prepared transaction that dropped a server is left to the checker.
-        pg_sys::XactEvent::XACT_EVENT_ABORT | pg_sys::XactEvent::XACT_EVENT_PREPARE => {
+        pg_sys::XactEvent::XACT_EVENT_PREPARE => {
             CHANGES.with_borrow_mut(Vec::clear);
+            REQUESTED.with_borrow_mut(Vec::clear);
         }
         _ => {}
     }
@@ -90,13 +108,16 @@ unsafe extern "C-unwind" fn end_transaction(
 fn with_kept_directory(change: Change) -> Change {
     let Change::Server { database_oid, server_oid, .. } = change else { return change };
     let oid = pg_sys::Oid::from(server_oid);
-    // SAFETY: a catalog lookup that answers NULL for a server that is gone.
-    let exists = unsafe { !pg_sys::GetForeignServerExtended(oid, pg_sys::FSV_MISSING_OK as u16).is_null() };
-    let directory_kept = exists.then(|| EngineHome::of(oid).directory_name());
+    let directory_kept = options::is_our_server(oid).then(|| EngineHome::of(oid).directory_name());
     Change::Server { database_oid, server_oid, directory_kept }
 }
 
-fn stop_engines(changes: &[Change]) {
+/// Notes that this transaction has requested an engine.
+pub fn note_request(home: &EngineHome) {
+    REQUESTED.with_borrow_mut(|requested| requested.push((home.server_oid, home.directory_name())));
+}
+
+fn retire_engines(changes: &[Change]) {
     for name in home::directory_names() {
         let Some(oids) = home::parse_directory_name(&name) else { continue };
         let is_changed = changes.iter().any(|change| match change {
@@ -106,7 +127,7 @@ fn stop_engines(changes: &[Change]) {
             Change::Database { database_oid } => *database_oid == oids.0,
         });
         if is_changed {
-            home::stop(&name);
+            home::retire(&name);
         }
     }
 }

@@ -1,126 +1,146 @@
-//! The supervisor: a background worker with one engine process under it.
+//! The supervisor: one background worker of the cluster, with all engine processes under it.
 //!
-//! Restarts: the first at once, then after 0.1 s, 0.2 s and so on: up to a second if the engine has
-//! answered before it ended, up to half a minute if it does not even start. An engine that has run for
-//! five seconds has its failures forgotten.
+//! The worker sleeps until a backend wakes it, a process ends, or an engine logs; while there are engines, at most for a second.
 #![expect(unsafe_code, reason = "PostgreSQL calls the main function by its name; names of databases")]
 
 use std::{
-    ffi::{CStr, CString},
+    collections::BTreeMap,
+    ffi::CStr,
     fs,
-    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use pgrx::{
-    bgworkers::{BackgroundWorker, SignalWakeFlags},
+    bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags},
     pg_sys,
     prelude::*,
 };
 
 use super::{
-    EngineHome, EnginePhase, EngineState,
-    child::EngineProcess,
-    home::{self, HomeLock},
-    launcher,
+    EngineHome,
+    budget::{self, Decision},
+    checks::Checks,
+    engine::Engine,
+    home::{self, ENGINES_DIRECTORY},
+    lock,
+    readable::ReadableSet,
 };
 use crate::{
     pg::wait::{WaitEvent, wait_readable, wait_time},
-    settings,
+    settings::{self, EngineStart},
 };
 
-/// The name by which PostgreSQL finds [`pystachio_supervisor_main`].
-pub const MAIN_FUNCTION: &str = "pystachio_supervisor_main";
+/// How long engines may take to end when the supervisor ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// A supervisor without engines waits for wake-ups alone.
+const REST: Duration = Duration::from_secs(3600);
+/// A supervisor that is not preloaded ends when it has had no engine for so long. A backend whose request was among what a former
+/// supervisor has left requests its engine again within that time.
+const LINGER: Duration = Duration::from_secs(2);
+/// After a failure of the supervisor itself.
+const RESTART_INTERVAL: Duration = Duration::from_secs(1);
 
-const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-const START_POLL_INTERVAL: Duration = Duration::from_millis(5);
-const HEALTHY_TIME: Duration = Duration::from_secs(5);
-const BACK_OFF_MIN: Duration = Duration::from_millis(100);
-const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-const START_BACK_OFF_MAX: Duration = Duration::from_secs(30);
+/// The library is in `shared_preload_libraries`: the supervisor has a slot of its own. Set before the first fork.
+static IS_PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// The supervisor's main function. Ends with status 0 where the engine is not wanted any more, so that
-/// PostgreSQL does not start it again.
+/// Makes the supervisor start with the server. Does nothing unless the server is just starting.
+pub fn register_supervisor() {
+    // SAFETY: a global that is set when a process starts.
+    if unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
+        IS_PRELOADED.store(true, Ordering::Relaxed);
+        builder().load();
+    }
+}
+
+/// Starts a supervisor; `false` if there is no slot for one. Where another one is faster, this one ends at once.
+pub fn start_supervisor() -> bool {
+    builder().load_dynamic().is_ok()
+}
+
+fn builder() -> BackgroundWorkerBuilder {
+    BackgroundWorkerBuilder::new("pystachio supervisor")
+        .set_library("pystachio")
+        .set_function("pystachio_supervisor_main")
+        .set_argument(Some(pg_sys::Datum::from(IS_PRELOADED.load(Ordering::Relaxed))))
+        // To read the names of databases, which all databases share; of no database.
+        .enable_spi_access()
+        .set_start_time(BgWorkerStartTime::ConsistentState)
+        .set_restart_time(Some(RESTART_INTERVAL))
+}
+
+/// The supervisor's main function. Ends with status 0, so that PostgreSQL does not start it again: a backend that needs an engine
+/// does.
 #[pg_guard]
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn pystachio_supervisor_main(_argument: pg_sys::Datum) {
+pub extern "C-unwind" fn pystachio_supervisor_main(argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(
         SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM | SignalWakeFlags::SIGCHLD,
     );
-    let Ok(home) = EngineHome::read(BackgroundWorker::get_extra()) else { return };
-    let Some(lock) = lock(&home) else { return };
-    // Of no database, which could not be dropped otherwise. So it is in pg_stat_activity.
+    let lock = match lock::take() {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return,
+        Err(error) => {
+            error!("pystachio can't lock \"{ENGINES_DIRECTORY}/lock\" in the data directory: {error}")
+        }
+    };
     BackgroundWorker::connect_worker_to_spi(None, None);
-    let mut supervisor = Supervisor::new(home);
-    while supervisor.is_needed() {
+    let stays = argument.value() != 0;
+    let mut supervisor = match ReadableSet::new() {
+        Ok(logs) => Supervisor { engines: BTreeMap::new(), checks: Checks::new(), logs },
+        Err(error) => error!("pystachio can't wait for engines: {error}"),
+    };
+    supervisor.begin(stays);
+    let mut used = Instant::now();
+    while !BackgroundWorker::sigterm_received() {
         supervisor.look_after();
-        supervisor.wait();
+        if !supervisor.engines.is_empty() {
+            used = Instant::now();
+        } else if !stays && used.elapsed() >= LINGER {
+            break;
+        }
+        supervisor.wait(if stays { REST } else { LINGER });
     }
-    supervisor.end(lock);
+    supervisor.end();
+    drop(lock);
 }
 
 struct Supervisor {
-    home: EngineHome,
-    /// Whose engine it is, in the log's words.
-    owner: String,
-    engine: Option<EngineProcess>,
-    state: EngineState,
-    noted: Option<EngineState>,
-    started: Instant,
-    start_at: Instant,
-    check_at: Instant,
+    /// By the names of their folders.
+    engines: BTreeMap<String, Engine>,
+    checks: Checks,
+    /// What engines write to their standard errors.
+    logs: ReadableSet,
 }
 
 impl Supervisor {
-    fn new(home: EngineHome) -> Self {
-        let now = Instant::now();
-        let state = EngineState {
-            phase: EnginePhase::Starting,
-            supervisor_pid: std::process::id(),
-            engine_pid: None,
-            since: home::now(),
-            restarts: 0,
-            failures: 0,
-            start_failures: 0,
-            exited_pid: None,
-            last_error: None,
-        };
-        let check_at = now + Duration::from_secs(settings::check_interval_s());
-        let owner = owner(&home);
-        report_name(&owner);
-        Self { home, owner, engine: None, state, noted: None, started: now, start_at: now, check_at }
-    }
-
-    fn is_needed(&self) -> bool {
-        !BackgroundWorker::sigterm_received()
-            && self.home.is_wanted()
-            && database_exists(self.home.database_oid)
-    }
-
-    /// Waits until something is to be done, and hands on what the engine logs meanwhile.
-    fn wait(&mut self) {
-        let time = self.wait_duration();
-        match self.engine.as_mut().map(EngineProcess::log) {
-            Some(log) => match log.descriptor() {
-                Some(descriptor) => {
-                    wait_readable(descriptor, time, WaitEvent::Supervise);
-                    log.relay();
-                }
-                None => wait_time(time, WaitEvent::Supervise),
-            },
-            None => wait_time(time, WaitEvent::Supervise),
+    /// Removes what a former supervisor has left. Backends that wait for an engine request it again.
+    fn begin(&mut self, stays: bool) {
+        for entry in fs::read_dir(ENGINES_DIRECTORY).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("removed-") {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        for name in home::directory_names() {
+            match is_kept(&name) {
+                true => home::forget_state(&name),
+                false => home::remove(&name),
+            }
+        }
+        if stays && settings::start_engines() == EngineStart::ServerStart {
+            self.checks.start_engines();
         }
     }
 
-    fn wait_duration(&self) -> Duration {
-        match self.state.phase {
-            EnginePhase::Starting => START_POLL_INTERVAL,
-            EnginePhase::Running => POLL_INTERVAL,
-            EnginePhase::Waiting => {
-                POLL_INTERVAL.min(self.start_at.saturating_duration_since(Instant::now()))
-            }
+    /// Waits until something is to be done; without engines, so long at most.
+    fn wait(&mut self, rest: Duration) {
+        let engines = self.engines.values().map(Engine::wait_duration);
+        let time = engines.chain(self.checks.wait_duration()).min().unwrap_or(rest);
+        match self.engines.is_empty() {
+            true => wait_time(time, WaitEvent::Supervise),
+            false => wait_readable(self.logs.descriptor(), time, WaitEvent::Supervise),
         }
     }
 
@@ -128,144 +148,142 @@ impl Supervisor {
         if BackgroundWorker::sighup_received() {
             // SAFETY: what a worker does on SIGHUP; it is in no transaction.
             unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
-            // What kept the engine from starting may be mended.
-            self.start_at = Instant::now();
+            self.engines.values_mut().for_each(Engine::start_soon);
         }
-        let reason = self.engine.as_mut().and_then(EngineProcess::exit_reason);
-        if let Some(reason) = reason {
-            self.note_exit(reason);
-        }
-        let now = Instant::now();
-        if self.engine.is_none() && now >= self.start_at {
-            self.start();
-        }
-        if self.state.phase == EnginePhase::Starting && UnixStream::connect(self.home.socket()).is_ok() {
-            self.state.start_failures = 0;
-            self.enter(EnginePhase::Running);
-        }
-        if self.engine.is_some() && now.duration_since(self.started) > HEALTHY_TIME {
-            self.state.failures = 0;
-        }
-        if now >= self.check_at {
-            self.check_at = now + Duration::from_secs(settings::check_interval_s());
-            launcher::start_check(self.home.database_oid, false);
-            // Also hears of what was invalidated since. The database may have another name.
-            self.owner = owner(&self.home);
-        }
-        self.note();
-    }
-
-    fn start(&mut self) {
-        if self.state.exited_pid.is_some() {
-            self.state.restarts += 1;
-        }
-        self.started = Instant::now();
-        match EngineProcess::start(&self.home, &self.owner) {
-            Ok(engine) => {
-                self.state.engine_pid = Some(engine.pid());
-                self.engine = Some(engine);
-                self.enter(EnginePhase::Starting);
+        self.find_requests();
+        self.look_at_databases(false);
+        self.engines.values_mut().for_each(Engine::look_after);
+        self.start_engines();
+        self.engines.retain(|name, engine| {
+            let is_over = engine.is_over();
+            if is_over {
+                home::remove(name);
             }
-            Err(error) => self.note_exit(error.to_string()),
-        }
-    }
-
-    fn note_exit(&mut self, reason: String) {
-        let pid = self.engine.take().map(|mut engine| {
-            engine.log().finish();
-            engine.pid()
+            !is_over
         });
-        let text = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
-        log!("{}{text} {reason}", self.owner);
-        self.state.exited_pid = pid.or(self.state.exited_pid);
-        self.state.engine_pid = None;
-        self.state.last_error = Some(reason);
-        self.state.failures += 1;
-        let back_off_max = match self.state.phase {
-            EnginePhase::Running => BACK_OFF_MAX,
-            EnginePhase::Starting | EnginePhase::Waiting => {
-                self.state.start_failures += 1;
-                START_BACK_OFF_MAX
+        if self.checks.are_due() {
+            // Also hears of names that were changed since.
+            self.look_at_databases(true);
+            let databases = self.engines.values().map(|engine| engine.home().database_oid);
+            self.checks.add_all(databases);
+        }
+        self.checks.go_on();
+    }
+
+    /// Starts the processes that are wanted and that there is room for, and makes room for others.
+    fn start_engines(&mut self) {
+        let wanting: Vec<String> = self
+            .engines
+            .iter()
+            .filter(|(_, engine)| engine.wants_process())
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in wanting {
+            let Some(engine) = self.engines.get(&name) else { continue };
+            let decision = budget::decide(engine, self.engines.iter());
+            let others = match &decision {
+                Decision::Start(_) => Vec::new(),
+                Decision::Wait(_, others) => others.clone(),
+            };
+            for other in &others {
+                if let Some(other) = self.engines.get_mut(other) {
+                    other.end_if_idle("another engine needs its memory or its GPU");
+                }
             }
-        };
-        self.start_at = Instant::now() + back_off(self.state.failures, back_off_max);
-        self.enter(EnginePhase::Waiting);
-        self.note();
+            let Some(engine) = self.engines.get_mut(&name) else { continue };
+            match decision {
+                Decision::Start(share) => engine.start(share, &self.logs),
+                Decision::Wait(refusal, _) => engine.refuse(refusal),
+            }
+        }
+        // An engine that runs on the processors for want of a GPU goes back when it is free.
+        let returning = self
+            .engines
+            .iter()
+            .find(|(_, engine)| engine.is_displaced() && budget::could_return(engine, self.engines.iter()));
+        if let Some(name) = returning.map(|(name, _)| name.clone())
+            && let Some(engine) = self.engines.get_mut(&name)
+        {
+            engine.replace();
+        }
     }
 
-    fn enter(&mut self, phase: EnginePhase) {
-        self.state.phase = phase;
-        self.state.since = home::now();
+    fn find_requests(&mut self) {
+        for name in home::directory_names() {
+            if self.engines.contains_key(&name) || !home::is_requested(&name) {
+                continue;
+            }
+            match EngineHome::read(&name) {
+                Ok(home) => {
+                    // The former generation, where there is one, may have been altered where nobody noticed.
+                    if self.engines.keys().any(|other| home.is_of_same_server(other)) {
+                        self.checks.add(home.database_oid);
+                    }
+                    let database = database_name(home.database_oid).unwrap_or_default();
+                    let path = database_path(home.database_oid);
+                    self.engines.insert(name, Engine::new(home, database, path));
+                }
+                // It was withdrawn meanwhile, or is of another release.
+                Err(_) => home::remove(&name),
+            }
+        }
     }
 
-    fn note(&mut self) {
-        if self.noted.as_ref() != Some(&self.state) {
-            match self.home.write_state(&self.state) {
-                Ok(()) => self.noted = Some(self.state.clone()),
-                Err(error) => {
-                    log!("pystachio can't write to \"{}\": {error}", self.home.directory().display())
+    /// Retires the engines of databases that are gone: those that are not where they were, or all of them.
+    fn look_at_databases(&mut self, all: bool) {
+        for (name, engine) in &mut self.engines {
+            if all || !engine.has_database() {
+                let oid = engine.home().database_oid;
+                match database_name(oid) {
+                    Some(database) => engine.set_database(database, database_path(oid)),
+                    None => home::withdraw(name),
                 }
             }
         }
     }
 
-    fn end(mut self, lock: HomeLock) {
-        if let Some(mut engine) = self.engine.take() {
-            engine.stop();
+    fn end(mut self) {
+        self.engines.values_mut().for_each(Engine::terminate);
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while !self.engines.values_mut().all(Engine::has_ended) && Instant::now() < deadline {
+            std::thread::sleep(STOP_POLL_INTERVAL);
         }
-        self.home.remove();
-        drop(lock);
+        for (name, engine) in &mut self.engines {
+            engine.kill();
+            match is_kept(name) {
+                true => home::forget_state(name),
+                false => home::remove(name),
+            }
+        }
     }
 }
 
-/// Whose engine a folder's is, as log lines and pg_stat_activity name it.
-fn owner(home: &EngineHome) -> String {
-    let oid = home.database_oid;
-    let database = BackgroundWorker::transaction(move || {
+/// Whether an engine is wanted although no backend waits for it: other hosts use that of a server with several hosts. A standby,
+/// which may be a copy of this host's data, does not serve them.
+fn is_kept(directory_name: &str) -> bool {
+    let home = EngineHome::read(directory_name);
+    // SAFETY: asks shared memory.
+    home.is_ok_and(|home| home.options.hosts.is_some()) && !unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// The name of a database; `None` if it is gone.
+fn database_name(oid: u32) -> Option<String> {
+    BackgroundWorker::transaction(move || {
         // SAFETY: a lookup in a catalog that all databases share, in a transaction; the name is copied.
         let name = unsafe { pg_sys::get_database_name(pg_sys::Oid::from(oid)) };
-        // SAFETY: a C string, or NULL for a database that was dropped meanwhile.
+        // SAFETY: a C string, or NULL for a database that was dropped.
         (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
-    });
-    let database = database.map_or_else(|| format!("database {oid}"), |name| format!("database \"{name}\""));
-    format!("pystachio engine of server \"{}\", {database}", home.options.server_name)
+    })
 }
 
-/// Names this process in pg_stat_activity.
-fn report_name(name: &str) {
-    if let Ok(name) = CString::new(name) {
-        // SAFETY: a C string, which is copied and cut if it is too long.
-        unsafe { pg_sys::pgstat_report_appname(name.as_ptr()) };
-    }
-}
-
-/// The folder's lock, unless another supervisor holds it. Backends that look whether there is a supervisor
-/// hold it for a moment.
-fn lock(home: &EngineHome) -> Option<HomeLock> {
-    let deadline = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        match home.lock() {
-            Ok(lock) => return Some(lock),
-            Err(_) if Instant::now() >= deadline => return None,
-            Err(_) => wait_time(LOCK_POLL_INTERVAL, WaitEvent::Supervise),
-        }
-    }
-}
-
-fn back_off(failures: u32, back_off_max: Duration) -> Duration {
-    match failures {
-        0 | 1 => Duration::ZERO,
-        more => BACK_OFF_MIN.saturating_mul(1 << (more - 2).min(16)).min(back_off_max),
-    }
-}
-
-/// Whether the database's folder exists, in the default tablespace or another.
-fn database_exists(database_oid: u32) -> bool {
+/// The database's folder, in the default tablespace or another.
+fn database_path(database_oid: u32) -> Option<PathBuf> {
     let name = database_oid.to_string();
-    if fs::exists(format!("base/{name}")).unwrap_or(true) {
-        return true;
+    let default = Path::new("base").join(&name);
+    if default.exists() {
+        return Some(default);
     }
     let tablespaces = fs::read_dir("pg_tblspc").into_iter().flatten().flatten();
     let versions = tablespaces.flat_map(|entry| fs::read_dir(entry.path()).into_iter().flatten().flatten());
-    versions.into_iter().any(|version| version.path().join(&name).exists())
+    versions.map(|version| version.path().join(&name)).find(|path| path.exists())
 }

@@ -553,6 +553,47 @@ fn a_lost_device_ends_the_server_once_other_queries_have_ended() {
 }
 
 #[test]
+fn a_retired_server_ends_what_runs_and_begins_nothing() {
+    let mut server = TestServer::start();
+    let serving = std::mem::replace(&mut server.serving, server.sockets.spawn(async {}));
+    server.run(async {
+        let (mut idle, mut busy) = (server.connect().await, server.connect().await);
+        let mut silent = Client::connect(&server.socket).await;
+        busy.send(&query(Behaviour::Slow)).await;
+        server.wait_for_streams(1).await;
+        assert!(!server.host.retire_if_idle(), "a query runs");
+        assert_eq!(idle.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+        server.host.retire();
+        // A connection without a request is told, and one without a greeting is closed.
+        assert_eq!(failure(idle.receive_message().await).kind, ErrorKind::Retired);
+        assert!(idle.receive().await.is_none() && silent.receive().await.is_none());
+        let answer = busy.receive_answer().await;
+        assert_eq!(answer.batches.len(), 3);
+        assert!(matches!(answer.end, Response::Finished(_)), "{:?}", answer.end);
+        assert_eq!(failure(busy.receive_message().await).kind, ErrorKind::Retired);
+        serving.await.unwrap();
+        assert!(!server.socket.exists());
+    });
+}
+
+#[test]
+fn an_idle_server_retires() {
+    let mut server = TestServer::start();
+    let serving = std::mem::replace(&mut server.serving, server.sockets.spawn(async {}));
+    server.run(async {
+        let mut client = server.connect().await;
+        assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+        assert_eq!(server.host.requests().counts().0, 1);
+        // The request is counted out when its session has written the last part, which the client may read before.
+        while !server.host.retire_if_idle() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(failure(client.receive_message().await).kind, ErrorKind::Retired);
+        serving.await.unwrap();
+    });
+}
+
+#[test]
 fn a_host_that_gives_up_fails_what_is_under_way_and_ends() {
     let mut server = TestServer::start();
     let serving = std::mem::replace(&mut server.serving, server.sockets.spawn(async {}));
