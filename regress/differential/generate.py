@@ -10,7 +10,7 @@ Deliberately absent: the comparison (run.py) and the values (regress/data, views
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 TABLES = ["t1", "t2", "t3"]
 JOIN_KEYS = ["a", "b", "i", "c", "s", "d", "n", "k", "ts"]
@@ -46,6 +46,10 @@ class Query:
     cleanup: list = field(default_factory=list)
     # The statement that EXPLAIN takes, if it is not `sql`; None if pushdown is not looked at.
     explain: str | None = ""
+
+    def unexplained(self):
+        """The same query, which does not count among those that are pushed down."""
+        return replace(self, explain=None)
 
 
 class Generator:
@@ -630,12 +634,73 @@ class Generator:
             f"SELECT x.id FROM {self.table()} x WHERE x.tableoid IS NOT NULL AND {self.predicate(['x'], 1)}",
         ]), explain=None)
 
+    # -- subqueries for each row, whatever else stays in PostgreSQL -------------------------------------------
+
+    def tie(self, outer="x"):
+        """What ties a subquery over y to a row of `outer`: equalities, and conditions of y alone."""
+        same = [f"y.{column} = {outer}.{column}" for column in self.some(["a", "b", "i", "c", "s", "d", "id", "k"], 1, 2)]
+        if self.chance(0.15):
+            other = self.atom(["y"])
+            return f"(({' AND '.join(same)} AND {self.atom(['y'])}) OR ({' AND '.join(same)} AND {other}))"
+        return " AND ".join(same + ([self.predicate(["y"], 1)] if self.chance(0.4) else []))
+
+    def row_value(self):
+        """A scalar subquery over y, for a row of x."""
+        order = f"y.{self.pick(['n', 'd', 'c', 'a'])}{self.pick([' DESC', ''])}{self.pick([' NULLS FIRST', ' NULLS LAST', ''])}, y.id"
+        value = self.pick([
+            "count(*)", "count(y.c)", "sum(y.n)", "max(y.d)", "coalesce(sum(y.a), 0) + count(*)", "string_agg(y.c, ',' ORDER BY y.id)", "limit", "limit",
+            "offset", "exists",
+        ])
+        source = f"FROM {self.table()} y WHERE {self.tie()}"
+        if value == "exists":
+            return f"EXISTS (SELECT 1 {source})"
+        if value in ("limit", "offset"):
+            return f"(SELECT y.{self.pick(['n', 'c', 'id', 'd'])} {source} ORDER BY {order} LIMIT 1{' OFFSET 1' if value == 'offset' else ''})"
+        return f"(SELECT {value} {source})"
+
+    def by_part(self, name):
+        """Subqueries in columns, conditions, groups and aggregates, beside what only PostgreSQL computes."""
+        table = self.pick([self.table(), self.table(), self.table(), "public.local_t3"])
+        value, local = self.row_value(), self.pick(["to_char(x.d, 'YYYY')", "md5(x.c)"])
+        where = f"WHERE {self.predicate(['x'], 1)}" if self.chance(0.5) else f"WHERE {local} IS NOT NULL"
+        columns, rest = self.pick([
+            (["x.id", value], f"FROM {table} x {where}"),
+            (["x.id", local, value], f"FROM {table} x {where}"),
+            ([local, "count(*)"], f"FROM {table} x {where} AND {value} IS NOT NULL GROUP BY 1"),
+            ([value, "count(*)", f"min({local})"], f"FROM {table} x {where} GROUP BY 1"),
+            ([local, f"count({value})"], f"FROM {table} x {where} GROUP BY 1"),
+            (["x.id"], f"FROM {table} x {where} AND (x.i = 1 OR {value} IS NULL)"),
+            (["x.id", "z.id", value], f"FROM {table} x LEFT JOIN t3 z ON x.a = z.a AND {local} <> z.c {where}"),
+        ])
+        return self.either(name, columns, rest).unexplained()
+
+    def lateral_groups(self, name):
+        """LATERAL subqueries with aggregates, groups, DISTINCT and limits, in joins of every kind."""
+        source, limit = f"FROM {self.table()} y WHERE {self.tie()}", self.choose.randint(0, 3)
+        inner, columns = self.pick([
+            (f"SELECT count(*) AS v, max(y.c) AS w {source}", ["v", "w"]), (f"SELECT sum(y.n) AS v, count(y.a) + 1 AS w {source}", ["v", "w"]),
+            (f"SELECT y.i AS v, count(*) AS w {source} GROUP BY y.i", ["v", "w"]), (f"SELECT DISTINCT y.c AS v, y.k AS w {source}", ["v", "w"]),
+            (f"SELECT y.k AS v, sum(y.a) AS w {source} GROUP BY y.k, y.i HAVING count(*) > 1", ["v", "w"]),
+            (f"SELECT y.id AS v, y.n AS w {source} ORDER BY y.n DESC, y.id LIMIT {limit}", ["v", "w"]),
+            (f"SELECT y.id AS v, md5(y.c) AS w {source} ORDER BY y.id LIMIT {limit} OFFSET 1", ["v", "w"]),
+        ])
+        join = self.pick([
+            f"x CROSS JOIN LATERAL ({inner}) l", f"x LEFT JOIN LATERAL ({inner}) l ON true", f"x, LATERAL ({inner}) l",
+            f"x LEFT JOIN LATERAL ({inner}) l ON l.v IS NOT NULL", f"x JOIN LATERAL ({inner}) l ON x.i > 0",
+            f"x CROSS JOIN LATERAL ({inner}) l LEFT JOIN t3 z ON z.a = x.a AND l.w IS NOT NULL",
+        ])
+        source = f"{self.table()} {join}"
+        if self.chance(0.25) and "t3 z" not in join:
+            source = f"t3 z {self.pick(['LEFT', 'FULL'])} JOIN ({self.table()} {join}) ON z.id = x.a"
+        return self.either(name, ["x.id"] + [f"l.{column}" for column in columns], f"FROM {source}").unexplained()
+
 
 SHAPES = [
     ("join_two", 70), ("join_three", 45), ("nested", 80), ("nested_join", 25), ("scalar_select", 25), ("group", 75),
     ("distinct", 20), ("set_operation", 30), ("union_all", 20), ("with_query", 20), ("lateral", 15), ("top", 30),
     ("derived", 25), ("local", 30), ("prepared", 40), ("beyond", 25),
     ("grouping_sets", 50), ("guarded", 45), ("sets", 30), ("lateral_outer", 40), ("small_side", 80),
+    ("by_part", 70), ("lateral_groups", 50),
 ]
 
 

@@ -83,7 +83,7 @@ WRITERS_CONDITIONS = 8
 VIEWS_FACTOR = 0.3
 ERROR_ROWS_MAX = 12
 # The shapes of generated queries that rewrites are for.
-REWRITTEN = ("nested", "scalar", "with", "lateral", "prepared", "set_operation", "derived", "local")
+REWRITTEN = ("nested", "scalar", "with", "lateral", "prepared", "set_operation", "derived", "local", "by_part")
 BPCHAR, NUMERIC = 1042, 1700
 RECOVERY_S_MAX = 60
 STATEMENT_TIMEOUT = "SET statement_timeout = '60s'"

@@ -1,179 +1,311 @@
-//! A scan that is asked for the rows of one key after another: after some of them it reads all its rows once, and finds
-//! those of a key in memory.
+//! A scan that is asked for the rows of one key after another: it reads the rows of many keys at once, and finds those of
+//! each in memory.
 //!
 //! PostgreSQL runs a correlated subquery that it could not flatten, and the inner side of a nested loop, once for every
 //! row around it: `(SELECT name FROM names WHERE names.id = sales.id)`. A heap table has an index for that. An engine
 //! would be asked as often, and each time costs a round trip.
 //!
-//! Invariants: only a plan that is one scan is looked up in, and only if its parameters are nothing but keys (`column =
-//! parameter`) of types whose equality is that of their bytes. What else it tests can't fail: it is tested for more
-//! rows than before. The rows take no more memory than PostgreSQL gives a hash table.
+//! - Where the keys come from another scan of ours, that scan has the next of them already (see [`super::coming`]). The
+//!   rows of these are read, first of a few keys, then of more.
+//! - Otherwise the rows of all keys are read after some queries, if they are few enough.
+//!
+//! Invariants: rows are looked up only if [`by_keys`] can make one plan for many keys of the scan's. They take no more memory
+//! than PostgreSQL gives a hash table. If the plan for many keys fails, each key is asked for by itself, and fails where
+//! PostgreSQL would.
 //!
 //! Deliberately absent: scans that are asked again with nothing changed, see [`super::kept_rows`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow_array::{
     Array, BinaryArray, BinaryViewArray, Date32Array, FixedSizeBinaryArray, Int16Array, Int32Array,
     Int64Array, LargeBinaryArray, RecordBatch, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
-use pystachio_plan::{
-    ColumnId, DataType, Expression, Function, Literal, Operator, Plan, Relation, Value, could_fail,
-};
+use pystachio_plan::{Literal, Plan, Value};
 
-/// Queries for single keys before all rows are read.
+use super::by_keys::{KeyValues, KeyedPlan, OutputKey, by_keys};
+
+/// Queries, for one key or for several, before the rows of all are read.
 pub const QUERIES_MAX: u32 = 16;
+/// Keys of the first query for several. Each further query is for this many times the keys of the one before.
+const KEYS_FIRST: usize = 16;
+const KEYS_FACTOR: usize = 4;
+const KEYS_MAX: usize = 1024;
 
-/// How to read the rows of all keys.
-pub struct LookupPlan {
-    /// The scan without its conditions on keys. Its outputs are the plan's, and then the key columns.
-    pub plan: Plan,
-    keys: Vec<LookupKey>,
+/// How far a scan that is asked for one key after another is.
+pub struct Lookup {
+    /// Queries so far: each was for other parameters than the one before.
+    pub query_count: u32,
+    /// The rows that were read for several keys.
+    pub table: Option<LookupTable>,
+    /// The key whose rows of the table are given, if the scan has started and they are there.
+    pub sought: Option<Sought>,
+    /// Keys of the next query for several; 0 if they can't be read together.
+    pub keys_max: usize,
+    /// Whether the rows of all keys can't be read together.
+    pub is_whole_unfit: bool,
 }
 
-/// A column that must equal a parameter.
-struct LookupKey {
-    parameter_index: usize,
-    /// The column's place among the outputs.
-    output_index: usize,
+/// The rows of one key, and how many of them were given.
+pub struct Sought {
+    /// `None`: what the plan gives over no rows.
+    key: Option<Key>,
+    given: usize,
 }
 
-impl LookupPlan {
-    /// The plan of a scan with so many parameters; `None` if it can't be looked up in.
-    pub fn of(plan: &Plan, parameter_count: usize) -> Option<Self> {
-        let Operator::Scan { table, files, columns, filters, extent } = &plan.root.operator else {
-            return None;
-        };
-        let mut outputs = plan.outputs.clone();
-        let mut keys: Vec<LookupKey> = Vec::new();
-        let mut rest = Vec::new();
-        for filter in filters {
-            let Some((id, parameter_index)) = as_key(filter) else {
-                if has_parameters(filter) || could_fail(filter, &|_| false) {
-                    return None;
-                }
-                rest.push(filter.clone());
-                continue;
-            };
-            let output_index = outputs.iter().position(|known| *known == id).unwrap_or_else(|| {
-                outputs.push(id);
-                outputs.len() - 1
-            });
-            keys.push(LookupKey { parameter_index, output_index });
-        }
-        let is_given = |index| keys.iter().any(|key| key.parameter_index == index);
-        if keys.is_empty() || !(0..parameter_count).all(is_given) {
-            return None;
-        }
-        let scan = Operator::Scan {
-            table: table.clone(),
-            files: files.clone(),
-            columns: columns.clone(),
-            filters: rest,
-            extent: extent.clone(),
-        };
-        Some(Self { plan: Plan { root: Relation::new(scan, plan.root.estimate.rows), outputs }, keys })
-    }
-}
-
-/// The column and the parameter of `column = parameter`.
-fn as_key(filter: &Expression) -> Option<(ColumnId, usize)> {
-    let Expression::Call { function: Function::Equal, arguments, .. } = filter else { return None };
-    let [a, b] = arguments.as_slice() else { return None };
-    let (a, b) = (before_widening(a), before_widening(b));
-    let (column, parameter) = if matches!(a, Expression::Parameter { .. }) { (b, a) } else { (a, b) };
-    let Expression::Parameter { index, data_type } = parameter else { return None };
-    let Expression::Column { id, data_type: column_type } = column else { return None };
-    let is_same = column_type == data_type || (column_type.is_integer() && data_type.is_integer());
-    let is_exact = data_type.is_integer()
-        || matches!(
-            data_type,
-            DataType::Date
-                | DataType::Time
-                | DataType::Timestamp
-                | DataType::TimestampTz
-                | DataType::Text
-                | DataType::Bytea
-                | DataType::Uuid
-        );
-    (is_same && is_exact).then_some((*id, *index as usize))
-}
-
-/// An integer is the same number in a wider type.
-fn before_widening(expression: &Expression) -> &Expression {
-    match expression {
-        Expression::Call { function: Function::Cast, arguments, .. }
-            if !could_fail(expression, &|_| false) =>
-        {
-            let is_integer = |part: &&Expression| part.data_type().is_integer();
-            arguments.first().filter(|_| is_integer(&expression)).filter(is_integer).unwrap_or(expression)
-        }
-        _ => expression,
-    }
-}
-
-fn has_parameters(expression: &Expression) -> bool {
-    let mut found = false;
-    expression.walk(&mut |part| found = found || matches!(part, Expression::Parameter { .. }));
-    found
-}
-
-/// All rows of a scan, by their keys.
-pub struct LookupTable {
-    keys: Vec<LookupKey>,
-    batches: Vec<RecordBatch>,
-    bytes: usize,
-    bytes_max: usize,
-    places: HashMap<Vec<u8>, Vec<RowPlace>>,
-}
+/// The values of a key's parameters, by the parameters' numbers, as bytes.
+type Key = Vec<u8>;
 
 /// A batch and a row of it.
 type RowPlace = (usize, usize);
 
-impl LookupTable {
-    /// A table without rows yet, of so many bytes at most.
-    pub fn new(plan: LookupPlan, bytes_max: usize) -> (Plan, Self) {
-        let table =
-            Self { keys: plan.keys, batches: Vec::new(), bytes: 0, bytes_max, places: HashMap::new() };
-        (plan.plan, table)
+impl Default for Lookup {
+    fn default() -> Self {
+        Self { query_count: 0, table: None, sought: None, keys_max: KEYS_FIRST, is_whole_unfit: false }
+    }
+}
+
+impl Lookup {
+    /// The rows of several keys were read. The next query is for more.
+    pub fn grow(&mut self) {
+        self.keys_max = (self.keys_max * KEYS_FACTOR).min(KEYS_MAX);
     }
 
-    /// Adds rows. False if they are too many, or of a type that is not looked up.
+    /// The rows of several keys were too many. The next query is for fewer.
+    pub fn shrink(&mut self) {
+        self.keys_max /= KEYS_FACTOR;
+        if self.keys_max <= 1 {
+            self.keys_max = 0;
+        }
+    }
+}
+
+/// Some keys whose rows are to be read.
+#[derive(Default)]
+pub struct WantedKeys {
+    keys: HashSet<Key>,
+    values: KeyValues,
+    known: HashSet<(u32, Key)>,
+}
+
+impl WantedKeys {
+    /// Adds a key, unless its rows are here or it has a NULL, which equals nothing. The parameters are in order.
+    pub fn add(&mut self, key: &[(u32, Value)], table: Option<&LookupTable>) {
+        let mut bytes = Key::new();
+        let is_key = key.iter().all(|(_, value)| append_value(value, &mut bytes).is_some());
+        if !is_key || table.is_some_and(|table| table.has(&bytes)) || !self.keys.insert(bytes) {
+            return;
+        }
+        for (parameter, value) in key {
+            let mut bytes = Key::new();
+            if append_value(value, &mut bytes).is_some() && self.known.insert((*parameter, bytes)) {
+                self.values.entry(*parameter).or_default().push(value.clone());
+            }
+        }
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
+/// Rows of a scan, by their keys.
+pub struct LookupTable {
+    /// By their parameters.
+    keys: Vec<OutputKey>,
+    offset: usize,
+    count: usize,
+    has_rows_over_nothing: bool,
+    /// The parameters' values for which the rows were read; `None` in the place of a key's.
+    others: Vec<Option<Literal>>,
+    /// The keys whose rows are read.
+    wanted: Option<HashSet<Key>>,
+    /// The keys whose rows are here; `None`: all.
+    covered: Option<HashSet<Key>>,
+    rows: Rows,
+    /// What the plan gives over no rows, once that was needed.
+    over_nothing: Option<Vec<RecordBatch>>,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct Rows {
+    batches: Vec<RecordBatch>,
+    places: HashMap<Key, Vec<RowPlace>>,
+    bytes: usize,
+}
+
+impl LookupTable {
+    /// The plan that reads the rows of some keys, or of all, and a table of so many bytes at most, without rows yet. `None` if
+    /// they can't be read together.
+    pub fn new(
+        plan: &Plan,
+        is_key: &dyn Fn(u32) -> bool,
+        wanted: Option<WantedKeys>,
+        parameters: &[Literal],
+        bytes_max: usize,
+    ) -> Option<(Plan, Self)> {
+        let values = wanted.as_ref().map(|wanted| &wanted.values);
+        let KeyedPlan { plan, mut keys, offset, count, has_rows_over_nothing } =
+            by_keys(plan, is_key, values, parameters)?;
+        keys.sort_by_key(|key| key.parameter);
+        let is_found = |parameter: u32| keys.iter().any(|key| key.parameter == parameter);
+        if values.is_some_and(|values| values.keys().any(|parameter| !is_found(*parameter))) {
+            return None;
+        }
+        let others = (0..).zip(parameters);
+        let others = others.map(|(index, literal)| (!is_found(index)).then(|| literal.clone())).collect();
+        let limit = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
+        let table = Self {
+            keys,
+            offset: limit(offset),
+            count: count.map_or(usize::MAX, limit),
+            has_rows_over_nothing,
+            others,
+            covered: wanted.as_ref().map(|_| HashSet::new()),
+            wanted: wanted.map(|wanted| wanted.keys),
+            rows: Rows::default(),
+            over_nothing: None,
+            bytes_max,
+        };
+        Some((plan, table))
+    }
+
+    /// Takes over the rows of an earlier table of the same scan, if these leave room for others.
+    pub fn take_over(&mut self, earlier: Self) {
+        let is_same = self.others == earlier.others && self.keys == earlier.keys;
+        if is_same && earlier.covered.is_some() && earlier.rows.bytes < self.bytes_max / 2 {
+            self.covered = earlier.covered;
+            self.rows = earlier.rows;
+            self.over_nothing = earlier.over_nothing;
+        }
+    }
+
+    /// Adds rows, in their order. False if they are too many, or of a type that is not looked up.
     pub fn add(&mut self, batch: RecordBatch) -> bool {
         /// About what an entry takes beside its key.
         const ENTRY_BYTES: usize = 96;
-        self.bytes += batch.get_array_memory_size();
-        let batch_index = self.batches.len();
+        self.rows.bytes += batch.get_array_memory_size();
+        let batch_index = self.rows.batches.len();
         for row in 0..batch.num_rows() {
-            let mut key = Vec::new();
-            let mut is_null = false;
-            for part in &self.keys {
-                let Some(column) = batch.columns().get(part.output_index) else { return false };
-                is_null = is_null || column.is_null(row);
-                if !is_null && !append_cell(column.as_ref(), row, &mut key) {
-                    return false;
-                }
-            }
-            if !is_null {
-                self.bytes += key.len() + ENTRY_BYTES;
-                self.places.entry(key).or_default().push((batch_index, row));
-            }
-            if self.bytes > self.bytes_max {
+            let Ok(key) = self.key_of(&batch, row) else { return false };
+            // Keys of several parameters that were not wanted together come too.
+            let Some(key) = key.filter(|key| self.wanted.as_ref().is_none_or(|wanted| wanted.contains(key)))
+            else {
+                continue;
+            };
+            self.rows.bytes += key.len() + ENTRY_BYTES;
+            self.rows.places.entry(key).or_default().push((batch_index, row));
+            if self.rows.bytes > self.bytes_max {
                 return false;
             }
         }
-        self.batches.push(batch);
+        self.rows.batches.push(batch);
         true
     }
 
-    /// The `number`-th row for which the keys are the parameters' values; NULL equals nothing.
-    pub fn row(&self, parameters: &[Literal], number: usize) -> Option<RecordBatch> {
-        let mut key = Vec::new();
+    /// The key of a row, `None` if it equals none; an error if its type is not looked up.
+    fn key_of(&self, batch: &RecordBatch, row: usize) -> Result<Option<Key>, ()> {
+        let mut key = Key::new();
+        let mut last: Option<(u32, Key)> = None;
         for part in &self.keys {
-            append_value(&parameters.get(part.parameter_index)?.value, &mut key)?;
+            let column = batch.columns().get(part.output_index).ok_or(())?;
+            if column.is_null(row) {
+                return Ok(None);
+            }
+            let mut cell = Key::new();
+            if !append_cell(column.as_ref(), row, &mut cell) {
+                return Err(());
+            }
+            match &last {
+                // Two columns that equal one parameter.
+                Some((parameter, known)) if *parameter == part.parameter => {
+                    if *known != cell {
+                        return Ok(None);
+                    }
+                }
+                _ => {
+                    key.extend(&cell);
+                    last = Some((part.parameter, cell));
+                }
+            }
         }
-        let (batch, row) = *self.places.get(&key)?.get(number)?;
-        Some(self.batches.get(batch)?.slice(row, 1))
+        Ok(Some(key))
+    }
+
+    /// All rows that were wanted are here.
+    pub fn finish(&mut self) {
+        if let (Some(covered), Some(wanted)) = (&mut self.covered, self.wanted.take()) {
+            covered.extend(wanted);
+        }
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.covered.as_ref().is_none_or(|covered| covered.contains(key))
+    }
+
+    /// The rows for which the keys are the parameters' values; `None` if they are not here.
+    pub fn seek(&self, parameters: &[Literal]) -> Option<Sought> {
+        let is_same = self.others.len() == parameters.len()
+            && self
+                .others
+                .iter()
+                .zip(parameters)
+                .all(|(known, now)| known.as_ref().is_none_or(|known| known == now));
+        if !is_same {
+            return None;
+        }
+        let mut key = Key::new();
+        let mut last = None;
+        for part in &self.keys {
+            if last == Some(part.parameter) {
+                continue;
+            }
+            last = Some(part.parameter);
+            let value = &parameters.get(part.parameter as usize)?.value;
+            if *value == Value::Null {
+                return Some(Sought { key: None, given: 0 });
+            }
+            append_value(value, &mut key)?;
+        }
+        let is_found = self.rows.places.contains_key(&key);
+        self.has(&key).then(|| Sought { key: Some(key).filter(|_| is_found), given: 0 })
+    }
+
+    /// Whether what the plan gives over no rows is sought, and not here yet.
+    pub fn lacks(&self, sought: &Sought) -> bool {
+        sought.key.is_none() && self.has_rows_over_nothing && self.over_nothing.is_none()
+    }
+
+    /// The parameters of keys, as they are where no row is looked for.
+    pub fn nothing(&self, parameters: &[Literal]) -> Vec<Literal> {
+        let of = |(known, now): (&Option<Literal>, &Literal)| match known {
+            Some(_) => now.clone(),
+            None => Literal::new(Value::Null, now.data_type.clone()),
+        };
+        self.others.iter().zip(parameters).map(of).collect()
+    }
+
+    /// Keeps what the plan gives over no rows.
+    pub fn keep_over_nothing(&mut self, batches: Vec<RecordBatch>) {
+        self.over_nothing = Some(batches);
+    }
+
+    /// The next rows that are sought.
+    pub fn next_rows(&self, sought: &mut Sought) -> Option<RecordBatch> {
+        let Some(key) = &sought.key else {
+            let batch = self.over_nothing.as_ref()?.get(sought.given)?;
+            sought.given += 1;
+            return Some(batch.clone());
+        };
+        let places = self.rows.places.get(key)?.get(self.offset..)?;
+        let places = &places[..places.len().min(self.count)];
+        let (batch, row) = *places.get(sought.given)?;
+        let next = places[sought.given..].iter().zip(row..);
+        let length = next.take_while(|(place, row)| **place == (batch, *row)).count();
+        sought.given += length;
+        Some(self.rows.batches.get(batch)?.slice(row, length))
     }
 }
 
@@ -226,19 +358,13 @@ fn append_cell(array: &dyn Array, row: usize, key: &mut Vec<u8>) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use pystachio_plan::{FileSet, ScanColumn, ScanExtent};
+    use pystachio_plan::{
+        ColumnId, DataType, Expression, FileSet, Function, Operator, Relation, ScanColumn, ScanExtent,
+    };
 
     use super::*;
 
-    fn column(id: u32) -> Expression {
-        Expression::column(ColumnId(id), DataType::Int32)
-    }
-
-    fn parameter() -> Expression {
-        Expression::Parameter { index: 0, data_type: DataType::Int32 }
-    }
-
-    fn plan(filters: Vec<Expression>) -> Plan {
+    fn plan() -> Plan {
         let scanned = |id: u32| ScanColumn {
             id: ColumnId(id),
             name: format!("c{id}"),
@@ -248,60 +374,78 @@ mod tests {
             trim_blanks: false,
             common: Vec::new(),
         };
-        let files = FileSet { paths: Vec::new() };
+        let parameter = Expression::Parameter { index: 0, data_type: DataType::Int32 };
+        let column = Expression::column(ColumnId(1), DataType::Int32);
         let scan = Operator::Scan {
             table: "t".into(),
-            files,
+            files: FileSet { paths: Vec::new() },
             columns: vec![scanned(1), scanned(2)],
-            filters,
+            filters: vec![Expression::predicate(Function::Equal, vec![column, parameter])],
             extent: ScanExtent::Whole,
         };
         Plan { root: Relation::new(scan, 1.0), outputs: vec![ColumnId(2)] }
     }
 
-    fn is_key() -> Expression {
-        Expression::predicate(Function::Equal, vec![column(1), parameter()])
+    fn key(value: Value) -> [Literal; 1] {
+        [Literal::new(value, DataType::Int32)]
     }
 
-    #[test]
-    fn a_scan_whose_parameters_are_keys_is_looked_up_in() {
-        let found = LookupPlan::of(&plan(vec![is_key()]), 1).unwrap();
-        assert_eq!(found.plan.outputs, [ColumnId(2), ColumnId(1)]);
-        let less = Expression::predicate(Function::Less, vec![column(1), parameter()]);
-        assert!(LookupPlan::of(&plan(vec![less.clone()]), 1).is_none());
-        assert!(LookupPlan::of(&plan(vec![is_key(), less]), 1).is_none());
-        assert!(LookupPlan::of(&plan(vec![is_key()]), 2).is_none());
-        let quotient =
-            Expression::call(Function::Divide, vec![Expression::int32(1), column(2)], DataType::Int32);
-        let fails = Expression::predicate(Function::Less, vec![quotient, Expression::int32(1)]);
-        assert!(LookupPlan::of(&plan(vec![is_key(), fails]), 1).is_none());
+    fn table(wanted: Option<&[i64]>, bytes_max: usize) -> LookupTable {
+        let wanted = wanted.map(|values| {
+            let mut wanted = WantedKeys::default();
+            values.iter().for_each(|value| wanted.add(&[(0, Value::Int(*value))], None));
+            wanted
+        });
+        LookupTable::new(&plan(), &|_| true, wanted, &key(Value::Null), bytes_max).unwrap().1
+    }
+
+    fn batch(cells: &[(i32, Option<i32>)]) -> RecordBatch {
+        let values: Arc<dyn Array> = Arc::new(cells.iter().map(|cell| Some(cell.0)).collect::<Int32Array>());
+        let keys: Arc<dyn Array> = Arc::new(cells.iter().map(|cell| cell.1).collect::<Int32Array>());
+        RecordBatch::try_from_iter_with_nullable([("v", values, true), ("k", keys, true)]).unwrap()
+    }
+
+    fn rows(table: &LookupTable, value: Value) -> Option<Vec<i32>> {
+        let mut sought = table.seek(&key(value))?;
+        let mut found = Vec::new();
+        while let Some(rows) = table.next_rows(&mut sought) {
+            found.extend(rows.column(0).as_any().downcast_ref::<Int32Array>().unwrap().values());
+        }
+        Some(found)
     }
 
     #[test]
     fn rows_are_found_by_their_keys_and_nulls_are_not() {
-        let plan = LookupPlan::of(&plan(vec![is_key()]), 1).unwrap();
-        let (_, mut table) = LookupTable::new(plan, 1 << 20);
-        let values: Arc<dyn Array> = Arc::new(Int32Array::from(vec![10, 20, 30, 40]));
-        let keys: Arc<dyn Array> = Arc::new(Int32Array::from(vec![Some(1), None, Some(2), Some(1)]));
-        let batch =
-            RecordBatch::try_from_iter_with_nullable([("v", values, true), ("k", keys, true)]).unwrap();
-        assert!(table.add(batch));
-        let key = |value| [Literal::new(value, DataType::Int32)];
-        let value = |number| {
-            let row = table.row(&key(Value::Int(1)), number)?;
-            Some(row.column(0).as_any().downcast_ref::<Int32Array>()?.value(0))
-        };
-        assert_eq!((value(0), value(1), value(2)), (Some(10), Some(40), None));
-        assert!(table.row(&key(Value::Int(7)), 0).is_none());
-        assert!(table.row(&key(Value::Null), 0).is_none());
+        let mut table = table(None, 1 << 20);
+        assert!(table.add(batch(&[(10, Some(1)), (20, None), (30, Some(2)), (40, Some(1)), (50, Some(1))])));
+        table.finish();
+        assert_eq!(rows(&table, Value::Int(1)), Some(vec![10, 40, 50]));
+        assert_eq!(rows(&table, Value::Int(7)), Some(Vec::new()));
+        assert_eq!(rows(&table, Value::Null), Some(Vec::new()));
+    }
+
+    #[test]
+    fn rows_of_some_keys_add_up_and_others_are_not_here() {
+        let mut first = table(Some(&[1, 3]), 1 << 20);
+        assert!(first.add(batch(&[(10, Some(1)), (20, Some(2))])));
+        first.finish();
+        assert_eq!(rows(&first, Value::Int(1)), Some(vec![10]));
+        assert_eq!(rows(&first, Value::Int(3)), Some(Vec::new()));
+        assert_eq!(rows(&first, Value::Int(2)), None);
+        let mut wanted = WantedKeys::default();
+        [1, 2].into_iter().for_each(|value| wanted.add(&[(0, Value::Int(value))], Some(&first)));
+        assert_eq!(wanted.len(), 1);
+        let mut second = table(Some(&[2]), 1 << 20);
+        second.take_over(first);
+        assert!(second.add(batch(&[(30, Some(2))])));
+        second.finish();
+        assert_eq!(rows(&second, Value::Int(1)), Some(vec![10]));
+        assert_eq!(rows(&second, Value::Int(2)), Some(vec![30]));
     }
 
     #[test]
     fn too_many_rows_are_not_kept() {
-        let plan = LookupPlan::of(&plan(vec![is_key()]), 1).unwrap();
-        let (_, mut table) = LookupTable::new(plan, 1000);
-        let cells: Arc<dyn Array> = Arc::new(Int32Array::from_iter_values(0..1000));
-        let batch = RecordBatch::try_from_iter([("v", cells.clone()), ("k", cells)]).unwrap();
-        assert!(!table.add(batch));
+        let cells: Vec<_> = (0..1000).map(|cell| (cell, Some(cell))).collect();
+        assert!(!table(None, 1000).add(batch(&cells)));
     }
 }

@@ -3,6 +3,7 @@
 //! - `scan.rs`: the executor's callbacks; `query.rs`: one running query; `parameters.rs`: its parameters;
 //!   `limits.rs`: LIMIT and OFFSET below zero
 //! - `kept_rows.rs`: the rows of scans that are read again; `lookup.rs`: those of scans that are asked for key after key
+//! - `by_keys.rs`: a plan for one key after another as one for many; `coming.rs`: which keys come next
 //! - `keyed_join.rs`: the nodes of joins that filter a scan by the keys of their other side
 //! - `temp_files.rs`: spill files as the session's temporary files
 //! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
@@ -13,6 +14,8 @@
 //! Deliberately absent: planning. What is run was decided when the plan was made.
 
 mod analyze;
+mod by_keys;
+mod coming;
 mod explain;
 mod kept_rows;
 mod keyed_join;
@@ -25,6 +28,7 @@ mod temp_files;
 
 use pgrx::pg_sys;
 
+pub use coming::link_scans;
 pub use keyed_join::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN, register_nodes};
 
 /// Sets the executor's callbacks.

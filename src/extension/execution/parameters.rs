@@ -114,6 +114,27 @@ impl Parameters {
         Ok((Plan { root, outputs: plan.outputs.clone() }, literals))
     }
 
+    /// A value of a parameter's type as it is sent to the engine; `None` if it can't be.
+    ///
+    /// # Safety
+    ///
+    /// As `bind`; the datum is of the parameter's type.
+    pub unsafe fn literal(
+        &self,
+        index: u32,
+        datum: Datum,
+        context: *mut pg_sys::ExprContext,
+    ) -> Option<Literal> {
+        let parameter = self.parameters.get(index as usize)?;
+        // SAFETY: as the caller says.
+        unsafe {
+            let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+            let literal = types::literal(datum, parameter.type_oid, &parameter.data_type);
+            pg_sys::MemoryContextSwitchTo(former);
+            literal.ok()
+        }
+    }
+
     /// The keys of an array; `None` if one can't be sent to the engine, which then can't filter.
     unsafe fn key_list(&self, index: u32, array: Datum, context: *mut pg_sys::ExprContext) -> Option<List> {
         let parameter = self.parameters.get(index as usize)?;

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
-use pystachio_plan::{Error, Literal, Plan, QueryOrigin, QueryRequest, Request, Result};
+use pystachio_plan::{DataType, Error, Literal, Operator, Plan, QueryOrigin, QueryRequest, Request, Result};
 
 use super::{
+    coming::{self, ComingValue},
     kept_rows::KeptRows,
     keyed_join::{Keys, shared_keys},
     limits::check_limits,
-    lookup::{LookupPlan, LookupTable, QUERIES_MAX},
+    lookup::{Lookup, LookupTable, QUERIES_MAX, WantedKeys},
     parameters::{Parameters, with_settled_moments},
     query::{QueryCost, RunningQuery},
     temp_files,
@@ -35,11 +36,15 @@ pub struct ScanState {
     reads: *mut pg_sys::Bitmapset,
     columns: Vec<ColumnReader>,
     block: RowBlock,
+    /// Whether the block is the last, and all its rows were given.
+    is_exhausted: bool,
     batch: Option<(arrow_array::RecordBatch, usize)>,
     query: Option<RunningQuery>,
     /// The rows of this and later times, once the scan was started again with nothing changed.
     kept: Option<KeptRows>,
     lookup: Lookup,
+    /// The parameters that are columns of another scan. It outlives the use of this one.
+    pub coming: Vec<ComingValue>,
     /// What the queries before the running one have cost: a rescan starts a new one.
     cost: Option<QueryCost>,
     with_metrics: bool,
@@ -60,16 +65,6 @@ impl ScanKeys {
     fn arrays(&self) -> BTreeMap<u32, Option<pg_sys::Datum>> {
         self.parameters.iter().map(|parameter| (parameter.index, self.keys.array(parameter.key))).collect()
     }
-}
-
-/// How far a scan that is asked for one key after another is.
-enum Lookup {
-    /// The engine was asked so often with other parameters than before.
-    Asked(u32),
-    /// All rows are here. The parameters' values now, if the scan has started, and how many of their rows it gave.
-    Loaded { table: LookupTable, sought: Option<(Vec<Literal>, usize)> },
-    /// The rows are too many, or of a plan that can't be looked up in.
-    Unfit,
 }
 
 impl ScanState {
@@ -99,15 +94,117 @@ impl ScanState {
             None => (plan.clone(), Vec::new()),
         };
         check_limits(&plan.root, &parameters);
-        if matches!(self.lookup, Lookup::Asked(QUERIES_MAX..)) {
-            self.load()?;
-        }
-        if let Lookup::Loaded { sought, .. } = &mut self.lookup {
-            *sought = Some((parameters, 0));
+        // Rows that are kept come back in the order in which they came first.
+        if self.kept.is_none() && self.look_up(&plan, &parameters, context)? {
             return Ok(());
         }
         self.query = Some(self.run(plan, parameters)?);
         Ok(())
+    }
+
+    /// Starts with rows that were read for several keys, or are read now. False if the scan's own query must run.
+    fn look_up(
+        &mut self,
+        plan: &Plan,
+        parameters: &[Literal],
+        context: *mut pg_sys::ExprContext,
+    ) -> Result<bool> {
+        if self.lookup.query_count == 0 || self.private.join_keys.is_some() {
+            return Ok(false);
+        }
+        if self.seek(plan, parameters)? {
+            return Ok(true);
+        }
+        // The elements of an array are in the plan.
+        if self.private.parameters.iter().any(|data_type| matches!(data_type, DataType::List(_))) {
+            return Ok(false);
+        }
+        if self.lookup.query_count >= QUERIES_MAX
+            && !self.lookup.is_whole_unfit
+            && matches!(plan.root.operator, Operator::Scan { .. })
+        {
+            self.lookup.is_whole_unfit = true;
+            let table = LookupTable::new(plan, &|_| true, None, parameters, hash_memory_bytes());
+            if let Some((all, table)) = table
+                && self.load(all, table, parameters).is_ok_and(|is_complete| is_complete)
+            {
+                return self.seek(plan, parameters);
+            }
+        }
+        // SAFETY: the context of this scan's node.
+        let Some(wanted) = (unsafe { self.wanted_keys(parameters, context) }) else { return Ok(false) };
+        let is_key = |index| self.coming.iter().any(|value| value.parameter == index);
+        let table = LookupTable::new(plan, &is_key, Some(wanted), parameters, hash_memory_bytes());
+        let Some((keyed, mut table)) = table else {
+            self.lookup.keys_max = 0;
+            return Ok(false);
+        };
+        if let Some(earlier) = self.lookup.table.take() {
+            table.take_over(earlier);
+        }
+        match self.load(keyed, table, parameters) {
+            Ok(true) => self.lookup.grow(),
+            Ok(false) => self.lookup.shrink(),
+            // A key fails, perhaps one that PostgreSQL would not ask for.
+            Err(_) => self.lookup.keys_max = 0,
+        }
+        self.lookup.query_count += 1;
+        self.seek(plan, parameters)
+    }
+
+    /// Starts with rows that are here; false if they are not.
+    fn seek(&mut self, plan: &Plan, parameters: &[Literal]) -> Result<bool> {
+        let Some(table) = &self.lookup.table else { return Ok(false) };
+        let Some(sought) = table.seek(parameters) else { return Ok(false) };
+        if table.lacks(&sought) {
+            let mut batches = Vec::new();
+            self.query = Some(self.run(plan.clone(), table.nothing(parameters))?);
+            while let Some(query) = &mut self.query
+                && let Some(batch) = query.next_batch()?
+            {
+                batches.push(batch);
+            }
+            self.stop();
+            if let Some(table) = &mut self.lookup.table {
+                table.keep_over_nothing(batches);
+            }
+        }
+        self.lookup.sought = Some(sought);
+        Ok(true)
+    }
+
+    /// The keys that are asked for now and next, as far as their rows are not here; `None` if these are less than two.
+    unsafe fn wanted_keys(
+        &self,
+        parameters: &[Literal],
+        context: *mut pg_sys::ExprContext,
+    ) -> Option<WantedKeys> {
+        let own = self.parameters.as_ref()?;
+        let source = self.coming.first()?.source;
+        let table = self.lookup.table.as_ref();
+        let mut wanted = WantedKeys::default();
+        let value_now = |value: &ComingValue| {
+            let literal = parameters.get(value.parameter as usize)?;
+            Some((value.parameter, literal.value.clone()))
+        };
+        wanted.add(&self.coming.iter().map(value_now).collect::<Option<Vec<_>>>()?, table);
+        // SAFETY: the other scan waits while this one runs, and its rows are valid until it goes on.
+        let rows = unsafe { (*source).coming_rows() };
+        for (values, nulls) in rows {
+            if wanted.len() >= self.lookup.keys_max {
+                break;
+            }
+            let value_of = |value: &ComingValue| {
+                let is_null = *nulls.get(value.attribute)?;
+                // SAFETY: the column has the parameter's type.
+                let literal = unsafe { own.literal(value.parameter, *values.get(value.attribute)?, context) };
+                literal.filter(|_| !is_null).map(|literal| (value.parameter, literal.value))
+            };
+            if let Some(key) = self.coming.iter().map(value_of).collect::<Option<Vec<_>>>() {
+                wanted.add(&key, table);
+            }
+        }
+        (wanted.len() > 1).then_some(wanted)
     }
 
     fn run(&self, plan: Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
@@ -127,25 +224,22 @@ impl ScanState {
         RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), request)
     }
 
-    /// Reads the rows of all keys, if they are few enough.
-    fn load(&mut self) -> Result<()> {
-        self.lookup = Lookup::Unfit;
-        let Some(plan) = LookupPlan::of(&self.private.plan, self.private.parameters.len()) else {
-            return Ok(());
-        };
-        let (plan, mut table) = LookupTable::new(plan, hash_memory_bytes());
-        self.query = Some(self.run(plan, Vec::new())?);
-        while let Some(query) = &mut self.query
+    /// Reads the rows of several keys; false if they are too many.
+    fn load(&mut self, plan: Plan, mut table: LookupTable, parameters: &[Literal]) -> Result<bool> {
+        self.query = Some(self.run(plan, table.nothing(parameters))?);
+        let mut is_complete = true;
+        while is_complete
+            && let Some(query) = &mut self.query
             && let Some(batch) = query.next_batch()?
         {
-            if !table.add(batch) {
-                self.stop();
-                return Ok(());
-            }
+            is_complete = table.add(batch);
         }
         self.stop();
-        self.lookup = Lookup::Loaded { table, sought: None };
-        Ok(())
+        if is_complete {
+            table.finish();
+            self.lookup.table = Some(table);
+        }
+        Ok(is_complete)
     }
 
     /// Whether keys by which the scan's rows were filtered are out of date.
@@ -155,18 +249,12 @@ impl ScanState {
 
     /// Whether the scan gives rows, or has given all.
     fn has_started(&self) -> bool {
-        self.query.is_some() || matches!(self.lookup, Lookup::Loaded { sought: Some(_), .. })
+        self.query.is_some() || self.lookup.sought.is_some()
     }
 
     /// Fills the block with the next rows; `false` after the last.
     fn fill_block(&mut self) -> Result<bool> {
-        if let Lookup::Loaded { table, sought: Some((parameters, given)) } = &mut self.lookup {
-            let Some(row) = table.row(parameters, *given) else { return Ok(false) };
-            *given += 1;
-            self.block.fill(&row, 0, &mut self.columns)?;
-            return Ok(true);
-        }
-        // Datums of the last block may point into the batch, so it goes only now.
+        // Datums of the last block may point into the batch, so it goes only with the next.
         loop {
             if let Some((batch, row_offset)) = &mut self.batch
                 && *row_offset < batch.num_rows()
@@ -174,13 +262,26 @@ impl ScanState {
                 *row_offset += self.block.fill(batch, *row_offset, &mut self.columns)?;
                 return Ok(true);
             }
-            self.batch = None;
-            let Some(query) = &mut self.query else { return Ok(false) };
-            match query.next_batch()? {
+            let next = match (&mut self.lookup.sought, &self.lookup.table, &mut self.query) {
+                (Some(sought), Some(table), _) => table.next_rows(sought),
+                (None, _, Some(query)) => query.next_batch()?,
+                _ => None,
+            };
+            match next {
+                // The rows of the last block stay where they are.
+                Some(batch) if batch.num_rows() == 0 => {}
                 Some(batch) => self.batch = Some((batch, 0)),
-                None => return Ok(false),
+                None => {
+                    self.is_exhausted = true;
+                    return Ok(false);
+                }
             }
         }
+    }
+
+    /// The rows that other scans may be started for: the one that was given last and those after it, or the last block.
+    fn coming_rows(&self) -> impl Iterator<Item = (&[pg_sys::Datum], &[bool])> {
+        self.block.rows(self.is_exhausted)
     }
 
     fn stop(&mut self) {
@@ -188,8 +289,13 @@ impl ScanState {
         if let Some(query) = self.query.take() {
             query.end();
         }
+        self.forget_rows();
+    }
+
+    fn forget_rows(&mut self) {
         self.batch = None;
         self.block.clear();
+        self.is_exhausted = false;
     }
 }
 
@@ -215,15 +321,20 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             reads: pg_sys::pull_paramids((*scan).fdw_exprs.cast()),
             columns,
             block: RowBlock::default(),
+            is_exhausted: false,
             batch: None,
             query: None,
             kept: None,
-            lookup: Lookup::Asked(0),
+            lookup: Lookup::default(),
+            coming: Vec::new(),
             cost: None,
             // The node's own instrument is allocated after this.
             with_metrics: (*(*node).ss.ps.state).es_instrument != 0,
             query_id: compat::query_id((*(*node).ss.ps.state).es_plannedstmt),
         };
+        if !explain_only && !state.reads.is_null() {
+            coming::note_reader();
+        }
         let context = (*(*node).ss.ps.state).es_query_cxt;
         (*node).fdw_state = PgMemoryContexts::For(context).leak_and_drop_on_delete(state).cast();
     }
@@ -269,13 +380,10 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
     unsafe {
         let state = &mut *(*node).fdw_state.cast::<ScanState>();
         pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
-        if let Lookup::Loaded { sought, .. } = &mut state.lookup {
-            *sought = None;
-            state.block.clear();
+        if state.lookup.sought.take().is_some() {
+            state.forget_rows();
         } else if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads) || state.has_old_keys() {
-            if let (Lookup::Asked(count), true) = (&mut state.lookup, state.query.is_some()) {
-                *count += 1;
-            }
+            state.lookup.query_count += u32::from(state.query.is_some());
             state.stop();
             if let Some(kept) = state.kept.take() {
                 kept.end();

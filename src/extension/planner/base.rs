@@ -57,9 +57,40 @@ unsafe extern "C-unwind" fn get_foreign_paths(
 ) {
     unsafe {
         let Some(info) = RelationInfo::of(relation) else { return };
-        let (startup, total) = cost::path_costs(info.cost, (*relation).rows);
+        let (rows, local) = local_costs(root, relation, info);
+        let (startup, total) = cost::path_costs(info.cost, rows);
+        let (startup, total) = (startup + local.startup, total + local.startup + local.per_tuple * rows);
         let path = compat::create_foreign_scan_path(root, relation, startup, total);
         pg_sys::add_path(relation, path.cast());
+    }
+}
+
+/// The rows that an engine returns of a table, and what PostgreSQL's own conditions cost on them: a subquery among these may ask
+/// an engine for every row.
+unsafe fn local_costs(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    info: &RelationInfo,
+) -> (f64, pg_sys::QualCost) {
+    unsafe {
+        let mut costs = pg_sys::QualCost::default();
+        if info.local_clauses.is_empty() {
+            return ((*relation).rows, costs);
+        }
+        let own = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo).enumerate();
+        let local = own.filter(|(place, _)| info.local_clauses.contains(place)).map(|(_, clause)| clause);
+        let local: *mut pg_sys::List = list_of(local);
+        pg_sys::cost_qual_eval(&raw mut costs, local, root);
+        let inner = pg_sys::JoinType::JOIN_INNER;
+        let passing = pg_sys::clauselist_selectivity(
+            root,
+            local,
+            (*relation).relid as i32,
+            inner,
+            std::ptr::null_mut(),
+        );
+        let rows = ((*relation).rows / passing.max(f64::EPSILON)).min((*relation).tuples.max(1.0));
+        (cost::clamp_rows(rows), costs)
     }
 }
 

@@ -58,9 +58,8 @@ unsafe extern "C-unwind" fn plan_query(
     unsafe {
         let original = replan::copy_for_later(query, parameters);
         let call = PlannerCall { query_text, cursor_options, parameters, original };
-        let planned = match rewritten(query) {
+        let planned = match rewritten(query, false) {
             None => plan_one(query, call),
-            // The planner scribbles on its input: each try has its own copy.
             Some(rewritten) => choose(query, rewritten, call),
         };
         let Planned { statement, is_whole, reasons, lost_parameter } = planned;
@@ -89,7 +88,8 @@ struct Planned {
     lost_parameter: bool,
 }
 
-unsafe fn rewritten(query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
+/// A copy of the query with its subqueries rewritten as far as is asked for; `None` if nothing is to be rewritten.
+unsafe fn rewritten(query: *mut pg_sys::Query, only_hashed: bool) -> Option<*mut pg_sys::Query> {
     unsafe {
         let mode = settings::rewrite();
         if mode == RewriteMode::Off || !settings::pushdown() || !rewrite::has_candidates(query) {
@@ -100,21 +100,31 @@ unsafe fn rewritten(query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
             return None;
         }
         let copy = pg_sys::copyObjectImpl(query.cast()).cast();
-        rewrite::rewrite_query(copy, any_table).then_some(copy)
+        rewrite::rewrite_query(copy, rewrite::Extent { any_table, only_hashed }).then_some(copy)
     }
 }
 
-/// The rewritten query if it becomes one scan (or if rewriting is forced), otherwise the cheaper one: both
-/// give the same rows.
-unsafe fn choose(query: *mut pg_sys::Query, rewritten: *mut pg_sys::Query, call: PlannerCall) -> Planned {
+/// The rewritten query if it becomes one scan (or if rewriting is forced). Otherwise the cheapest of three, which all give the
+/// same rows: everything rewritten, only that which PostgreSQL joins by hash, and nothing.
+unsafe fn choose(query: *mut pg_sys::Query, whole: *mut pg_sys::Query, call: PlannerCall) -> Planned {
     unsafe {
-        let first = plan_one(rewritten, call);
+        // The planner scribbles on its input: each try has its own copy.
+        let first = plan_one(whole, call);
         if first.is_whole || settings::rewrite() == RewriteMode::Force {
             return first;
         }
-        let second = plan_one(query, call);
+        let is_other = |hashed: &*mut pg_sys::Query| {
+            rewritten(query, false).is_none_or(|whole| !pg_sys::equal(whole.cast(), (*hashed).cast()))
+        };
+        let second = rewritten(query, true).filter(is_other).map(|hashed| plan_one(hashed, call));
+        let third = plan_one(query, call);
         let cost = |planned: &Planned| (*(*planned.statement).planTree).total_cost;
-        if cost(&first) < cost(&second) { first } else { second }
+        let cheaper = |a: Planned, b: Planned| if cost(&b) < cost(&a) { b } else { a };
+        let best = match second {
+            Some(second) => cheaper(first, second),
+            None => first,
+        };
+        cheaper(best, third)
     }
 }
 

@@ -30,6 +30,7 @@ use super::{
 use crate::{
     client,
     error::OrRaise,
+    execution,
     pg::{compat, hooks, list},
     scan_private::{Origin, encode_refusals, place},
     settings,
@@ -103,6 +104,7 @@ unsafe extern "C-unwind" fn start_executor(query: *mut pg_sys::QueryDesc, flags:
             (*query).plannedstmt = statement;
         }
         hooks::start_executor(NEXT_EXECUTOR_START, query, flags);
+        execution::link_scans(query);
     }
 }
 

@@ -41,6 +41,15 @@ impl RowBlock {
         Some((&self.values[cells.clone()], &self.nulls[cells]))
     }
 
+    /// The datums and NULL flags of all rows, or of the one that was given last and those after it.
+    pub fn rows(&self, all: bool) -> impl Iterator<Item = (&[Datum], &[bool])> {
+        let first = if all { 0 } else { self.row_index.saturating_sub(1) };
+        (first..self.row_count).map(|row| {
+            let cells = row * self.width..(row + 1) * self.width;
+            (&self.values[cells.clone()], &self.nulls[cells])
+        })
+    }
+
     /// Forgets all rows.
     pub fn clear(&mut self) {
         self.row_count = 0;

@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
-use super::{conjunction, conjuncts};
+use super::{conjunction, conjuncts, copy_of};
 use crate::planner::nodes::{contains, elements, list_of, make_node, node_as, tag_of};
 
 /// An equality of the subquery that ties it to the outer query.
@@ -21,7 +21,8 @@ pub unsafe fn take_keys(subquery: *mut pg_sys::Query) -> Option<Vec<Key>> {
     unsafe {
         let mut keys = Vec::new();
         let mut rest = Vec::new();
-        for condition in conjuncts((*(*subquery).jointree).quals) {
+        let before = (*(*subquery).jointree).quals;
+        for condition in conjuncts(before).into_iter().flat_map(|condition| common_conjuncts(condition)) {
             if !pg_sys::contain_vars_of_level(condition, 1) {
                 rest.push(condition);
                 continue;
@@ -31,13 +32,26 @@ pub unsafe fn take_keys(subquery: *mut pg_sys::Query) -> Option<Vec<Key>> {
         if keys.is_empty() || pg_sys::contain_volatile_functions(subquery.cast()) {
             return None;
         }
-        let before = (*(*subquery).jointree).quals;
         (*(*subquery).jointree).quals = conjunction(&rest);
         if pg_sys::contain_vars_of_level(subquery.cast(), 1) {
             (*(*subquery).jointree).quals = before;
             return None;
         }
         Some(keys)
+    }
+}
+
+/// The conjuncts of a condition in which disjuncts share some: `(a AND b) OR (a AND c)` is `a AND (b OR c)`, and so is true for
+/// the same rows.
+unsafe fn common_conjuncts(condition: *mut pg_sys::Node) -> Vec<*mut pg_sys::Node> {
+    unsafe {
+        let is_correlated_or = node_as::<pg_sys::BoolExpr>(condition, NodeTag::T_BoolExpr)
+            .is_some_and(|either| either.boolop == pg_sys::BoolExprType::OR_EXPR)
+            && pg_sys::contain_vars_of_level(condition, 1);
+        match is_correlated_or {
+            true => conjuncts(pg_sys::canonicalize_qual(copy_of(condition).cast(), false).cast()),
+            false => vec![condition],
+        }
     }
 }
 
@@ -86,22 +100,40 @@ pub unsafe fn as_key(condition: *mut pg_sys::Node) -> Option<Key> {
     }
 }
 
-/// Groups the subquery by the keys, which become its columns from `first_column` on.
-pub unsafe fn group_by_keys(subquery: *mut pg_sys::Query, keys: &[Key], first_column: i16) {
+/// Groups the subquery by the keys, beside what it has of groups, and makes DISTINCT tell them apart. They become its last
+/// columns, whose first number is returned.
+pub unsafe fn group_by_keys(subquery: *mut pg_sys::Query, keys: &[Key]) -> i16 {
     unsafe {
-        for (place, key) in keys.iter().enumerate() {
-            let number = place as u32 + 1;
-            let column = first_column + place as i16;
-            let entry = pg_sys::makeTargetEntry(key.inner.cast(), column, c"key".as_ptr().cast_mut(), false);
+        let targets: Vec<_> = elements::<pg_sys::TargetEntry>((*subquery).targetList).collect();
+        let last_number = targets.iter().map(|target| (**target).ressortgroupref).max().unwrap_or(0);
+        let (hidden, mut columns): (Vec<_>, Vec<_>) =
+            targets.into_iter().partition(|target| (**target).resjunk);
+        let first_column = columns.len() as i16 + 1;
+        let is_distinct = !(*subquery).distinctClause.is_null();
+        let is_grouped = !is_distinct || (*subquery).hasAggs || !(*subquery).groupClause.is_null();
+        for (number, key) in (last_number + 1..).zip(keys) {
+            let name = c"key".as_ptr().cast_mut();
+            let entry = pg_sys::makeTargetEntry(key.inner.cast(), 0, name, false);
             (*entry).ressortgroupref = number;
-            (*subquery).targetList = pg_sys::lappend((*subquery).targetList, entry.cast());
+            columns.push(entry);
             let group = make_node::<pg_sys::SortGroupClause>(NodeTag::T_SortGroupClause);
             (*group).tleSortGroupRef = number;
             (*group).eqop = key.equal_operator;
             (*group).sortop = key.less_operator;
             (*group).hashable = key.is_hashable;
-            (*subquery).groupClause = pg_sys::lappend((*subquery).groupClause, group.cast());
+            if is_grouped {
+                (*subquery).groupClause = pg_sys::lappend((*subquery).groupClause, group.cast());
+            }
+            if is_distinct {
+                (*subquery).distinctClause =
+                    pg_sys::lappend((*subquery).distinctClause, copy_of(group).cast());
+            }
         }
+        for (number, target) in (1..).zip(columns.iter().chain(&hidden)) {
+            (**target).resno = number;
+        }
+        (*subquery).targetList = list_of(columns.into_iter().chain(hidden));
+        first_column
     }
 }
 

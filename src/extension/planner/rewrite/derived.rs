@@ -6,7 +6,7 @@ use pgrx::pg_sys::NodeTag;
 use super::conjunction;
 use crate::{
     pg::compat,
-    planner::nodes::{contains, element_count, elements, list_of, make_node, tag_of},
+    planner::nodes::{contains, element_count, elements, list_of, make_node, tag_of, walk_expression},
 };
 
 /// Whether a subquery is FROM and WHERE and columns of every row: its rows exist, or are members, whatever else it says.
@@ -21,7 +21,15 @@ pub unsafe fn is_ungrouped(subquery: *mut pg_sys::Query) -> bool {
         query.groupClause.is_null()
             && query.groupingSets.is_null()
             && query.havingQual.is_null()
-            && query.limitCount.is_null()
+            && has_plain_rows(subquery)
+    }
+}
+
+/// Whether a subquery is FROM and WHERE, perhaps with groups and DISTINCT: what other rows it reads does not change a group.
+pub unsafe fn has_plain_rows(subquery: *mut pg_sys::Query) -> bool {
+    unsafe {
+        let query = &*subquery;
+        query.limitCount.is_null()
             && query.limitOffset.is_null()
             && query.setOperations.is_null()
             && query.cteList.is_null()
@@ -91,6 +99,16 @@ pub unsafe fn limit_reads_ctes(query: *mut pg_sys::Query) -> bool {
 /// Adds a subquery to FROM.
 pub unsafe fn append_subquery(query: *mut pg_sys::Query, subquery: *mut pg_sys::Query) {
     unsafe {
+        let reference = make_node::<pg_sys::RangeTblRef>(NodeTag::T_RangeTblRef);
+        (*reference).rtindex = append_entry(query, subquery);
+        let join_tree = (*query).jointree;
+        (*join_tree).fromlist = pg_sys::lappend((*join_tree).fromlist, reference.cast());
+    }
+}
+
+/// Adds a subquery to the range table, and returns its number.
+pub unsafe fn append_entry(query: *mut pg_sys::Query, subquery: *mut pg_sys::Query) -> i32 {
+    unsafe {
         let entry = make_node::<pg_sys::RangeTblEntry>(NodeTag::T_RangeTblEntry);
         (*entry).rtekind = pg_sys::RTEKind::RTE_SUBQUERY;
         (*entry).subquery = subquery;
@@ -103,10 +121,7 @@ pub unsafe fn append_subquery(query: *mut pg_sys::Query, subquery: *mut pg_sys::
         });
         (*entry).eref = pg_sys::makeAlias(c"subquery".as_ptr(), list_of(names));
         (*query).rtable = pg_sys::lappend((*query).rtable, entry.cast());
-        let reference = make_node::<pg_sys::RangeTblRef>(NodeTag::T_RangeTblRef);
-        (*reference).rtindex = element_count((*query).rtable) as i32;
-        let join_tree = (*query).jointree;
-        (*join_tree).fromlist = pg_sys::lappend((*join_tree).fromlist, reference.cast());
+        element_count((*query).rtable) as i32
     }
 }
 
@@ -173,8 +188,42 @@ pub unsafe fn null_test(column: *mut pg_sys::Node, kind: pg_sys::NullTestType::T
     }
 }
 
+/// Whether every subquery of a query's columns is evaluated for each row of FROM: in a query with groups, in a key or in an
+/// aggregate.
+pub unsafe fn has_links_by_row(query: *mut pg_sys::Query) -> bool {
+    unsafe {
+        if is_row_wise(query) {
+            return true;
+        }
+        let reads_links =
+            |node: *mut pg_sys::Node| contains(node, &|part| tag_of(part) == NodeTag::T_SubLink);
+        if !(*query).groupingSets.is_null() || reads_links((*query).havingQual) {
+            return false;
+        }
+        elements::<pg_sys::TargetEntry>((*query).targetList).all(|entry| {
+            if is_key(query, entry) {
+                return true;
+            }
+            let mut is_by_row = true;
+            walk_expression((*entry).expr.cast(), &mut |part| {
+                is_by_row = is_by_row && tag_of(part) != NodeTag::T_SubLink;
+                tag_of(part) != NodeTag::T_Aggref
+            });
+            is_by_row
+        })
+    }
+}
+
+unsafe fn is_key(query: *mut pg_sys::Query, entry: *mut pg_sys::TargetEntry) -> bool {
+    unsafe {
+        (*entry).ressortgroupref != 0
+            && elements::<pg_sys::SortGroupClause>((*query).groupClause)
+                .any(|clause| (*clause).tleSortGroupRef == (*entry).ressortgroupref)
+    }
+}
+
 /// Whether a query's columns are computed of single rows, so that they may name any column of FROM.
-pub unsafe fn is_row_wise(query: *mut pg_sys::Query) -> bool {
+unsafe fn is_row_wise(query: *mut pg_sys::Query) -> bool {
     unsafe {
         let query = &*query;
         query.groupClause.is_null()

@@ -11,25 +11,20 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
 use super::{
-    conjunction, conjuncts, copy_of,
+    Links, conjunction, conjuncts, copy_of,
     correlation::{group_by_keys, join_clauses, take_keys},
-    derived::{is_row_wise, is_simple, left_join, null_test, nullable_column},
+    derived::{has_links_by_row, is_simple, left_join, null_test, nullable_column},
     membership::{Kept, Membership, negated, not},
 };
-use crate::planner::nodes::{
-    contains, element_count, elements, list_of, node_as, substitute, tag_of, walk_expression,
-};
-
-/// The grouped subquery's columns are the keys.
-const FIRST_KEY_COLUMN: i16 = 1;
+use crate::planner::nodes::{element_count, elements, list_of, node_as, substitute};
 
 /// Rewrites what it can of the query's WHERE and columns. Returns whether it rewrote anything.
-pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
+pub unsafe fn rewrite(query: *mut pg_sys::Query, links: Links) -> bool {
     unsafe {
         if !(*query).rowMarks.is_null() {
             return false;
         }
-        let mut marks = Marks { query, changed: false };
+        let mut marks = Marks { query, links, changed: false };
         let mut conditions = conjuncts((*(*query).jointree).quals);
         for condition in &mut conditions {
             let inner = negated(*condition).unwrap_or(*condition);
@@ -37,10 +32,8 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
                 *condition = marks.condition(*condition, Kept::Truth);
             }
         }
-        if is_row_wise(query) {
+        if has_links_by_row(query) {
             (*query).targetList = marks.expression((*query).targetList.cast()).cast();
-        } else if reads_links_by_row(query) {
-            marks.grouped_columns();
         }
         if marks.changed {
             (*(*query).jointree).quals = conjunction(&conditions);
@@ -49,38 +42,9 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
     }
 }
 
-/// Whether every subquery of a grouped query's columns is evaluated for each row: in a key or in an aggregate.
-unsafe fn reads_links_by_row(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        let reads_links =
-            |node: *mut pg_sys::Node| contains(node, &|part| tag_of(part) == NodeTag::T_SubLink);
-        if !(*query).groupingSets.is_null() || reads_links((*query).havingQual) {
-            return false;
-        }
-        elements::<pg_sys::TargetEntry>((*query).targetList).all(|entry| {
-            if is_key(query, entry) {
-                return true;
-            }
-            let mut is_by_row = true;
-            walk_expression((*entry).expr.cast(), &mut |part| {
-                is_by_row = is_by_row && tag_of(part) != NodeTag::T_SubLink;
-                tag_of(part) != NodeTag::T_Aggref
-            });
-            is_by_row
-        })
-    }
-}
-
-unsafe fn is_key(query: *mut pg_sys::Query, entry: *mut pg_sys::TargetEntry) -> bool {
-    unsafe {
-        (*entry).ressortgroupref != 0
-            && elements::<pg_sys::SortGroupClause>((*query).groupClause)
-                .any(|clause| (*clause).tleSortGroupRef == (*entry).ressortgroupref)
-    }
-}
-
 struct Marks {
     query: *mut pg_sys::Query,
+    links: Links,
     changed: bool,
 }
 
@@ -114,23 +78,18 @@ impl Marks {
         }
     }
 
-    /// The keys and the aggregates of a grouped query, whose other columns have no subqueries.
-    unsafe fn grouped_columns(&mut self) {
-        unsafe {
-            let columns = (*self.query).targetList;
-            (*self.query).targetList = self.expression(columns.cast()).cast();
-        }
-    }
-
     /// A condition over a left join's column in the place of an EXISTS or a membership. `kept` is `None` where NULL must
     /// stay NULL.
     unsafe fn link(&mut self, link: &pg_sys::SubLink, kept: Option<Kept>) -> Option<*mut pg_sys::Node> {
         unsafe {
+            if !self.links.contain(link) {
+                return None;
+            }
             if link.subLinkType == pg_sys::SubLinkType::EXISTS_SUBLINK {
                 return self.mark(copy_of(link.subselect.cast()));
             }
             let node: *const pg_sys::SubLink = link;
-            let membership = Membership::of(node.cast_mut().cast())?;
+            let membership = Membership::of(node.cast_mut().cast(), self.links)?;
             let of_any = kept.map(|kept| if membership.is_negated { kept.flipped() } else { kept });
             if of_any != Some(Kept::Truth) && !membership.is_never_null(self.query) {
                 return None;
@@ -152,9 +111,9 @@ impl Marks {
             (*subquery).distinctClause = std::ptr::null_mut();
             (*subquery).sortClause = std::ptr::null_mut();
             let keys = take_keys(subquery)?;
-            group_by_keys(subquery, &keys, FIRST_KEY_COLUMN);
+            let first = group_by_keys(subquery, &keys);
             let relation_index = element_count((*self.query).rtable) as i32 + 1;
-            let clauses = join_clauses(&keys, relation_index, subquery, FIRST_KEY_COLUMN);
+            let clauses = join_clauses(&keys, relation_index, subquery, first);
             left_join(self.query, subquery, &clauses);
             self.changed = true;
             let key = elements::<pg_sys::TargetEntry>((*subquery).targetList).next()?;

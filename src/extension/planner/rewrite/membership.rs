@@ -15,7 +15,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
 use super::{
-    conjunction, conjuncts, copy_of,
+    Links, conjunction, conjuncts, copy_of,
     correlation::as_key,
     derived::{is_simple, select_from},
     never_null::is_never_null,
@@ -25,7 +25,7 @@ use crate::planner::nodes::{
 };
 
 /// Rewrites the memberships among the conjuncts of the query's WHERE. Returns whether there was one.
-pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
+pub unsafe fn rewrite(query: *mut pg_sys::Query, links: Links) -> bool {
     unsafe {
         let mut conditions = conjuncts((*(*query).jointree).quals);
         // Core sees conjuncts of AND alone.
@@ -36,14 +36,14 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
                 Some(argument) => (argument, true),
                 None => (*condition, false),
             };
-            let Some(membership) = Membership::of(inner) else { continue };
+            let Some(membership) = Membership::of(inner, links) else { continue };
             let is_negated = is_negated != membership.is_negated;
             if !is_negated && is_known_to_core && !membership.is_correlated() {
                 continue;
             }
             let kept = if is_negated { Kept::Falsity } else { Kept::Truth };
             if let Some((exists, is_keyed)) = membership.to_exists(query, kept)
-                && (is_keyed || (is_negated && membership.has_one_condition()))
+                && (is_keyed || (is_negated && !links.only_hashed && membership.has_one_condition()))
             {
                 *condition = if is_negated { not(exists) } else { exists };
                 changed = true;
@@ -105,9 +105,12 @@ pub struct Membership {
 
 impl Membership {
     /// The membership that the node is, if it has a form that can be rewritten.
-    pub unsafe fn of(node: *mut pg_sys::Node) -> Option<Self> {
+    pub unsafe fn of(node: *mut pg_sys::Node, links: Links) -> Option<Self> {
         unsafe {
             let link = node_as::<pg_sys::SubLink>(node, NodeTag::T_SubLink)?;
+            if !links.contain(link) {
+                return None;
+            }
             let is_negated = match link.subLinkType {
                 pg_sys::SubLinkType::ANY_SUBLINK => false,
                 pg_sys::SubLinkType::ALL_SUBLINK => true,

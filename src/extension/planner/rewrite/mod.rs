@@ -2,6 +2,7 @@
 //!
 //! - `membership.rs`: IN, ANY, ALL and their negations become EXISTS, which core turns into semi and anti joins
 //! - `scalar_aggregate.rs`: a correlated scalar aggregate becomes a join with a grouped subquery
+//! - `lateral.rs`: LATERAL subqueries with aggregates or groups become joins with grouped subqueries
 //! - `mark.rs`: EXISTS and IN that are no conjuncts become left joins with a grouped subquery
 //! - `set_operation.rs`: UNION, INTERSECT and EXCEPT become groups over UNION ALL
 //! - `grouping_sets.rs`: GROUPING SETS, ROLLUP and CUBE become UNION ALL of groups
@@ -12,12 +13,13 @@
 //! Invariants: a rewritten query gives the same rows as the original on any tables. That makes the
 //! rewrites testable on heap tables (`pystachio.rewrite = force`).
 //!
-//! Deliberately absent: choosing. The hook plans the rewritten query, and the original too if the rewritten
-//! one does not become one scan.
+//! Deliberately absent: choosing. The hook plans the rewritten query, and others too if the rewritten one does not become one
+//! scan: see `hooks.rs` and the section Subqueries of the crate's README.
 
 mod correlation;
 mod derived;
 mod grouping_sets;
+mod lateral;
 mod mark;
 mod membership;
 mod never_null;
@@ -30,7 +32,7 @@ use pgrx::pg_sys::NodeTag;
 
 use super::{
     nodes::{elements, node_as, tag_of, walk_expression},
-    relation_info::is_our_table,
+    relation_info::{is_our_table, names_our_table},
 };
 use crate::pg::compat;
 
@@ -48,6 +50,7 @@ pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
             || !(*query).setOperations.is_null()
             || !(*query).groupingSets.is_null()
             || whole_row::is_candidate(query)
+            || lateral::is_candidate(query)
         {
             return true;
         }
@@ -56,43 +59,92 @@ pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
     }
 }
 
-/// Rewrites a query in place, innermost queries first. Returns whether anything changed. Queries over tables
-/// that are not ours are left alone unless `any_table` is set. The caller has found a table of ours in it.
-pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool {
+/// What of a query is rewritten.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// Also what reads tables that are not ours.
+    pub any_table: bool,
+    /// Only what PostgreSQL can run as well as the original where it is not pushed down: joins by equality. Without it, NOT IN
+    /// becomes a join that PostgreSQL runs as a nested loop, and a CTE is inlined wherever it is used.
+    pub only_hashed: bool,
+}
+
+impl Extent {
+    /// The subqueries in a query's expressions that are rewritten. The query is `whole` if all of it is.
+    fn of_links(self, whole: bool) -> Links {
+        Links { whole, only_hashed: self.only_hashed }
+    }
+}
+
+/// Which subqueries in the expressions of one query are rewritten.
+#[derive(Clone, Copy)]
+pub struct Links {
+    whole: bool,
+    only_hashed: bool,
+}
+
+impl Links {
+    /// Whether the subquery of a link is rewritten: one that reads nothing but tables of ours, whatever is around it.
+    unsafe fn contain(self, link: &pg_sys::SubLink) -> bool {
+        unsafe { self.whole || is_ours(link.subselect.cast()) }
+    }
+}
+
+/// Whether a subquery reads tables of ours, and nothing else.
+unsafe fn is_ours(subquery: *mut pg_sys::Query) -> bool {
+    unsafe { reads_only_ours(subquery) && names_our_table(subquery) }
+}
+
+/// Rewrites a query in place, innermost queries first. Returns whether anything changed. The caller has found a table of
+/// ours in it.
+pub unsafe fn rewrite_query(query: *mut pg_sys::Query, extent: Extent) -> bool {
     unsafe {
         pg_sys::check_stack_depth();
         let mut changed = false;
         for cte in elements::<pg_sys::CommonTableExpr>((*query).cteList) {
             // The working table of a recursive one is an operand of its UNION.
             if tag_of((*cte).ctequery) == NodeTag::T_Query && !(*cte).cterecursive {
-                changed |= rewrite_query((*cte).ctequery.cast(), any_table);
+                changed |= rewrite_query((*cte).ctequery.cast(), extent);
             }
         }
         for entry in elements::<pg_sys::RangeTblEntry>((*query).rtable) {
             if !(*entry).subquery.is_null() {
-                changed |= rewrite_query((*entry).subquery, any_table);
+                changed |= rewrite_query((*entry).subquery, extent);
             }
         }
-        for link in sub_links(query) {
-            changed |= rewrite_query((*link).subselect.cast(), any_table);
+        let links = sub_links(query);
+        for link in &links {
+            changed |= rewrite_query((**link).subselect.cast(), extent);
         }
-        if !any_table && !reads_only_ours(query) {
-            return changed;
+        let whole = extent.any_table || reads_only_ours(query);
+        if !whole {
+            // Rows of tables of PostgreSQL's that are locked are read again by themselves.
+            let is_any_ours = links.iter().any(|link| is_ours((**link).subselect.cast()));
+            let is_read = (*query).commandType == pg_sys::CmdType::CMD_SELECT && (*query).rowMarks.is_null();
+            if !is_read || !(is_any_ours || lateral::is_candidate(query)) {
+                return changed;
+            }
         }
         // Grouping sets have their own way with it.
         if (*query).groupingSets.is_null() {
             let parsed = compat::without_group_entry(query);
             std::ptr::copy(parsed, query, 1);
         }
-        changed |= inline_ctes(query);
-        changed |= whole_row::rewrite(query);
-        if (*query).hasSubLinks {
-            changed |= membership::rewrite(query);
-            changed |= scalar_aggregate::rewrite(query);
-            changed |= mark::rewrite(query);
+        if whole {
+            changed |= !extent.only_hashed && inline_ctes(query);
+            changed |= whole_row::rewrite(query);
         }
-        changed |= set_operation::rewrite(query);
-        changed |= grouping_sets::rewrite(query);
+        changed |= lateral::rewrite(query, whole);
+        if (*query).hasSubLinks {
+            let links = extent.of_links(whole);
+            changed |= membership::rewrite(query, links);
+            changed |= scalar_aggregate::rewrite(query, links);
+            changed |= mark::rewrite(query, links);
+        }
+        if whole {
+            changed |= set_operation::rewrite(query);
+            changed |= grouping_sets::rewrite(query);
+        }
         changed
     }
 }

@@ -86,7 +86,8 @@ pub unsafe fn nullable_relations(query: *mut pg_sys::Query) -> Vec<i32> {
     found
 }
 
-unsafe fn collect_relations(node: *mut pg_sys::Node, found: &mut Vec<i32>) {
+/// The relations and joins that a part of FROM consists of.
+pub unsafe fn collect_relations(node: *mut pg_sys::Node, found: &mut Vec<i32>) {
     unsafe {
         walk_expression(node, &mut |part| {
             if let Some(reference) = node_as::<pg_sys::RangeTblRef>(part, NodeTag::T_RangeTblRef) {

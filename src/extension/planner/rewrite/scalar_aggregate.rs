@@ -10,39 +10,38 @@
 //! ```
 //!
 //! The first is right only if the aggregate is NULL over no rows and the condition is not true for NULL: then outer
-//! rows without a partner drop out either way. The second is for every other place in WHERE and among the columns of a
-//! query without groups, and for every aggregate of which is known what it gives over no rows.
+//! rows without a partner drop out either way. The second is for every other place in WHERE, among the columns of a
+//! query without groups, and in the keys and aggregates of one with groups; and for every aggregate of which is known what it
+//! gives over no rows.
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
 use super::{
-    conjunction, conjuncts,
+    Links, conjunction, conjuncts,
     correlation::{Key, group_by_keys, join_clauses, take_keys},
-    derived::{append_subquery, is_row_wise, is_ungrouped, left_join, null_test, nullable_column},
+    derived::{append_subquery, has_links_by_row, is_ungrouped, left_join, null_test, nullable_column},
 };
 use crate::planner::{
     lower::function_name,
     nodes::{contains, element_count, elements, list_of, make_node, node_as, substitute, tag_of},
 };
 
-/// The grouped subquery's columns: the value, then the keys.
-const FIRST_KEY_COLUMN: i16 = 2;
-
 /// Rewrites every correlated scalar aggregate of the query's WHERE and columns. Returns whether there was one.
-pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
+pub unsafe fn rewrite(query: *mut pg_sys::Query, links: Links) -> bool {
     unsafe {
         let mut conditions = conjuncts((*(*query).jointree).quals);
         let mut changed = false;
         let mut added = Vec::new();
         for condition in &mut conditions {
             if let Some(link) = strict_link(*condition)
+                && links.contain(&*link)
                 && let Some(Aggregate { subquery, keys, over_no_rows: None }) = Aggregate::of(&*link, true)
             {
                 let relation_index = element_count((*query).rtable) as i32 + 1;
                 append_subquery(query, subquery);
                 let value = elements::<pg_sys::TargetEntry>((*subquery).targetList).next();
-                added.extend(join_clauses(&keys, relation_index, subquery, FIRST_KEY_COLUMN));
+                added.extend(join_clauses(&keys, relation_index, subquery, FIRST_KEY));
                 *condition = substitute(*condition, &mut |node| {
                     let is_link = std::ptr::addr_eq(node, link);
                     value
@@ -55,10 +54,11 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
         conditions.extend(added);
         if (*query).rowMarks.is_null() {
             for condition in &mut conditions {
-                *condition = with_joins(query, *condition, &mut changed);
+                *condition = with_joins(query, links, *condition, &mut changed);
             }
-            if is_row_wise(query) {
-                (*query).targetList = with_joins(query, (*query).targetList.cast(), &mut changed).cast();
+            if has_links_by_row(query) {
+                (*query).targetList =
+                    with_joins(query, links, (*query).targetList.cast(), &mut changed).cast();
             }
         }
         if changed {
@@ -71,18 +71,22 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
 /// The expression with the columns of left joins in the place of its correlated scalar aggregates.
 unsafe fn with_joins(
     query: *mut pg_sys::Query,
+    links: Links,
     expression: *mut pg_sys::Node,
     changed: &mut bool,
 ) -> *mut pg_sys::Node {
     unsafe {
         substitute(expression, &mut |node| {
             let link = node_as::<pg_sys::SubLink>(node, NodeTag::T_SubLink)?;
-            let aggregate = Aggregate::of(link, false)?;
+            let aggregate = links.contain(link).then(|| Aggregate::of(link, false)).flatten()?;
             *changed = true;
             Some(aggregate.left_joined(query))
         })
     }
 }
+
+/// The grouped subquery's columns: the value, then the keys.
+const FIRST_KEY: i16 = 2;
 
 /// A correlated scalar aggregate, grouped by what ties it to the query around it.
 struct Aggregate {
@@ -112,7 +116,7 @@ impl Aggregate {
                 return None;
             }
             let keys = take_keys(subquery)?;
-            group_by_keys(subquery, &keys, FIRST_KEY_COLUMN);
+            group_by_keys(subquery, &keys);
             Some(Self { subquery, keys, over_no_rows })
         }
     }
@@ -121,30 +125,45 @@ impl Aggregate {
     unsafe fn left_joined(&self, query: *mut pg_sys::Query) -> *mut pg_sys::Node {
         unsafe {
             let relation_index = element_count((*query).rtable) as i32 + 1;
-            let clauses = join_clauses(&self.keys, relation_index, self.subquery, FIRST_KEY_COLUMN);
+            let clauses = join_clauses(&self.keys, relation_index, self.subquery, FIRST_KEY);
             left_join(query, self.subquery, &clauses);
             let columns: Vec<_> = elements::<pg_sys::TargetEntry>((*self.subquery).targetList).collect();
             let value = nullable_column(relation_index, columns[0]);
-            let Some(over_no_rows) = self.over_no_rows else { return value };
             let key = nullable_column(relation_index, columns[1]);
-            let when = make_node::<pg_sys::CaseWhen>(NodeTag::T_CaseWhen);
-            (*when).expr = null_test(key, pg_sys::NullTestType::IS_NULL).cast();
-            (*when).result = over_no_rows.cast();
-            (*when).location = -1;
-            let case = make_node::<pg_sys::CaseExpr>(NodeTag::T_CaseExpr);
-            (*case).casetype = pg_sys::exprType(value);
-            (*case).casecollid = pg_sys::exprCollation(value);
-            (*case).args = list_of([when]);
-            (*case).defresult = value.cast();
-            (*case).location = -1;
-            case.cast()
+            if let Some(over_no_rows) = self.over_no_rows {
+                // It moves out of the subquery.
+                pg_sys::IncrementVarSublevelsUp(over_no_rows, -1, 1);
+            }
+            or_over_no_rows(value, key, self.over_no_rows)
         }
+    }
+}
+
+/// The value of an aggregate that is joined, and where it has no row, with a key that is NULL, what it is over no rows.
+pub unsafe fn or_over_no_rows(
+    value: *mut pg_sys::Node,
+    key: *mut pg_sys::Node,
+    over_no_rows: Option<*mut pg_sys::Node>,
+) -> *mut pg_sys::Node {
+    unsafe {
+        let Some(over_no_rows) = over_no_rows else { return value };
+        let when = make_node::<pg_sys::CaseWhen>(NodeTag::T_CaseWhen);
+        (*when).expr = null_test(key, pg_sys::NullTestType::IS_NULL).cast();
+        (*when).result = over_no_rows.cast();
+        (*when).location = -1;
+        let case = make_node::<pg_sys::CaseExpr>(NodeTag::T_CaseExpr);
+        (*case).casetype = pg_sys::exprType(value);
+        (*case).casecollid = pg_sys::exprCollation(value);
+        (*case).args = list_of([when]);
+        (*case).defresult = value.cast();
+        (*case).location = -1;
+        case.cast()
     }
 }
 
 /// What an expression over aggregates is over no rows, `None` inside for NULL; `None` if that is not known.
 #[expect(clippy::option_option, reason = "unknown, NULL, or a value")]
-unsafe fn over_no_rows(value: *mut pg_sys::Node) -> Option<Option<*mut pg_sys::Node>> {
+pub unsafe fn over_no_rows(value: *mut pg_sys::Node) -> Option<Option<*mut pg_sys::Node>> {
     unsafe {
         if contains(value, &|node| tag_of(node) == NodeTag::T_SubLink) {
             return None;
