@@ -48,10 +48,10 @@ SELECT same($$SELECT x.id, s.v FROM t3 x LEFT JOIN LATERAL (SELECT y.id, coalesc
 SELECT same($$SELECT x.id, (SELECT min(x.a + y.i) FROM t2 y WHERE to_char(y.id, '999') = to_char(x.id, '999')) FROM t3 x$$);
 SELECT same($$SELECT x.id, EXISTS (SELECT 1 FROM t2 y WHERE to_char(y.id, '999') <> to_char(x.id, '999')) FROM t3 x$$);
 RESET pystachio.rewrite;
--- One that is asked for one key after another reads all its rows, if they are few enough.
-SELECT line FROM public.engine_runs($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM t1 x$$) line;
-SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM t1 x$$) line;
-SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM t1 x$$) line;
+-- One that is asked for one key after another of a table of PostgreSQL's reads all its rows, if they are few enough.
+SELECT line FROM public.engine_runs($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM heap.t1 x$$) line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM heap.t1 x$$) line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
 SELECT same($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM t1 x$$);
 SELECT same($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM t1 x$$);
 SELECT same($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM t1 x$$);

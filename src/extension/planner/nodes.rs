@@ -154,6 +154,42 @@ struct Search<'a> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
+/// Whether a row of the query's relation is named whole, in the query or in one within it.
+pub unsafe fn names_row(query: *mut pg_sys::Query, relation_index: i32) -> bool {
+    struct Search {
+        relation_index: i32,
+        levels_up: u32,
+    }
+    unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
+        if node.is_null() {
+            return false;
+        }
+        // SAFETY: the context is the caller's search; nothing here needs dropping while the walker runs, which may leave by an ERROR.
+        unsafe {
+            let search = context.cast::<Search>();
+            match tag_of(node) {
+                NodeTag::T_Var => {
+                    let var = node.cast::<pg_sys::Var>();
+                    (*var).varattno == 0
+                        && (*var).varlevelsup == (*search).levels_up
+                        && (*var).varno as i32 == (*search).relation_index
+                }
+                NodeTag::T_Query => {
+                    (*search).levels_up += 1;
+                    let found = compat::walk_query(node.cast(), step, context);
+                    (*search).levels_up -= 1;
+                    found
+                }
+                NodeTag::T_RangeTblEntry => false,
+                _ => compat::walk_children(node, step, context),
+            }
+        }
+    }
+    let mut search = Search { relation_index, levels_up: 0 };
+    let context: *mut Search = &raw mut search;
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| compat::walk_query(query, step, context.cast())) }
+}
+
 /// Whether a node below (or at) `node` satisfies the test.
 pub unsafe fn contains(node: *mut pg_sys::Node, test: &dyn Fn(*mut pg_sys::Node) -> bool) -> bool {
     let mut found = false;

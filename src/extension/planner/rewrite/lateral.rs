@@ -26,7 +26,9 @@ use super::{
     never_null::collect_relations,
     scalar_aggregate::{or_over_no_rows, over_no_rows},
 };
-use crate::planner::nodes::{element_count, elements, list_of, make_node, node_as, tag_of, walk_expression};
+use crate::planner::nodes::{
+    element_count, elements, list_of, make_node, names_row, node_as, tag_of, walk_expression,
+};
 
 /// Whether a query has a subquery that could be rewritten.
 pub unsafe fn is_candidate(query: *mut pg_sys::Query) -> bool {
@@ -148,9 +150,12 @@ impl Lateral {
         }
     }
 
-    /// A subquery with groups is joined by its keys.
+    /// A subquery with groups is joined by its keys, which its rows as wholes must not have.
     unsafe fn join_groups(&self, subquery: *mut pg_sys::Query, position: &Position) -> Option<()> {
         unsafe {
+            if names_row(self.query, self.relation_index) {
+                return None;
+            }
             let keys = take_keys(subquery)?;
             let first = group_by_keys(subquery, &keys);
             let clauses = join_clauses(&keys, self.relation_index, subquery, first);
