@@ -244,7 +244,8 @@ def run_views(conninfo, options):
         views.create(session, "views", "tpch")
         views.create(session, "views_heap", "tpch_heap")
     queries = generate.generated(options.seed, options.factor * options.share * VIEWS_FACTOR, views.CONSTANTS, views.LIKE_PATTERNS)
-    queries = [query for query in queries if not query.name.startswith("local")]
+    # PostgreSQL would run a subquery for each row of heap tables without an index.
+    queries = [query for query in queries if not query.name.startswith(("local", "by_part", "lateral_groups"))]
     return run_queries(Pair(conninfo, "views_heap", "views"), "views", queries, options)
 
 

@@ -361,10 +361,11 @@ fn before_widening(expression: &Expression) -> &Expression {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{
+    use pystachio_plan::{
         Aggregate, AggregateCall, FileSet, JoinSide, PlanFacts, ScanColumn, ScanExtent, SortKey, plan_lines,
     };
+
+    use super::*;
 
     fn column(id: u32) -> Expression {
         Expression::column(ColumnId(id), DataType::Int64)

@@ -105,7 +105,7 @@ impl WantedKeys {
     }
 
     /// How many they are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.keys.len()
     }
 }
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(rows(&first, Value::Int(2)), None);
         let mut wanted = WantedKeys::default();
         [1, 2].into_iter().for_each(|value| wanted.add(&[(0, Value::Int(value))], Some(&first)));
-        assert_eq!(wanted.len(), 1);
+        assert_eq!(wanted.count(), 1);
         let mut second = table(Some(&[2]), 1 << 20);
         second.take_over(first);
         assert!(second.add(batch(&[(30, Some(2))])));

@@ -191,7 +191,7 @@ impl ScanState {
         // SAFETY: the other scan waits while this one runs, and its rows are valid until it goes on.
         let rows = unsafe { (*source).coming_rows() };
         for (values, nulls) in rows {
-            if wanted.len() >= self.lookup.keys_max {
+            if wanted.count() >= self.lookup.keys_max {
                 break;
             }
             let value_of = |value: &ComingValue| {
@@ -204,7 +204,7 @@ impl ScanState {
                 wanted.add(&key, table);
             }
         }
-        (wanted.len() > 1).then_some(wanted)
+        (wanted.count() > 1).then_some(wanted)
     }
 
     fn run(&self, plan: Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
