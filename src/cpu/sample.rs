@@ -3,10 +3,17 @@
 //! Rows come in the order in which the table has them, so that PostgreSQL's measure of correlation means
 //! something. Every stratum of equally many rows gives one row, at a place that the seed decides.
 //!
+//! PostgreSQL estimates distinct values from how often a value is twice in the sample, and takes the sample for a random one of
+//! the whole table. Equal values are often neighbours (the lines of an order). In the row groups that are read, rows are taken
+//! more densely than in the table as a whole, so neighbours would come too often. So a part of the strata, as large as the part
+//! of the table that is read, is taken at random, and the others keep their distance: then neighbours come as often as in a
+//! random sample of the table.
+//!
 //! Invariants: the same request over the same files gives the same rows. The conversions are the scan's,
 //! so a value is in the sample what it is in a query.
 
 use std::{
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -126,6 +133,8 @@ struct SamplePart {
     row_group: usize,
     row_count: u64,
     taken_count: u64,
+    /// Of each thousand rows of the table, how many are in the row groups that are read.
+    read_permille: u64,
     seed: u64,
 }
 
@@ -140,7 +149,7 @@ impl SamplePart {
         let columns: Vec<usize> = (0..table.columns.len()).collect();
         let rows = ReadRows { row_group: self.row_group, first_row: 0, batch_rows: BATCH_ROWS };
         let mut reader = ColumnReader::try_new(file, &columns, rows, &PageMemory::of_pages(memory))?;
-        let mut places = self.places().peekable();
+        let mut places = self.places().into_iter().peekable();
         let mut batches = Vec::new();
         let mut first_row = 0;
         while let Some((row_count, arrays)) = reader.next(table, file)? {
@@ -161,14 +170,48 @@ impl SamplePart {
         Ok(batches)
     }
 
-    /// Ascending row numbers, one in every stratum of equally many rows.
-    fn places(&self) -> impl Iterator<Item = u64> {
-        let Self { row_count, taken_count, seed, .. } = *self;
-        (0..taken_count).map(move |stratum| {
+    /// Ascending row numbers, as many as there are strata of equally many rows.
+    ///
+    /// `m` random rows of `m` strata are next to each other as often as random rows are, but for a share of `1 / m`. So strata are
+    /// taken together by `1 / (1 - read)` on average, where `read` is the part of the table that is read.
+    fn places(&self) -> Vec<u64> {
+        let Self { row_count, taken_count, read_permille, seed, .. } = *self;
+        let together_permille = match 1000_u64.saturating_sub(read_permille) {
+            0 => taken_count.saturating_mul(1000),
+            unread => 1_000_000 / unread,
+        };
+        let mut places = Vec::with_capacity(taken_count as usize);
+        let mut stratum = 0;
+        while stratum < taken_count {
+            // Rounded up or down, so that the mean is right.
+            let together = (together_permille + random(!seed, stratum) % 1000) / 1000;
+            let next = stratum + together.clamp(1, taken_count - stratum);
             let start = scale(stratum, row_count, taken_count);
-            let end = scale(stratum + 1, row_count, taken_count);
-            start + random(seed, stratum) % (end - start).max(1)
-        })
+            let end = scale(next, row_count, taken_count);
+            let first = places.len();
+            match next - stratum {
+                // Of one stratum its middle half, away from the neighbours.
+                1 => places.push(
+                    start + (end - start) / 4 + random(seed, stratum) % (end - start).div_ceil(2).max(1),
+                ),
+                count => choose_rows(&mut places, start..end, count, random(seed, stratum)),
+            }
+            debug_assert_eq!(places.len() - first, (next - stratum) as usize);
+            stratum = next;
+        }
+        places
+    }
+}
+
+/// Adds `count` of the rows at random, in ascending order.
+fn choose_rows(places: &mut Vec<u64>, rows: Range<u64>, count: u64, seed: u64) {
+    let mut wanted = count;
+    for row in rows.clone() {
+        // Each row with the chance that as many of those that are left have.
+        if random(seed, row) % (rows.end - row) < wanted {
+            places.push(row);
+            wanted -= 1;
+        }
     }
 }
 
@@ -183,6 +226,7 @@ fn choose_row_groups(table: &ScanTable, row_count: u64, seed: u64) -> Vec<Sample
                 row_group,
                 row_count,
                 taken_count: 0,
+                read_permille: 0,
                 seed: random(seed, groups.len() as u64),
             });
         }
@@ -214,6 +258,7 @@ fn choose_parts(groups: Vec<SamplePart>, wanted_count: u64, seed: u64) -> Vec<Sa
         let rows_after = rows_before + group.row_count;
         group.taken_count = scale(rows_after, taken_count, available_count)
             - scale(rows_before, taken_count, available_count);
+        group.read_permille = scale(available_count, 1000, total_count);
         rows_before = rows_after;
     }
     chosen.retain(|group| group.taken_count > 0);
@@ -264,6 +309,7 @@ mod tests {
             row_group,
             row_count: *row_count,
             taken_count: 0,
+            read_permille: 0,
             seed: random(1, row_group as u64),
         };
         row_counts.iter().enumerate().map(part).collect()
@@ -273,7 +319,7 @@ mod tests {
     fn small_tables_are_taken_whole_and_in_order() {
         let parts = choose_parts(groups(&[3, 0, 4]), 100, 7);
         let taken: Vec<(usize, Vec<u64>)> =
-            parts.iter().map(|part| (part.row_group, part.places().collect())).collect();
+            parts.iter().map(|part| (part.row_group, part.places())).collect();
         assert_eq!(taken, [(0, vec![0, 1, 2]), (2, vec![0, 1, 2, 3])]);
     }
 
@@ -285,7 +331,7 @@ mod tests {
         assert!(parts.first().is_some_and(|part| part.row_group < 13));
         assert!(parts.last().is_some_and(|part| part.row_group >= 87));
         for part in &parts {
-            let places: Vec<u64> = part.places().collect();
+            let places = part.places();
             assert!(places.is_sorted_by(|first, second| first < second));
             assert!(places.last().is_some_and(|place| *place < part.row_count));
         }
@@ -296,6 +342,33 @@ mod tests {
         let parts = choose_parts(groups(&[1_000; 1_000]), 30_000, 7);
         assert_eq!(parts.iter().map(|part| part.taken_count).sum::<u64>(), 30_000);
         assert_eq!(parts.len(), 120);
+    }
+
+    /// PostgreSQL's estimate of distinct values (`compute_scalar_stats`) of a column in which each value is in `cluster` rows, one
+    /// after the other.
+    fn estimated_distinct(group_count: u64, group_rows: u64, cluster: u64) -> f64 {
+        let parts = choose_parts(groups(&vec![group_rows; group_count as usize]), 30_000, 7);
+        let values: Vec<u64> = parts
+            .iter()
+            .flat_map(|part| {
+                let before = part.row_group as u64 * group_rows;
+                part.places().into_iter().map(move |place| (before + place) / cluster)
+            })
+            .collect();
+        let (sample_rows, table_rows) = (values.len() as f64, (group_count * group_rows) as f64);
+        let counts: Vec<usize> = values.chunk_by(|a, b| a == b).map(<[u64]>::len).collect();
+        let once = counts.iter().filter(|count| **count == 1).count() as f64;
+        sample_rows * counts.len() as f64 / (sample_rows - once + once * sample_rows / table_rows)
+    }
+
+    #[test]
+    fn equal_neighbours_are_estimated_as_in_a_random_sample() {
+        for (group_count, cluster) in [(8, 4), (9, 4), (12, 2), (49, 4), (100, 7), (490, 4), (490, 2)] {
+            let truth = (group_count * 122_880) as f64 / cluster as f64;
+            let estimate = estimated_distinct(group_count, 122_880, cluster);
+            let ratio = estimate / truth;
+            assert!((0.7..1.4).contains(&ratio), "{group_count} row groups, {cluster} rows a value: {ratio}");
+        }
     }
 
     #[test]
