@@ -12,7 +12,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
 
 use crate::datafusion::{error::Result as DataFusionResult, execution::memory_pool::MemoryReservation};
@@ -21,6 +21,8 @@ use pystachio_plan::{CacheEntry, MemorySpace};
 
 use pystachio_engine::{Tally, locking::lock};
 use pystachio_files::{ColumnVariant, FileIdentity};
+
+use crate::scan::Zones;
 
 /// One column of one row group, as one kind of scan column reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +39,8 @@ pub(crate) struct ChunkKey {
 pub(crate) struct Chunk {
     /// Arrays that all columns of the row group cut at the same rows.
     pub(crate) pieces: Vec<ArrayRef>,
+    /// Bounds of its parts, once they were asked for. They take some hundred bytes.
+    zones: OnceLock<Option<Zones>>,
     /// The memory of the arrays.
     reservation: MemoryReservation,
 }
@@ -106,11 +110,16 @@ impl ChunkBuilder {
 
     /// The whole column.
     pub(crate) fn finish(self) -> Chunk {
-        Chunk { pieces: self.pieces, reservation: self.reservation }
+        Chunk { pieces: self.pieces, zones: OnceLock::new(), reservation: self.reservation }
     }
 }
 
 impl Chunk {
+    /// Bounds of its parts, if its values have any.
+    pub(crate) fn zones(&self) -> Option<&Zones> {
+        self.zones.get_or_init(|| Zones::of(&self.pieces)).as_ref()
+    }
+
     fn memory_bytes(&self) -> usize {
         self.reservation.size()
     }

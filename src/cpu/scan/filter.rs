@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::zones::{Bound, bounds_of};
 use crate::datafusion::{
     error::Result as DataFusionResult,
     physical_expr::{
@@ -28,6 +29,8 @@ pub(super) struct ScanCondition {
     /// The table's columns that it reads, ascending.
     pub(super) inputs: Vec<usize>,
     plain: bool,
+    /// What it demands of columns of the table.
+    bounds: Vec<Bound>,
 }
 
 impl ScanCondition {
@@ -35,9 +38,19 @@ impl ScanCondition {
         let mut inputs: Vec<usize> = collect_columns(expression).iter().map(Column::index).collect();
         inputs.sort_unstable();
         let narrow = Arc::new(schema.project(&inputs)?);
+        let bounds = if is_plain(expression) { bounds_of(expression.as_ref()) } else { Vec::new() };
         let expression = reassign_expr_columns(expression.clone(), &narrow)?;
         let plain = is_plain(&expression);
-        Ok(Self { expression, schema: narrow, inputs, plain })
+        Ok(Self { expression, schema: narrow, inputs, plain, bounds })
+    }
+
+    /// Whether one of some conditions is true of no row for which `refutes` says so of what it demands. None stands before it that
+    /// could fail.
+    pub(super) fn refute(conditions: &[Self], refutes: impl Fn(&Bound) -> bool) -> bool {
+        conditions
+            .iter()
+            .take_while(|condition| condition.plain)
+            .any(|condition| condition.bounds.iter().any(&refutes))
     }
 
     /// The rows of `selection` (all if `None`) that meet the condition. `columns` are the condition's

@@ -13,7 +13,7 @@
 //! - `conversion.rs`: file types as declared types
 //! - `pruning.rs`: row groups ruled out by statistics, static filters and dynamic ones
 //! - `decode.rs`: bytes of column chunks into arrays; `pages.rs`: their pages, counted and checked
-//! - `filter.rs`: conditions on batches
+//! - `filter.rs`: conditions on batches; `zones.rs`: which batches of a cached column they can't be true of
 //! - `queue.rs`: the row groups and their readers
 //! - `row_group.rs`: a row group that is being read
 //! - `partition.rs`: one partition's stream; `metrics.rs`: what it counts
@@ -36,6 +36,7 @@ mod pruning;
 mod queue;
 mod row_group;
 mod table;
+mod zones;
 
 pub(crate) use self::{
     conversion::Conversion,
@@ -43,6 +44,7 @@ pub(crate) use self::{
     exec::{RowGroupScanExec, ScanContext, ScanRequest, bytes, preview},
     pages::PageMemory,
     table::ScanTable,
+    zones::Zones,
 };
 
 /// Rows of a batch that a scan gives, and on which filters are evaluated.

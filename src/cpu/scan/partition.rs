@@ -239,7 +239,13 @@ impl PartitionScan {
         };
         let mut selection: Option<BooleanArray> = None;
         let mut rows_kept = slice.row_count;
+        if ScanCondition::refute(&self.conditions, |bound| row_group.refutes(&slice, bound)) {
+            rows_kept = 0;
+        }
         for index in 0..self.conditions.len() {
+            if rows_kept == 0 {
+                break;
+            }
             let inputs = self.conditions[index].inputs.clone();
             let columns = self.source.columns(row_group, &mut slice, &inputs).await?;
             let timer = self.metrics.baseline.elapsed_compute().timer();
@@ -247,9 +253,6 @@ impl PartitionScan {
             timer.done();
             rows_kept = kept.true_count();
             selection = Some(kept);
-            if rows_kept == 0 {
-                break;
-            }
         }
         for (index, part) in self.dynamic_parts() {
             let Some(inputs) = self.dynamic[index].parts()[part].worthwhile_inputs() else { continue };

@@ -25,6 +25,7 @@ use super::{
     pages::PageMemory,
     queue::ScanUnit,
     table::{ScanFile, ScanTable},
+    zones::Bound,
 };
 use crate::{
     cache::{Chunk, ChunkBuilder, ChunkKey, ColumnCache},
@@ -82,6 +83,14 @@ impl RowGroup {
             RowGroupColumns::Chunks(_) => ReadWay::Chunks,
             RowGroupColumns::Reader(_) => ReadWay::Batches,
         }
+    }
+
+    /// Whether no row of a slice is within a bound, as far as that is known.
+    pub(super) fn refutes(&self, slice: &Slice, bound: &Bound) -> bool {
+        let RowGroupColumns::Chunks(chunks) = &self.columns else { return false };
+        let Some(Some(chunk)) = chunks.get(bound.column) else { return false };
+        slice.first_row.is_multiple_of(BATCH_ROWS)
+            && chunk.zones().is_some_and(|zones| zones.refute(slice.first_row / BATCH_ROWS, bound))
     }
 
     /// Whether all rows were handed on.
