@@ -48,11 +48,16 @@ use crate::{
     sample,
     scan::{self, BATCH_ROWS},
     spill::{EXCHANGE_FILE_BYTES_MAX, OperatorFiles, SpillFiles},
-    stream::{Prepare, QueryStream, run_blocking},
+    stream::{Prepare, QueryStream, guarded, run_blocking},
 };
 
 /// DataFusion's own choice for a sort's merge.
 const SORT_MERGE_BYTES_MAX: usize = 10 << 20;
+
+/// Scans of a query that is prepared where its request is answered.
+const QUICK_SCANS_MAX: usize = 2;
+/// Files of each of them.
+const QUICK_FILES_MAX: usize = 4;
 
 /// What a server's options come to.
 #[derive(Clone, Debug)]
@@ -300,11 +305,28 @@ impl CpuEngine {
         stop.account().begin(QueryPlace { engine: QueryEngine::Cpu, rank_count: 1 });
         let place = self.places.take(&stop).await?;
         let running: Arc<dyn Send + Sync> = Arc::new(RunningGuard::new(self.counters.clone()));
+        let is_quick = self.is_quick(&request);
         let preparation = self.preparation(request, stop);
         let prepare: Prepare = Arc::new(move |form| preparation.prepare(form, running.clone()));
         let first = prepare.clone();
-        let query = self.run_blocking(move || first(form)).await?;
+        let query = match is_quick {
+            // Handing it to another thread and back takes longer.
+            true => guarded(|| first(form))?,
+            false => self.run_blocking(move || first(form)).await?,
+        };
         Ok(Box::new(QueryStream::start(query, place, prepare, &self.runtime)))
+    }
+
+    /// Whether a query is prepared in some microseconds: it reads few files, whose footers are here.
+    fn is_quick(&self, request: &QueryRequest) -> bool {
+        let scans = request.plan.root.scans();
+        scans.len() <= QUICK_SCANS_MAX
+            && scans.into_iter().all(|scan| match scan {
+                Operator::Scan { files, .. } => {
+                    files.paths.len() <= QUICK_FILES_MAX && self.catalog.has_footers(files)
+                }
+                _ => false,
+            })
     }
 
     /// Memory for a run that writes files: of the engine's pool, to which the column cache gives way.

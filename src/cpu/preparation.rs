@@ -3,7 +3,7 @@
 //! The fastest operators are tried first. Those that spill take their place when a query got no memory, on as many
 //! partitions as leave each of them a part of the memory with which it gets on.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use crate::datafusion::{
     execution::{
@@ -105,9 +105,16 @@ impl Preparation {
             disk_manager: Arc::new(self.disk_manager(form)?),
             ..RuntimeEnv::clone(&self.environment)
         };
-        let context = TaskContext::default()
-            .with_session_config(session.with_extension(Arc::new(self.stop.clone())))
-            .with_runtime(Arc::new(environment));
+        let context = TaskContext::new(
+            None,
+            String::new(),
+            session.with_extension(Arc::new(self.stop.clone())),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            Arc::new(environment),
+        );
         // From now on it is known what is to be read.
         scan::preview(&plan);
         let counted = self.request.with_metrics.then(|| self.request.plan.root.clone());
@@ -181,6 +188,7 @@ impl Preparation {
         threads: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let files = QueryFiles::new(self.catalog.clone(), self.request.planned_files.clone());
+        let files = files.of(self.stop.clone());
         // Whole chunks would take of the memory that the partitions were counted by (`partition_bytes`).
         let cache = match form {
             PlanForm::Fast => self.cache.clone(),

@@ -10,6 +10,7 @@
 //! whole memory. A query whose client has stopped leaves its place to others (`places.rs`).
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -176,6 +177,12 @@ impl Attempt {
             Self::Spilling => PlanForm::Spilling,
         }
     }
+}
+
+/// Runs `work`, and turns its panic into an error.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|payload| Err(from_panic(payload.as_ref())))
 }
 
 /// Runs `work` where it may block, and turns its panic into an error.

@@ -37,6 +37,7 @@ pub struct QueryAccount {
     number: OnceLock<u64>,
     is_refused: AtomicBool,
     has_enough: AtomicBool,
+    has_changed_files: AtomicBool,
     state: Mutex<AccountState>,
 }
 
@@ -98,6 +99,16 @@ impl QueryAccount {
     /// Whether the client has all rows that it wanted.
     pub fn has_enough(&self) -> bool {
         self.has_enough.load(Ordering::Relaxed)
+    }
+
+    /// Notes that files are not those that the query was planned for. The plan holds for them all the same.
+    pub fn note_changed_files(&self) {
+        self.has_changed_files.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether files are not those that the query was planned for.
+    pub fn has_changed_files(&self) -> bool {
+        self.has_changed_files.load(Ordering::Relaxed)
     }
 
     /// Which engine runs it, once one does.

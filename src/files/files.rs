@@ -193,6 +193,13 @@ impl FileCatalog {
         expand(files, self.rank_count)
     }
 
+    /// Whether the footers of these files were read before, so that opening them again reads nothing: of plain paths. They may
+    /// have changed since.
+    pub fn has_footers(&self, files: &FileSet) -> bool {
+        let footers = self.lock();
+        files.paths.iter().all(|path| footers.by_path.contains_key(Path::new(path)))
+    }
+
     /// What the footers take that are kept.
     pub fn kept_bytes(&self) -> u64 {
         self.lock().held_bytes

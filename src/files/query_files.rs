@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use pystachio_engine::locking::lock_whole;
+use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_plan::{Error, ErrorKind, FileSet, PlannedFiles, Result, SeenFiles};
 
 use crate::{
@@ -35,13 +35,20 @@ struct OpenedTable {
 pub struct QueryFiles {
     catalog: Arc<FileCatalog>,
     planned: Vec<PlannedFiles>,
+    /// Whose query it is.
+    request: StopFlag,
     opened: Mutex<Opened>,
 }
 
 impl QueryFiles {
     /// The files of a query whose plan was made for `planned`.
     pub fn new(catalog: Arc<FileCatalog>, planned: Vec<PlannedFiles>) -> Self {
-        Self { catalog, planned, opened: Mutex::default() }
+        Self { catalog, planned, request: StopFlag::default(), opened: Mutex::default() }
+    }
+
+    /// Notes in the account of `request` if files are others than those that the plan was made for.
+    pub fn of(self, request: StopFlag) -> Self {
+        Self { request, ..self }
     }
 
     /// What was opened, for other ranks.
@@ -87,11 +94,14 @@ impl QueryFiles {
         let Some(planned) = self.planned.iter().find(|planned| planned.files == *files) else {
             return Ok(());
         };
-        if planned.identity == opened_identity(found) || planned.hold(&describe_opened(&self.catalog, found)?)
-        {
+        if planned.identity == opened_identity(found) {
             return Ok(());
         }
-        Err(changed(table, "after the query was planned"))
+        self.request.account().note_changed_files();
+        match planned.hold(&describe_opened(&self.catalog, found)?) {
+            true => Ok(()),
+            false => Err(changed(table, "after the query was planned")),
+        }
     }
 }
 

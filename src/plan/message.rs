@@ -785,6 +785,8 @@ pub struct QueryMetrics {
     pub device: String,
     /// What the choice of an engine rests on, where there was one.
     pub estimates: Option<EngineEstimates>,
+    /// Whether files of a table are not those that the query was planned for.
+    pub has_changed_files: bool,
     /// Rows returned.
     pub row_count: u64,
     /// From the request to the last batch, time blocked on the socket included.

@@ -119,6 +119,29 @@ impl Frame {
         self.body_bytes
     }
 
+    /// Writes frames one after the other; small ones at once.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Frame::write`].
+    pub async fn write_all<W: AsyncWrite + Unpin>(frames: &[Self], target: &mut W) -> Result<()> {
+        let bytes: usize = frames.iter().map(|frame| FRAME_HEADER_BYTES + frame.body_bytes).sum();
+        if frames.len() == 1 || bytes > COPIED_BYTES_MAX {
+            for frame in frames {
+                frame.write(target).await?;
+            }
+            return Ok(());
+        }
+        let mut copy = Vec::with_capacity(bytes);
+        frames.iter().for_each(|frame| frame.copy_to(&mut copy));
+        target.write_all(&copy).await.map_err(|error| connection_lost(&error.to_string()))
+    }
+
+    fn copy_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.header);
+        self.body.iter().for_each(|buffer| bytes.extend_from_slice(buffer));
+    }
+
     /// Writes the frame, waiting for the other side as long as it takes.
     ///
     /// # Errors
@@ -127,8 +150,7 @@ impl Frame {
     pub async fn write<W: AsyncWrite + Unpin>(&self, target: &mut W) -> Result<()> {
         let written = if self.body_bytes <= COPIED_BYTES_MAX {
             let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + self.body_bytes);
-            bytes.extend_from_slice(&self.header);
-            self.body.iter().for_each(|buffer| bytes.extend_from_slice(buffer));
+            self.copy_to(&mut bytes);
             target.write_all(&bytes).await
         } else {
             self.write_slices(target).await

@@ -5,14 +5,15 @@
 
 use std::{
     any::Any,
-    future::Future,
+    future::{Future, poll_fn},
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, Mutex},
+    task::Poll,
     time::{Duration, Instant},
 };
 
 use futures::FutureExt;
-use pystachio_engine::{ResultStream, StopFlag, WriteProgress};
+use pystachio_engine::{ResultStream, StopFlag, WriteProgress, locking::lock_whole};
 use pystachio_plan::{
     Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, QueryMetrics, QueryRequest, Response,
     Result, SampleRequest,
@@ -27,14 +28,18 @@ use crate::{
     queries::{Asker, LoggedQuery},
 };
 
+/// Frames that are to be had at once are sent together up to this size: a small result with its end is one message.
+const HELD_BYTES_MAX: usize = 64 << 10;
+/// The schema goes out alone if no rows come so soon.
+const SCHEMA_WAIT: Duration = Duration::from_millis(5);
 /// The session reports a query's wait for its turn after so long.
 const WAIT_TOLD_AFTER: Duration = Duration::from_millis(10);
 
 /// A piece of an answer.
 #[derive(Debug)]
 pub struct Part {
-    /// The frame to send.
-    pub frame: Frame,
+    /// The frames to send.
+    pub frames: Vec<Frame>,
     /// Whether the answer ends with it.
     pub is_last: bool,
 }
@@ -48,12 +53,14 @@ pub struct Answer {
     role: Option<u32>,
     /// The entry of the query in the list of queries, if the request runs one.
     logged: Option<Arc<LoggedQuery>>,
+    /// Frames of rows that go out with what comes next.
+    held: Mutex<Vec<Frame>>,
 }
 
 impl Answer {
     /// An answer of which nothing is sent yet.
     pub fn new(host: Arc<Host>, parts: Sender<Part>) -> Self {
-        Self { host, parts, started: Instant::now(), role: None, logged: None }
+        Self { host, parts, started: Instant::now(), role: None, logged: None, held: Mutex::default() }
     }
 
     /// Runs a plan, for as long as it is wanted.
@@ -62,7 +69,12 @@ impl Answer {
         let running = self.host.counters().start_query();
         self.logged = Some(Arc::new(self.host.queries().begin(asker, &stop)));
         let turn_waits = stop.turn_waits();
-        let work = async { self.send_rows(self.host.engine().run(request, stop).await?).await };
+        let flag = stop.clone();
+        let work = async {
+            let mut metrics = self.send_rows(self.host.engine().run(request, stop).await?).await?;
+            metrics.has_changed_files = flag.account().has_changed_files();
+            Ok(Response::Finished(Box::new(metrics)))
+        };
         let last = tokio::select! {
             biased;
             last = settle(work) => last,
@@ -84,7 +96,10 @@ impl Answer {
 
     /// Reads a sample.
     pub async fn sample(self, request: SampleRequest) {
-        let work = async { self.send_rows(self.host.engine().sample(request).await?).await };
+        let work = async {
+            let metrics = self.send_rows(self.host.engine().sample(request).await?).await?;
+            Ok(Response::Finished(Box::new(metrics)))
+        };
         self.finish(settle(work).await).await;
     }
 
@@ -144,7 +159,7 @@ impl Answer {
                 continue;
             }
             let frame = Frame::message(&Response::Turn { is_awaited });
-            let sent = async { self.send(frame?).await };
+            let sent = async { self.send(vec![frame?]).await };
             if let Err(error) = sent.await {
                 return error;
             }
@@ -156,35 +171,71 @@ impl Answer {
         let WriteProgress { name, rows_done, rows_total } = progress;
         if let Ok(frame) = Frame::message(&Response::Progress { name, rows_done, rows_total }) {
             // Where the last report is still unread, this one is not missed.
-            let _ = self.parts.try_send(Part { frame, is_last: false });
+            let _ = self.parts.try_send(Part { frames: vec![frame], is_last: false });
         }
     }
 
-    async fn send_rows(&self, stream: Box<dyn ResultStream>) -> Result<Response> {
+    async fn send_rows(&self, stream: Box<dyn ResultStream>) -> Result<QueryMetrics> {
         let mut stream = WatchedStream { stream, logged: self.logged.clone() };
         let (mut encoder, schema) = BatchEncoder::try_new(&stream.stream.schema())?;
-        let mut blocked = self.send(schema).await?;
-        let mut row_count = 0;
-        while let Some(batch) = stream.stream.next_batch().await? {
+        *lock_whole(&self.held) = vec![schema];
+        let (mut blocked, mut row_count) = (Duration::ZERO, 0);
+        loop {
+            let next = {
+                let mut next = std::pin::pin!(stream.stream.next_batch());
+                match poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await {
+                    Poll::Ready(batch) => batch,
+                    // Rows do not wait for others.
+                    Poll::Pending if row_count > 0 => {
+                        blocked += self.send_held().await?;
+                        next.await
+                    }
+                    Poll::Pending => match tokio::time::timeout(SCHEMA_WAIT, next.as_mut()).await {
+                        Ok(batch) => batch,
+                        Err(_) => {
+                            blocked += self.send_held().await?;
+                            next.await
+                        }
+                    },
+                }
+            };
+            let Some(batch) = next? else { break };
             row_count += batch.num_rows() as u64;
             stream.note_rows(0);
             for frame in encoder.encode(&batch)? {
-                blocked += self.send(frame).await?;
+                if self.hold(frame) > HELD_BYTES_MAX {
+                    blocked += self.send_held().await?;
+                }
             }
             stream.note_rows(batch.num_rows());
         }
-        let metrics = QueryMetrics {
+        Ok(QueryMetrics {
             row_count,
             elapsed_us: self.started.elapsed().as_micros() as u64,
             blocked_us: blocked.as_micros() as u64,
             ..stream.stream.metrics()
-        };
-        Ok(Response::Finished(Box::new(metrics)))
+        })
     }
 
-    /// Sends a frame and returns how long it waited for the client.
-    async fn send(&self, frame: Frame) -> Result<Duration> {
-        let part = match self.parts.try_send(Part { frame, is_last: false }) {
+    /// Keeps a frame for the next message. Returns the bytes of all that are kept.
+    fn hold(&self, frame: Frame) -> usize {
+        let mut held = lock_whole(&self.held);
+        held.push(frame);
+        held.iter().map(Frame::body_bytes).sum()
+    }
+
+    /// Sends the frames that are kept.
+    async fn send_held(&self) -> Result<Duration> {
+        let frames = std::mem::take(&mut *lock_whole(&self.held));
+        match frames.is_empty() {
+            true => Ok(Duration::ZERO),
+            false => self.send(frames).await,
+        }
+    }
+
+    /// Sends frames and returns how long it waited for the client.
+    async fn send(&self, frames: Vec<Frame>) -> Result<Duration> {
+        let part = match self.parts.try_send(Part { frames, is_last: false }) {
             Ok(()) => return Ok(Duration::ZERO),
             Err(TrySendError::Full(part)) => part,
             Err(TrySendError::Closed(_)) => return Err(cancelled()),
@@ -205,6 +256,7 @@ impl Answer {
 
     async fn finish(&self, last: Result<Response>) {
         let is_device_lost = matches!(&last, Err(error) if error.kind == ErrorKind::Device);
+        let mut frames = std::mem::take(&mut *lock_whole(&self.held));
         let response = last.unwrap_or_else(|error| {
             self.host.counters().record_error(&error, self.role);
             tracing::debug!(kind = ?error.kind, message = error.message, "request failed");
@@ -213,7 +265,8 @@ impl Answer {
         let frame = Frame::message(&response).or_else(|error| Frame::message(&Response::Failed(error)));
         if let Ok(frame) = frame {
             // A reader that is gone needs no end.
-            let _ = self.parts.send(Part { frame, is_last: true }).await;
+            frames.push(frame);
+            let _ = self.parts.send(Part { frames, is_last: true }).await;
         }
         if is_device_lost {
             self.host.device_lost().cancel();

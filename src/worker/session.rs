@@ -268,7 +268,7 @@ async fn write_answer<W: AsyncWrite + Unpin>(
             let error = Error::internal("the engine ended a request without an answer");
             return Frame::message(&Response::Failed(error))?.write(target).await;
         };
-        part.frame.write(target).await?;
+        Frame::write_all(&part.frames, target).await?;
         if part.is_last {
             return Ok(());
         }

@@ -54,6 +54,9 @@ pub(super) fn optimize(
     form: PlanForm,
     first_rows_bytes_max: usize,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    if form == PlanForm::Fast && is_flat(&plan) {
+        return finish_flat(plan, config);
+    }
     let rules: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 16] = [
         Arc::new(OutputRequirements::new_add_mode()),
         Arc::new(AggregateStatistics::new()),
@@ -80,6 +83,26 @@ pub(super) fn optimize(
         plan = with_compact_inputs(plan).map_err(|error| from_datafusion(&error))?;
     }
     order_row_groups(&plan);
+    Ok(merge_partitions(plan))
+}
+
+/// Whether a plan only reads rows and computes columns of them: nothing of it can be moved or exchanged.
+fn is_flat(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut lowest = plan;
+    while let Some(projection) = lowest.downcast_ref::<ProjectionExec>() {
+        lowest = projection.input();
+    }
+    lowest.is::<RowGroupScanExec>()
+}
+
+/// What of the rules applies to a flat plan.
+fn finish_flat(plan: Arc<dyn ExecutionPlan>, config: &Arc<ConfigOptions>) -> Result<Arc<dyn ExecutionPlan>> {
+    let rules: [&(dyn PhysicalOptimizerRule + Send + Sync); 2] =
+        [&EnsureCooperative::new(), &StoppableOutputs];
+    let mut plan = plan;
+    for rule in rules {
+        plan = rule.optimize(plan, config).map_err(|error| from_datafusion(&error))?;
+    }
     Ok(merge_partitions(plan))
 }
 

@@ -78,6 +78,8 @@ pub(crate) struct RowGroupScanExec {
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Conditions over the table's columns that change while the query runs.
     pub(super) dynamic_filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// The row groups that `filters` leave.
+    kept: OnceLock<Arc<KeptUnits>>,
     fetch: Option<usize>,
     estimate_rows: f64,
     with_bounds: bool,
@@ -86,6 +88,38 @@ pub(crate) struct RowGroupScanExec {
     queue: OnceLock<Arc<ScanQueue>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+}
+
+/// The row groups that conditions leave.
+#[derive(Clone, Debug)]
+struct KeptUnits {
+    units: Vec<ScanUnit>,
+    files_pruned: usize,
+}
+
+impl KeptUnits {
+    fn of(table: &ScanTable, filters: &[Arc<dyn PhysicalExpr>]) -> Self {
+        let pruner = RowGroupPruner::try_new(filters, &table.schema);
+        let columns: Vec<usize> = (0..table.columns.len()).collect();
+        let mut units = Vec::new();
+        let mut files_pruned = 0;
+        for (file_index, file) in table.files.iter().enumerate() {
+            let row_groups = file.footer().metadata().row_groups();
+            let kept = match &pruner {
+                Some(pruner) => pruner.may_match(table, file),
+                None => vec![true; row_groups.len()],
+            };
+            let before = units.len();
+            for (row_group, metadata) in row_groups.iter().enumerate() {
+                if metadata.num_rows() > 0 && kept.get(row_group).copied().unwrap_or(true) {
+                    let bytes = ColumnReader::bytes_to_read(file, row_group, &columns) as u64;
+                    units.push(ScanUnit { file: file_index, row_group, first_row: 0, bytes });
+                }
+            }
+            files_pruned += usize::from(units.len() == before && !row_groups.is_empty());
+        }
+        Self { units, files_pruned }
+    }
 }
 
 /// The values of a column that are wanted first.
@@ -124,7 +158,13 @@ impl RowGroupScanExec {
             .project(&projection)
             .map(Arc::new)
             .map_err(|error| crate::error::from_arrow(&error))?;
-        let partitions = table.row_group_count().clamp(1, context.threads.max(1));
+        let table = Arc::new(table);
+        let kept = OnceLock::new();
+        let unit_count = match filters.is_empty() {
+            true => table.row_group_count(),
+            false => kept.get_or_init(|| Arc::new(KeptUnits::of(&table, &filters))).units.len(),
+        };
+        let partitions = unit_count.clamp(1, context.threads.max(1));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions),
@@ -132,10 +172,11 @@ impl RowGroupScanExec {
             Boundedness::Bounded,
         );
         Ok(Self {
-            table: Arc::new(table),
+            table,
             cache: context.cache.clone(),
             projection,
             filters,
+            kept,
             dynamic_filters: Vec::new(),
             fetch: None,
             estimate_rows: request.estimate_rows,
@@ -179,6 +220,7 @@ impl RowGroupScanExec {
             projection: self.projection.clone(),
             filters: self.filters.clone(),
             dynamic_filters: self.dynamic_filters.clone(),
+            kept: self.kept.clone(),
             fetch: self.fetch,
             estimate_rows: self.estimate_rows,
             with_bounds: self.with_bounds,
@@ -241,25 +283,8 @@ impl RowGroupScanExec {
     }
 
     fn make_queue(&self) -> ScanQueue {
-        let pruner = RowGroupPruner::try_new(&self.filters, &self.table.schema);
-        let columns: Vec<usize> = (0..self.table.columns.len()).collect();
-        let mut units = Vec::new();
-        let mut files_pruned = 0;
-        for (file_index, file) in self.table.files.iter().enumerate() {
-            let row_groups = file.footer().metadata().row_groups();
-            let kept = match &pruner {
-                Some(pruner) => pruner.may_match(&self.table, file),
-                None => vec![true; row_groups.len()],
-            };
-            let before = units.len();
-            for (row_group, metadata) in row_groups.iter().enumerate() {
-                if metadata.num_rows() > 0 && kept.get(row_group).copied().unwrap_or(true) {
-                    let bytes = ColumnReader::bytes_to_read(file, row_group, &columns) as u64;
-                    units.push(ScanUnit { file: file_index, row_group, first_row: 0, bytes });
-                }
-            }
-            files_pruned += usize::from(units.len() == before && !row_groups.is_empty());
-        }
+        let kept = self.kept.get_or_init(|| Arc::new(KeptUnits::of(&self.table, &self.filters)));
+        let KeptUnits { mut units, files_pruned } = KeptUnits::clone(kept);
         let counter = |name: &'static str| MetricBuilder::new(&self.metrics).global_counter(name);
         let total = self.table.row_group_count();
         counter("files_total").add(self.table.files.len());
@@ -477,6 +502,7 @@ impl ExecutionPlan for RowGroupScanExec {
                 answers.push(PushedDown::No);
             } else {
                 copy.filters.push(filter);
+                copy.kept = OnceLock::new();
                 answers.push(PushedDown::Yes);
             }
         }

@@ -233,7 +233,7 @@ impl DeviceEngine {
             columns_above_scans: HashSet::new(),
             file_systems: self.file_systems.clone(),
             reduced: ReducedOperators::default(),
-            files: QueryFiles::new(self.catalog.clone(), request.planned_files.clone()),
+            files: QueryFiles::new(self.catalog.clone(), request.planned_files.clone()).of(stop.clone()),
             parameters: request.parameters.clone(),
             stop,
             meter,
