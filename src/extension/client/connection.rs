@@ -41,6 +41,8 @@ pub struct Connection {
     waited: Duration,
     /// The query waits in the engine for its turn.
     is_turn_awaited: bool,
+    /// The engine ended without having read all that was sent.
+    is_unread: bool,
 }
 
 impl Connection {
@@ -51,10 +53,16 @@ impl Connection {
     /// `Protocol` if the two sides are of different versions, `Unavailable` if the engine ends.
     pub fn open(socket: UnixStream, home: EngineHome) -> Result<Self> {
         socket.set_nonblocking(true).map_err(|error| Error::internal(format!("socket: {error}")))?;
-        let mut connection =
-            Self { socket, home, engine_pid: 0, waited: Duration::ZERO, is_turn_awaited: false };
+        let mut connection = Self {
+            socket,
+            home,
+            engine_pid: 0,
+            waited: Duration::ZERO,
+            is_turn_awaited: false,
+            is_unread: false,
+        };
         let own = Greeting::own(VERSION);
-        connection.write(&own.encode())?;
+        connection.send_frame(&own.encode())?;
         if !wait_socket_until(connection.socket.as_raw_fd(), Instant::now() + WELCOME_TIMEOUT) {
             let name = &connection.home.server_name;
             let message = format!("engine of server \"{name}\" does not answer");
@@ -128,10 +136,15 @@ impl Connection {
     ///
     /// `Unavailable` if the engine is gone.
     pub fn send(&mut self, request: &Request) -> Result<()> {
-        self.write(&encode_message(request)?)
+        self.send_frame(&encode_message(request)?)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    /// As [`Connection::send`], of bytes that are encoded.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Connection::send`].
+    pub fn send_frame(&mut self, bytes: &[u8]) -> Result<()> {
         let mut sent_bytes = 0;
         while sent_bytes < bytes.len() {
             match self.socket.write(&bytes[sent_bytes..]) {
@@ -140,18 +153,16 @@ impl Connection {
                 Err(error) if error.kind() == IoErrorKind::WouldBlock => {
                     wait_socket(self.socket.as_raw_fd(), Direction::Write, WaitEvent::Answer);
                 }
-                Err(_) => return Err(self.last_word()),
+                Err(error) => return Err(self.last_word(error.kind())),
             }
         }
         Ok(())
     }
 
-    /// The error of a connection that takes no more: what the engine has said last, or that it is gone.
-    fn last_word(&mut self) -> Error {
-        match self.receive().and_then(|frame| client::message(&frame)) {
-            Ok(_) => self.lost(),
-            Err(error) => error,
-        }
+    /// Whether an engine that failed with this error has begun nothing for the last request: it was retired, or ended before it
+    /// had read the request to its end.
+    pub fn has_not_begun(&self, error: &Error) -> bool {
+        error.kind == ErrorKind::Retired || self.is_unread
     }
 
     /// Cancels the rest of an answer if the socket takes the message at once, and closes the connection.
@@ -218,10 +229,26 @@ impl Connection {
                     wait_socket(socket, Direction::Read, event);
                     self.waited += start.elapsed();
                 }
-                _ => return Err(self.lost()),
+                kind => return Err(self.failed(kind)),
             }
         }
         Ok(())
+    }
+
+    /// The error of a connection that takes no more: what the engine has said last, or that it is gone.
+    fn last_word(&mut self, kind: IoErrorKind) -> Error {
+        let error = match self.receive().and_then(|frame| client::message(&frame)) {
+            Ok(_) => self.lost(),
+            Err(error) => error,
+        };
+        self.is_unread = is_of_unread(kind);
+        error
+    }
+
+    /// The error of a connection that the system has ended.
+    fn failed(&mut self, kind: IoErrorKind) -> Error {
+        self.is_unread = is_of_unread(kind);
+        self.lost()
     }
 
     /// The error of a connection whose engine is gone.
@@ -240,4 +267,10 @@ impl Connection {
             None => error,
         }
     }
+}
+
+/// Whether the other end has not read what was sent to it. Linux resets a Unix socket whose other end was closed with bytes that
+/// were not read; to write to one that is closed already is a broken pipe.
+fn is_of_unread(kind: IoErrorKind) -> bool {
+    matches!(kind, IoErrorKind::ConnectionReset | IoErrorKind::BrokenPipe)
 }

@@ -159,19 +159,19 @@ pub fn unexpected(response: &Response) -> Error {
         .with_hint("Restart the server if pystachio was updated while it ran.")
 }
 
-/// Sends a request to the server's engine. The answer may still be `Retired`: then the engine has not begun the request, and it
-/// may be sent again.
+/// Sends an encoded request to the server's engine. The answer may still be that the engine has not begun the request
+/// ([`Connection::has_not_begun`]): then it may be sent again.
 ///
 /// # Errors
 ///
 /// Those of reaching the engine.
-pub fn send(server_oid: pg_sys::Oid, request: &Request) -> Result<PooledConnection> {
+pub fn send(server_oid: pg_sys::Oid, frame: &[u8]) -> Result<PooledConnection> {
+    let mut connection = acquire(server_oid)?;
     loop {
-        let mut connection = acquire_checked(server_oid)?;
-        match connection.send(request) {
+        match connection.send_frame(frame) {
             Ok(()) => return Ok(connection),
-            // Each turn needs another engine that was retired just now.
-            Err(error) if error.kind == ErrorKind::Retired => {}
+            // Each turn needs another engine that has ended just now.
+            Err(error) if connection.has_not_begun(&error) => connection = acquire_checked(server_oid)?,
             Err(error) => return Err(error),
         }
     }

@@ -101,7 +101,7 @@ unsafe fn sample(
         // The same table gives the same statistics: plans don't change by chance.
         seed: u64::from(relation_oid.to_u32()),
     });
-    let mut query = RunningQuery::start(table.server_oid, request)?;
+    let mut query = RunningQuery::start(table.server_oid, &request)?;
     let mut tuples = Vec::with_capacity(row_count_max);
     let mut block = RowBlock::default();
     while let Some(batch) = query.next_batch()? {

@@ -14,7 +14,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::{convert::fb_to_schema, reader::read_record_batch, root_as_message};
 use arrow_schema::{DataType as ArrowType, Field, Schema, SchemaRef};
 use pgrx::pg_sys;
-use pystachio_plan::{Error, ErrorKind, FrameKind, QueryMetrics, Request, Response, Result};
+use pystachio_plan::{Error, ErrorKind, FrameKind, QueryMetrics, Request, Response, Result, encode_message};
 
 use super::temp_files;
 use crate::client::{self, Frame, PooledConnection};
@@ -25,8 +25,8 @@ const ENCAPSULATION_BYTES: usize = 8;
 /// A query whose rows are being read. Dropping it stops it in the engine.
 pub struct RunningQuery {
     answer: Answer,
-    /// The server and the request, until its answer has begun.
-    request: Option<(pg_sys::Oid, Request)>,
+    /// What was sent, as long as nothing of the answer has come.
+    unanswered: Option<Unanswered>,
     schema: Option<SchemaRef>,
     started: Instant,
     waited_before: Duration,
@@ -45,6 +45,12 @@ enum Answer {
     Interrupted,
 }
 
+/// A request, to be sent again if the engine ends before it begins it.
+struct Unanswered {
+    server_oid: pg_sys::Oid,
+    frame: Vec<u8>,
+}
+
 /// What a query cost, seen from both sides.
 #[derive(Clone, Debug, Default)]
 pub struct QueryCost {
@@ -59,17 +65,18 @@ pub struct QueryCost {
 }
 
 impl RunningQuery {
-    /// Sends a request whose answer is rows.
+    /// Sends a request whose answer is rows. If the engine ends before it begins the request, the next one gets it.
     ///
     /// # Errors
     ///
     /// Those of reaching the engine.
-    pub fn start(server_oid: pg_sys::Oid, request: Request) -> Result<Self> {
-        let connection = client::send(server_oid, &request)?;
+    pub fn start(server_oid: pg_sys::Oid, request: &Request) -> Result<Self> {
+        let frame = encode_message(request)?;
+        let connection = client::send(server_oid, &frame)?;
         let waited_before = connection.waited();
         Ok(Self {
             answer: Answer::Open(connection),
-            request: Some((server_oid, request)),
+            unanswered: Some(Unanswered { server_oid, frame }),
             schema: None,
             started: Instant::now(),
             waited_before,
@@ -98,12 +105,10 @@ impl RunningQuery {
         };
         let received = loop {
             let received = self.receive_batch(&mut connection);
-            let is_retired = received.as_ref().is_err_and(|error| error.kind == ErrorKind::Retired);
-            let Some((server_oid, request)) = self.request.as_ref().filter(|_| is_retired) else {
-                break received;
-            };
+            let is_begun = received.as_ref().err().is_none_or(|error| !connection.has_not_begun(error));
+            let Some(request) = self.unanswered.as_ref().filter(|_| !is_begun) else { break received };
             // The engine has ended without beginning the query.
-            match client::send(*server_oid, request) {
+            match client::send(request.server_oid, &request.frame) {
                 Ok(next) => connection = next,
                 Err(error) => break Err(error),
             }
@@ -151,13 +156,13 @@ impl RunningQuery {
             let frame = connection.receive()?;
             match frame.kind {
                 FrameKind::Schema => {
-                    self.request = None;
+                    self.unanswered = None;
                     self.schema = Some(read_schema(&frame)?);
                 }
                 FrameKind::Batch => return self.read_batch(&frame.body).map(Some),
                 FrameKind::Message => match client::message(&frame)? {
                     Response::Turn { is_awaited } => {
-                        self.request = None;
+                        self.unanswered = None;
                         connection.note_turn(is_awaited);
                     }
                     Response::Finished(metrics) => {

@@ -221,7 +221,7 @@ impl ScanState {
         };
         let origin = QueryOrigin { query_id: self.query_id, hides_counts: self.private.hides_rows };
         let request = Request::Run(Box::new(request), origin);
-        RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), request)
+        RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)
     }
 
     /// Reads the rows of several keys; false if they are too many.
