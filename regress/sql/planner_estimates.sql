@@ -36,6 +36,20 @@ SET ROLE regress_stranger;
 SELECT public.expected_rows('SELECT id FROM public.all_rows WHERE n > 1e12') AS view, public.expected_rows('SELECT id FROM public.parted WHERE n > 1e12') AS partition,
   public.expected_rows('SELECT id FROM public.some_rows WHERE n > 1e12') > 1 AS barrier_hides;
 RESET ROLE;
+-- Extended statistics tell that two columns go together.
+SET client_min_messages = warning;
+SELECT format('CREATE FOREIGN TABLE public.twice (a integer, b integer OPTIONS (column_name %L)) SERVER pystachio OPTIONS (path %L)', 'a', :'data' || '/t1.parquet')
+\gexec
+ANALYZE public.twice;
+SET client_min_messages = notice;
+SELECT mode() WITHIN GROUP (ORDER BY a) AS common FROM heap.t1 \gset
+SELECT public.expected_rows(format('SELECT FROM public.twice WHERE a = %1$s AND b = %1$s', :common))
+  < public.expected_rows(format('SELECT FROM public.twice WHERE a = %s', :common)) AS apart;
+CREATE STATISTICS public.together (dependencies) ON a, b FROM public.twice;
+ANALYZE public.twice;
+SELECT public.expected_rows(format('SELECT FROM public.twice WHERE a = %1$s AND b = %1$s', :common))
+  = public.expected_rows(format('SELECT FROM public.twice WHERE a = %s', :common)) AS together;
+DROP FOREIGN TABLE public.twice;
 DROP VIEW public.all_rows, public.some_rows;
 DROP TABLE public.parted;
 DROP FUNCTION public.expected_rows;

@@ -10,6 +10,7 @@
 //! - `client/`: the connection to an engine; `supervisor/`: the worker that keeps engines running
 //! - `options.rs`, `settings.rs`, `fdw.rs`: the wrapper, its options and its settings
 //! - `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA
+//! - `known_files.rs`: what the session knows of tables' files
 //! - `privileges.rs`: which records and counters of engines a role may see
 //! - `pg/`: narrow wrappers over `pg_sys`; `pg/compat.rs`: everything that differs between versions
 //!
@@ -32,6 +33,7 @@ mod functions;
 mod gpu_disable;
 mod hosts;
 mod import;
+mod known_files;
 mod options;
 mod pg;
 mod planner;

@@ -62,6 +62,10 @@ pub struct Origin {
     pub cursor_options: i32,
     /// The setting `pystachio.pushdown`.
     pub pushdown: bool,
+    /// The planner had the values of the statement's parameters.
+    pub has_values: bool,
+    /// A table was known to the session from an earlier query.
+    pub is_old: bool,
     /// Every table that was described: its server, its files and their identity.
     pub tables: Vec<(u32, FileSet, u64)>,
 }

@@ -88,6 +88,7 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
 
 /// The sum of what two runs of a query have cost.
 pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics {
+    now.has_changed_files |= before.has_changed_files;
     now.row_count += before.row_count;
     now.elapsed_us += before.elapsed_us;
     now.prepare_us += before.prepare_us;

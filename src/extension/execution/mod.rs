@@ -30,6 +30,7 @@ use pgrx::pg_sys;
 
 pub use coming::link_scans;
 pub use keyed_join::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN, register_nodes};
+pub use scan::run_early;
 
 /// Sets the executor's callbacks.
 pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     error::OrRaise,
+    known_files,
     pg::{compat, list},
     privileges,
     scan_private::{KeyParameter, ScanPrivate, decode_refusals, place},
@@ -262,26 +263,46 @@ impl ScanState {
                 *row_offset += self.block.fill(batch, *row_offset, &mut self.columns)?;
                 return Ok(true);
             }
-            let next = match (&mut self.lookup.sought, &self.lookup.table, &mut self.query) {
-                (Some(sought), Some(table), _) => table.next_rows(sought),
-                (None, _, Some(query)) => query.next_batch()?,
-                _ => None,
-            };
-            match next {
-                // The rows of the last block stay where they are.
-                Some(batch) if batch.num_rows() == 0 => {}
-                Some(batch) => self.batch = Some((batch, 0)),
-                None => {
-                    self.is_exhausted = true;
-                    return Ok(false);
-                }
+            if !self.fetch_batch()? {
+                return Ok(false);
             }
         }
+    }
+
+    /// Takes the next batch; `false` after the last.
+    fn fetch_batch(&mut self) -> Result<bool> {
+        let next = match (&mut self.lookup.sought, &self.lookup.table, &mut self.query) {
+            (Some(sought), Some(table), _) => table.next_rows(sought),
+            (None, _, Some(query)) => query.next_batch()?,
+            _ => None,
+        };
+        match next {
+            // The rows of the last block stay where they are.
+            Some(batch) if batch.num_rows() == 0 => {}
+            Some(batch) => self.batch = Some((batch, 0)),
+            None => {
+                self.is_exhausted = true;
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The rows that other scans may be started for: the one that was given last and those after it, or the last block.
     fn coming_rows(&self) -> impl Iterator<Item = (&[pg_sys::Datum], &[bool])> {
         self.block.rows(self.is_exhausted)
+    }
+
+    /// Forgets what is known of tables whose files are others than the plan was made for, and the plans that were made of it.
+    unsafe fn forget_changed_files(&self, statement: *const pg_sys::PlannedStmt) {
+        let cost = self.cost();
+        if cost.and_then(|cost| cost.metrics).is_some_and(|metrics| metrics.has_changed_files) {
+            for planned in &self.private.files {
+                known_files::forget(&(self.private.server_oid, planned.files.clone()));
+            }
+            // SAFETY: the caller has the statement that it runs.
+            unsafe { known_files::forget_plans(statement) };
+        }
     }
 
     fn stop(&mut self) {
@@ -337,6 +358,27 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         }
         let context = (*(*node).ss.ps.state).es_query_cxt;
         (*node).fdw_state = PgMemoryContexts::For(context).leak_and_drop_on_delete(state).cast();
+    }
+}
+
+/// Runs a scan that has begun until its first rows are here. For the scan at the top of a statement, whose rows are read next.
+///
+/// # Errors
+///
+/// Those of the query.
+///
+/// # Safety
+///
+/// `node` is the state of a scan of ours.
+pub unsafe fn run_early(node: *mut pg_sys::PlanState) -> Result<()> {
+    // SAFETY: the caller says so.
+    unsafe {
+        let context = (*node).ps_ExprContext;
+        let state = &mut *(*node.cast::<pg_sys::ForeignScanState>()).fdw_state.cast::<ScanState>();
+        let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+        let started = state.start(context).and_then(|()| state.fetch_batch()).map(drop);
+        pg_sys::MemoryContextSwitchTo(former);
+        started
     }
 }
 
@@ -406,6 +448,7 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
     unsafe {
         if let Some(state) = (*node).fdw_state.cast::<ScanState>().as_mut() {
             state.stop();
+            state.forget_changed_files((*(*node).ss.ps.state).es_plannedstmt);
             if let Some(kept) = state.kept.take() {
                 pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
                 kept.end();

@@ -511,6 +511,33 @@ unsafe fn for_leader_only(path: *mut pg_sys::ForeignPath) -> *mut pg_sys::Foreig
     path
 }
 
+/// All relations that a query joins, its outer joins included where they have numbers.
+///
+/// # Safety
+///
+/// `root` is the planner's own.
+pub unsafe fn all_relations(root: *mut pg_sys::PlannerInfo) -> pg_sys::Relids {
+    // SAFETY: as the caller says.
+    #[cfg(feature = "pg15")]
+    unsafe {
+        (*root).all_baserels
+    }
+    // SAFETY: as the caller says.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        (*root).all_query_rels
+    }
+}
+
+/// Whether a pathkey sorts the greatest first, and whether it sorts NULL first.
+pub fn direction(pathkey: &pg_sys::PathKey) -> (bool, bool) {
+    #[cfg(feature = "pg18")]
+    let descends = pathkey.pk_cmptype == pg_sys::CompareType::COMPARE_GT;
+    #[cfg(not(feature = "pg18"))]
+    let descends = pathkey.pk_strategy == pg_sys::BTGreaterStrategyNumber as i32;
+    (descends, pathkey.pk_nulls_first)
+}
+
 /// A path for a base relation, with columns of the relations that it has to be joined below (LATERAL).
 ///
 /// # Safety

@@ -10,14 +10,17 @@ use pystachio_plan::{
 
 use super::{
     cost,
+    descriptions::{describe, describe_expanded, describe_now},
+    keyed_join::is_our_path,
     lower::{Lowered, Refusal, Scale, type_name},
-    nodes::{elements, list_of, text_of},
+    nodes::{elements, list_of, tag_of, text_of},
     planning::with_planning,
     relation_info::{Place, RelationInfo, place_placeholders},
     scope::Scope,
     security::leveled_conditions,
+    sorted::SortedScan,
 };
-use crate::{client, error::OrRaise, options, options::TableOptions, pg::compat, types};
+use crate::{error::OrRaise, options, options::TableOptions, pg::compat, types};
 
 /// Fills the planning callbacks of the wrapper's routine table.
 pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
@@ -41,7 +44,12 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
         // with different owners apart.
         (*relation).userid = pg_sys::InvalidOid;
         let table = options::table_options(table_oid);
-        let description = describe(&table).or_raise();
+        describe_expanded(root, &table);
+        let mut description = describe(&table).or_raise();
+        if !fits(table_oid, &description) {
+            // What the session knew may be out of date.
+            description = describe_now(&table).or_raise();
+        }
         (*relation).tuples = description.row_count as f64;
         pg_sys::set_baserel_size_estimates(root, relation);
         let info = build(root, relation, table_oid, &table, &description).or_raise();
@@ -62,6 +70,13 @@ unsafe extern "C-unwind" fn get_foreign_paths(
         let (startup, total) = (startup + local.startup, total + local.startup + local.per_tuple * rows);
         let path = compat::create_foreign_scan_path(root, relation, startup, total);
         pg_sys::add_path(relation, path.cast());
+        if let Some(sorted) = SortedScan::wanted_of(root, relation, info) {
+            let (rows, (startup, total)) = sorted.costs(info, (*relation).rows);
+            let path = compat::create_foreign_scan_path(root, relation, startup, total);
+            (*path).path.rows = rows;
+            sorted.mark(path);
+            pg_sys::add_path(relation, path.cast());
+        }
     }
 }
 
@@ -94,17 +109,23 @@ unsafe fn local_costs(
     }
 }
 
-/// What the footers say about a table, asked once in a planning.
-pub fn describe(table: &TableOptions) -> Result<Rc<TableDescription>, Error> {
-    let key = (u32::from(table.server_oid), table.files.clone());
-    if let Some(known) = with_planning(|planning| planning.description(&key)) {
-        return known;
+/// Whether the files of a table are known for what its declaration leaves to them: the digits of a list of `numeric`.
+unsafe fn fits(table_oid: pg_sys::Oid, description: &TableDescription) -> bool {
+    unsafe {
+        let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
+        let attributes = (*table).rd_att;
+        let fits = (0..(*attributes).natts as usize).all(|place| {
+            let attribute = compat::attribute(attributes, place);
+            attribute.attisdropped
+                || types::data_type(attribute.atttypid, attribute.atttypmod)
+                    != Some(DataType::List(Box::new(DataType::Numeric)))
+                || description.column(&options::column_name(table_oid, attribute.attnum)).is_some_and(
+                    |column| matches!(&column.data_type, Some(DataType::List(item)) if item.is_decimal()),
+                )
+        });
+        pg_sys::table_close(table, pg_sys::NoLock as i32);
+        fits
     }
-    let answers = client::describe(table.server_oid, std::slice::from_ref(&table.files))?;
-    let answer = answers.into_iter().next();
-    let answer = answer.unwrap_or_else(|| Err(Error::internal("the engine described no table"))).map(Rc::new);
-    with_planning(|planning| planning.keep_description(key, answer.clone()));
-    answer
 }
 
 unsafe fn build(
@@ -141,16 +162,9 @@ unsafe fn build(
             }
         };
         let cost = (*relation).tuples * cost::SCAN_ROW_COST * (1.0 + 0.25 * column_count as f64);
-        Ok(RelationInfo {
-            server_oid: table.server_oid,
-            relation: scan,
-            scope,
-            rows,
-            cost,
-            local_clauses: conditions.local,
-            absorbed: Vec::new(),
-            is_sorted: false,
-        })
+        let mut info = RelationInfo::of_table(table.server_oid, (scan, scope), rows, cost);
+        info.local_clauses = conditions.local;
+        Ok(info)
     }
 }
 
@@ -227,10 +241,25 @@ pub unsafe fn unreadable_column(table_oid: pg_sys::Oid, attribute_number: i16) -
     }
 }
 
-/// Drops every path that is not ours and adds ours: what an engine can compute whole, it computes.
-pub unsafe fn replace_paths(relation: *mut pg_sys::RelOptInfo, path: *mut pg_sys::ForeignPath) {
+/// Puts our paths in the place of PostgreSQL's own. Paths that other extensions made stay, and the cheaper one is taken.
+///
+/// PostgreSQL's paths over our scans read what an engine joins or groups by itself. Its estimate of a join's rows may be wrong by
+/// orders of magnitude, and with it the comparison of the two; a query that runs whole in the engine moves its result only.
+pub unsafe fn offer_paths(
+    relation: *mut pg_sys::RelOptInfo,
+    paths: impl IntoIterator<Item = *mut pg_sys::ForeignPath>,
+) {
     unsafe {
-        (*relation).pathlist = list_of([path]);
-        (*relation).partial_pathlist = std::ptr::null_mut();
+        let of_others = |list| list_of(elements::<pg_sys::Path>(list).filter(|path| is_of_others(*path)));
+        (*relation).pathlist = of_others((*relation).pathlist);
+        (*relation).partial_pathlist = of_others((*relation).partial_pathlist);
+        for path in paths {
+            pg_sys::add_path(relation, path.cast());
+        }
     }
+}
+
+/// Whether another extension made the path.
+unsafe fn is_of_others(path: *mut pg_sys::Path) -> bool {
+    unsafe { tag_of(path.cast()) == pg_sys::NodeTag::T_CustomPath && !is_our_path(path.cast()) }
 }

@@ -15,6 +15,7 @@ use super::{
     planning::with_planning,
     relation_info::{RelationInfo, name_column, pass_through},
     security,
+    sorted::ordered,
 };
 use crate::{
     error::OrRaise,
@@ -38,7 +39,8 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
             pgrx::error!("a path of pystachio has lost its plan");
         };
         let filter = ScanFilter::of(root, path, info);
-        let info = filter.as_ref().map_or(info, |filter| &filter.info);
+        let ordered = ordered(relation, path, info);
+        let info = filter.as_ref().map(|filter| &filter.info).or(ordered.as_ref()).unwrap_or(info);
         let is_base = table_oid != pg_sys::InvalidOid;
         let scan = if is_base {
             base_scan(relation, info, table_oid)
@@ -117,7 +119,7 @@ unsafe fn base_scan(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo, tabl
                 attribute.attcollation,
                 0,
             );
-            match info.scope.find(var.cast()) {
+            match info.scope().find(var.cast()) {
                 Some(lowered) => builder.add(lowered, attribute.atttypid, attribute.atttypmod),
                 None => {
                     result = Err(unreadable_column(table_oid, attribute.attnum));
@@ -228,7 +230,7 @@ impl<'a> ScanBuilder<'a> {
     }
 
     fn finish(self) -> ScanPrivate {
-        let mut root = self.info.relation.clone();
+        let mut root = self.info.relation().clone();
         if !self.computed.is_empty() {
             let mut expressions = pass_through(&root);
             expressions.extend(self.computed);
@@ -257,7 +259,7 @@ fn planned_files(server_oid: u32, root: &Relation) -> Vec<PlannedFiles> {
     for scan in root.scans() {
         let Operator::Scan { files, columns, .. } = scan else { continue };
         let key = (server_oid, files.clone());
-        let Some(Ok(description)) = with_planning(|planning| planning.description(&key)) else { continue };
+        let Some(description) = with_planning(|planning| planning.description(&key)) else { continue };
         let bounds = columns
             .iter()
             .filter_map(|column| Some((column.name.clone(), description.column(&column.name)?.magnitude()?)));

@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use pgrx::{pg_sys, prelude::*};
 
 use super::{
+    descriptions::describe_named,
     finish::append_refusals,
     keyed_join, label, leftover,
     nodes::{elements, node_as, tag_of},
@@ -44,7 +45,7 @@ struct PlannerCall {
     query_text: *const c_char,
     cursor_options: c_int,
     parameters: pg_sys::ParamListInfo,
-    /// The query, if its plan may be kept.
+    /// The query, if its plan may have to be made again.
     original: Option<*mut pg_sys::Query>,
 }
 
@@ -56,13 +57,23 @@ unsafe extern "C-unwind" fn plan_query(
     parameters: pg_sys::ParamListInfo,
 ) -> *mut pg_sys::PlannedStmt {
     unsafe {
-        let original = replan::copy_for_later(query, parameters);
+        let original = replan::copy_for_later(query);
         let call = PlannerCall { query_text, cursor_options, parameters, original };
-        let planned = match rewritten(query, false) {
-            None => plan_one(query, call),
-            Some(rewritten) => choose(query, rewritten, call),
-        };
-        let Planned { statement, is_whole, reasons, lost_parameter } = planned;
+        // Descriptions of tables are asked for once, however often the query is planned.
+        let _guard = PlanningGuard::push();
+        if original.is_some() {
+            describe_named(query);
+        }
+        let mut planned = plan_best(query, call);
+        if let Some(original) = original
+            && settings::strict()
+            && !planned.is_whole
+            && planned.is_outdated
+        {
+            let copy = pg_sys::copyObjectImpl(original.cast()).cast();
+            planned = plan_best(copy, call);
+        }
+        let Planned { statement, is_whole, reasons, lost_parameter, .. } = planned;
         if settings::strict() && !is_whole {
             raise_strict(&reasons);
         }
@@ -70,6 +81,15 @@ unsafe extern "C-unwind" fn plan_query(
             (*(*statement).planTree).total_cost += LOST_PARAMETER_COST;
         }
         statement
+    }
+}
+
+unsafe fn plan_best(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
+    unsafe {
+        match rewritten(query, false) {
+            None => plan_one(query, call),
+            Some(rewritten) => choose(query, rewritten, call),
+        }
     }
 }
 
@@ -86,6 +106,8 @@ struct Planned {
     reasons: Vec<String>,
     /// Something with a parameter was not pushed down.
     lost_parameter: bool,
+    /// It must be whole and is not, and the files are others than the session knew. It knows now.
+    is_outdated: bool,
 }
 
 /// A copy of the query with its subqueries rewritten as far as is asked for; `None` if nothing is to be rewritten.
@@ -147,9 +169,10 @@ unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
             leftover::for_each_scan(statement, &mut |scan| append_refusals(scan, &reasons));
         }
         if let Some(original) = call.original {
-            replan::attach_origin(statement, original, call.cursor_options);
+            replan::attach_origin(statement, original, call.cursor_options, !call.parameters.is_null());
         }
-        Planned { statement, is_whole, reasons, lost_parameter }
+        let is_outdated = settings::strict() && !is_whole && replan::forget_changed_tables();
+        Planned { statement, is_whole, reasons, lost_parameter, is_outdated }
     }
 }
 

@@ -3,22 +3,27 @@
 //! PostgreSQL's search offers every legal pair of inputs for a join relation. The cheapest tree under our
 //! cost model is kept; inputs are final when the search comes to their parents, because it goes from
 //! smaller relations to larger ones.
+//!
+//! A search offers thousands of pairs, and the genetic one offers the same pairs again and again. So an inner join of plain
+//! relations is built only when its plan is asked for. Until then it is a pair of inputs, a list of clauses and a cost:
+//! whether its clauses can be lowered is known of each clause, and what it returns its inputs return.
 
 use std::{collections::HashMap, rc::Rc};
 
-use pgrx::{pg_sys, prelude::*};
+use pgrx::{pg_sys, pg_sys::NodeTag, prelude::*};
 use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Relation};
 
 use super::{
-    base::replace_paths,
+    base::offer_paths,
     clauses::in_order,
     cost::{self, JoinInput},
     lower::{Lowered, Lowering, Refusal, check_depth},
-    nodes::{elements, node_as},
+    nodes::{elements, node_as, tag_of},
     outputs::outputs_of,
     planning::with_planning,
-    relation_info::{Place, RelationInfo, place_placeholders},
+    relation_info::{Built, Place, RelationInfo, place_placeholders},
     scope::{Scope, VarKey},
+    sorted::SortedScan,
 };
 use crate::{pg::compat, settings};
 
@@ -57,30 +62,60 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
         if left.server_oid != right.server_oid {
             return;
         }
-        let inputs = [outer, inner];
-        let candidate = Candidate {
-            place: Place { root, relation: joined, inputs: &inputs },
-            kind,
+        let pair = WaitingJoin {
+            root,
+            joined,
+            outer,
+            inner,
+            clauses: (*extra).restrictlist,
             left,
             right,
-            left_width: f64::from((*(*outer).reltarget).width),
-            right_width: f64::from((*(*inner).reltarget).width),
             rows: (*joined).rows,
         };
-        let known_cost = RelationInfo::of(joined).map(|info| info.cost);
-        match candidate.build((*extra).restrictlist, known_cost) {
-            Ok(Some(info)) => info.attach(joined),
-            Ok(None) => {}
-            Err(Refusal(reason)) => {
-                with_planning(|planning| planning.refuse(format!("join: {reason}")));
+        let (_, own_cost) = pair.own_cost();
+        let cost = left.cost + right.cost + own_cost;
+        if RelationInfo::of(joined).is_none_or(|known| cost < known.cost) {
+            let built = match kind == JoinKind::Inner && pair.can_wait() {
+                true => Ok(RelationInfo::waiting(pair, cost)),
+                false => pair.candidate(kind, &[outer, inner]).build(),
+            };
+            match built {
+                Ok(info) => info.attach(joined),
+                Err(Refusal(reason)) => {
+                    with_planning(|planning| planning.refuse(format!("join: {reason}")));
+                }
             }
         }
         // Core adds its own paths for every pair; what an engine can compute whole, it computes.
         if let Some(info) = RelationInfo::of(joined) {
             let (startup, total) = cost::path_costs(info.cost, (*joined).rows);
-            let path = compat::create_foreign_join_path(root, joined, startup, total);
-            replace_paths(joined, path);
+            let ours: Vec<*mut pg_sys::ForeignPath> = elements::<pg_sys::Path>((*joined).pathlist)
+                .filter(|path| tag_of(path.cast()) == NodeTag::T_ForeignPath)
+                .map(|path| path.cast())
+                .collect();
+            let is_same = ours.iter().any(|path| (**path).path.total_cost == total);
+            offer_paths(joined, if is_same { ours } else { paths_of(root, joined, info, (startup, total)) });
         }
+    }
+}
+
+/// The paths of a join: one in no order, and one in the order that is wanted.
+unsafe fn paths_of(
+    root: *mut pg_sys::PlannerInfo,
+    joined: *mut pg_sys::RelOptInfo,
+    info: &RelationInfo,
+    (startup, total): (f64, f64),
+) -> Vec<*mut pg_sys::ForeignPath> {
+    unsafe {
+        let mut paths = vec![compat::create_foreign_join_path(root, joined, startup, total)];
+        if let Some(sorted) = SortedScan::wanted_of(root, joined, info) {
+            let (rows, (startup, total)) = sorted.costs(info, (*joined).rows);
+            let path = compat::create_foreign_join_path(root, joined, startup, total);
+            (*path).path.rows = rows;
+            sorted.mark(path);
+            paths.push(path);
+        }
+        paths
     }
 }
 
@@ -95,13 +130,123 @@ pub unsafe fn may_push(root: *mut pg_sys::PlannerInfo) -> bool {
     }
 }
 
+/// A pair of inputs of which no plan is built yet.
+#[derive(Clone, Copy)]
+pub struct WaitingJoin {
+    root: *mut pg_sys::PlannerInfo,
+    joined: *mut pg_sys::RelOptInfo,
+    outer: *mut pg_sys::RelOptInfo,
+    inner: *mut pg_sys::RelOptInfo,
+    clauses: *mut pg_sys::List,
+    /// Of `outer`, in whose memory context it is.
+    left: *const RelationInfo,
+    /// Of `inner`.
+    right: *const RelationInfo,
+    /// Rows expected.
+    pub rows: f64,
+}
+
+impl WaitingJoin {
+    /// What is known of the outer input.
+    pub fn left(&self) -> &RelationInfo {
+        unsafe { &*self.left }
+    }
+
+    /// What is known of the inner input.
+    pub fn right(&self) -> &RelationInfo {
+        unsafe { &*self.right }
+    }
+
+    /// The plan of an inner join for which [`Self::can_wait`] was true.
+    pub fn build(&self) -> Built {
+        let inputs = [self.outer, self.inner];
+        match unsafe { self.candidate(JoinKind::Inner, &inputs).built() } {
+            Ok(built) => built,
+            Err(Refusal(reason)) => pgrx::error!("a join that was checked can't be planned: {reason}"),
+        }
+    }
+
+    fn candidate<'a>(&'a self, kind: JoinKind, inputs: &'a [*mut pg_sys::RelOptInfo]) -> Candidate<'a> {
+        let place = Place { root: self.root, relation: self.joined, inputs };
+        Candidate { pair: self, place, kind, left: self.left(), right: self.right(), rows: self.rows }
+    }
+
+    /// The side to build a hash table from, and the cost of the join alone.
+    unsafe fn own_cost(&self) -> (JoinSide, f64) {
+        unsafe {
+            let has_keys = elements::<pg_sys::RestrictInfo>(self.clauses).any(|clause| (*clause).can_join);
+            let input = |relation: *mut pg_sys::RelOptInfo, rows| JoinInput {
+                rows,
+                width: f64::from((*(*relation).reltarget).width),
+            };
+            let left = input(self.outer, self.left().rows);
+            let right = input(self.inner, self.right().rows);
+            match has_keys {
+                true => cost::hash_join(left, right, self.rows),
+                false => cost::nested_loop(left, right, self.rows),
+            }
+        }
+    }
+
+    /// Whether it is certain that an inner join of the pair can be built.
+    unsafe fn can_wait(&self) -> bool {
+        unsafe {
+            let (left, right) = (self.left(), self.right());
+            left.is_plain
+                && right.is_plain
+                // Some may have to be computed here.
+                && (*self.root).placeholder_list.is_null()
+                && check_depth(1 + left.depth.max(right.depth)).is_ok()
+                && left.returns_target(self.outer)
+                && right.returns_target(self.inner)
+                && elements::<pg_sys::RestrictInfo>(self.clauses).all(|clause| self.lowers(clause))
+        }
+    }
+
+    /// Whether a clause over plain relations can be lowered.
+    unsafe fn lowers(&self, clause: *mut pg_sys::RestrictInfo) -> bool {
+        unsafe {
+            // The genetic search frees others, and their place may become that of another clause.
+            let is_lasting = pg_sys::GetMemoryChunkContext(clause.cast()) == (*self.root).planner_cxt;
+            let known = with_planning(|planning| planning.is_lowered(clause)).filter(|_| is_lasting);
+            known.unwrap_or_else(|| {
+                let condition: *mut pg_sys::Node = (*clause).clause.cast();
+                let scope = self.scope_of((*clause).clause_relids);
+                let is_lowered =
+                    scope.is_some_and(|scope| Lowering::new(&scope).lower_condition(condition).is_ok());
+                if is_lasting {
+                    with_planning(|planning| planning.note_lowered(clause, is_lowered));
+                }
+                is_lowered
+            })
+        }
+    }
+
+    /// The columns of some relations of the range table.
+    unsafe fn scope_of(&self, relations: pg_sys::Relids) -> Option<Rc<Scope>> {
+        unsafe {
+            let mut scope: Option<Rc<Scope>> = None;
+            let mut index = pg_sys::bms_next_member(relations, -1);
+            while index >= 0 {
+                let relation = *(*self.root).simple_rel_array.add(index as usize);
+                // Outer joins have numbers too.
+                if !relation.is_null() {
+                    let columns = RelationInfo::complete_of(relation)?.scope().clone();
+                    scope = Some(scope.map_or(columns.clone(), |scope| Rc::new(Scope::Join(scope, columns))));
+                }
+                index = pg_sys::bms_next_member(relations, index);
+            }
+            scope
+        }
+    }
+}
+
 struct Candidate<'a> {
+    pair: &'a WaitingJoin,
     place: Place<'a>,
     kind: JoinKind,
     left: &'a RelationInfo,
     right: &'a RelationInfo,
-    left_width: f64,
-    right_width: f64,
     rows: f64,
 }
 
@@ -119,42 +264,29 @@ struct Conditions {
 }
 
 impl Candidate<'_> {
-    /// The join, if it costs less than what is known.
-    unsafe fn build(
-        &self,
-        clauses: *mut pg_sys::List,
-        known_cost: Option<f64>,
-    ) -> Result<Option<RelationInfo>, Refusal> {
+    /// The join, with all that can be known of it.
+    unsafe fn build(&self) -> Result<RelationInfo, Refusal> {
         unsafe {
-            let has_keys = elements::<pg_sys::RestrictInfo>(clauses).any(|clause| (*clause).can_join);
-            let inputs = (
-                JoinInput { rows: self.left.rows, width: self.left_width },
-                JoinInput { rows: self.right.rows, width: self.right_width },
-            );
-            let (build, own_cost) = if has_keys {
-                cost::hash_join(inputs.0, inputs.1, self.rows)
-            } else {
-                cost::nested_loop(inputs.0, inputs.1, self.rows)
-            };
-            let cost = self.left.cost + self.right.cost + own_cost;
-            if known_cost.is_some_and(|known| known <= cost) {
-                return Ok(None);
-            }
-            let scope = Scope::Join(self.left.scope.clone(), self.right.scope.clone());
-            let conditions = self.conditions(clauses, &scope)?;
-            let info = self.relation(conditions, build, own_cost)?;
-            check_depth(&info.relation)?;
+            let (relation, scope) = self.built()?;
+            let (_, own_cost) = self.pair.own_cost();
+            let mut info = self.left.above(relation, scope, self.rows, self.right.cost + own_cost);
+            info.absorbed.extend(&self.right.absorbed);
+            check_depth(info.depth)?;
             outputs_of(&info, (*self.place.relation).reltarget)?;
-            Ok(Some(info))
+            Ok(info)
         }
     }
 
-    unsafe fn relation(
-        &self,
-        mut conditions: Conditions,
-        build: JoinSide,
-        own_cost: f64,
-    ) -> Result<RelationInfo, Refusal> {
+    /// The plan of the join.
+    unsafe fn built(&self) -> Result<Built, Refusal> {
+        unsafe {
+            let scope = Scope::Join(self.left.scope().clone(), self.right.scope().clone());
+            let conditions = self.conditions(self.pair.clauses, &scope)?;
+            self.relation(conditions)
+        }
+    }
+
+    unsafe fn relation(&self, mut conditions: Conditions) -> Result<Built, Refusal> {
         let is_null_aware = self.kind == JoinKind::Anti
             && conditions.keys.is_empty()
             && conditions.residual.len() == 1
@@ -166,34 +298,31 @@ impl Candidate<'_> {
         }
         let join = Operator::Join {
             kind,
-            left: self.left.relation.clone(),
-            right: self.right.relation.clone(),
+            left: self.left.relation().clone(),
+            right: self.right.relation().clone(),
             keys: conditions.keys,
             residual: Expression::all_of(conditions.residual),
-            build,
+            build: unsafe { self.pair.own_cost() }.0,
         };
         let mut relation = Relation::new(join, self.rows);
         if let Some(predicate) = Expression::all_of(conditions.above) {
             relation = Relation::new(Operator::Filter { input: relation, predicate }, self.rows);
         }
         let scope = self.result_scope(conditions.equal_to_left);
-        let (relation, scope) = unsafe { place_placeholders(&self.place, relation, scope)? };
-        let mut info = self.left.above(relation, scope, self.rows, self.right.cost + own_cost);
-        info.absorbed.extend(&self.right.absorbed);
-        Ok(info)
+        unsafe { place_placeholders(&self.place, relation, scope) }
     }
 
     fn result_scope(&self, equal_to_left: HashMap<VarKey, Lowered>) -> Rc<Scope> {
-        let left = self.left.scope.clone();
+        let left = self.left.scope().clone();
         match self.kind {
             JoinKind::Semi => Rc::new(Scope::Replaced { input: left, columns: equal_to_left }),
             // `LEFT JOIN … WHERE right IS NULL` became an anti join: the right side reads as NULL.
             JoinKind::Anti | JoinKind::NullAwareAnti => {
-                Rc::new(Scope::Join(left, Rc::new(Scope::Null(self.right.scope.clone()))))
+                Rc::new(Scope::Join(left, Rc::new(Scope::Null(self.right.scope().clone()))))
             }
             JoinKind::Left => Rc::new(Scope::Join(left, nullable(self.right))),
             JoinKind::Full => Rc::new(Scope::Join(nullable(self.left), nullable(self.right))),
-            JoinKind::Inner => Rc::new(Scope::Join(left, self.right.scope.clone())),
+            JoinKind::Inner => Rc::new(Scope::Join(left, self.right.scope().clone())),
         }
     }
 
@@ -258,7 +387,7 @@ impl Candidate<'_> {
 
     /// The only input whose columns an expression has; `None` if it has both or none.
     fn side_of(&self, expression: &Expression) -> Option<JoinSide> {
-        let left = self.left.relation.columns();
+        let left = self.left.relation().columns();
         let (mut has_left, mut has_right) = (false, false);
         expression.walk(&mut |part| {
             if let Expression::Column { id, .. } = part {
@@ -280,14 +409,14 @@ impl Candidate<'_> {
     /// may name the right member of the equivalence, which the join does not return.
     unsafe fn note_equal(&self, clause: *mut pg_sys::Node, conditions: &mut Conditions) {
         unsafe {
-            let Some(operator) = node_as::<pg_sys::OpExpr>(clause, pg_sys::NodeTag::T_OpExpr) else { return };
+            let Some(operator) = node_as::<pg_sys::OpExpr>(clause, NodeTag::T_OpExpr) else { return };
             let operands: Vec<_> = elements::<pg_sys::Node>(operator.args).collect();
             let [a, b] = operands.as_slice() else { return };
             for (this, other) in [(*a, *b), (*b, *a)] {
-                let var = node_as::<pg_sys::Var>(this, pg_sys::NodeTag::T_Var);
+                let var = node_as::<pg_sys::Var>(this, NodeTag::T_Var);
                 if let Some(var) = var
-                    && self.right.scope.find(this).is_some()
-                    && let Ok(lowered) = Lowering::new(&self.left.scope).lower(other)
+                    && self.right.scope().find(this).is_some()
+                    && let Ok(lowered) = Lowering::new(self.left.scope()).lower(other)
                     && pg_sys::exprType(this) == pg_sys::exprType(other)
                 {
                     conditions.equal_to_left.insert((var.varno as u32, var.varattno), lowered);
@@ -298,5 +427,5 @@ impl Candidate<'_> {
 }
 
 fn nullable(input: &RelationInfo) -> Rc<Scope> {
-    Rc::new(Scope::Nullable(input.scope.clone()))
+    Rc::new(Scope::Nullable(input.scope().clone()))
 }

@@ -460,7 +460,7 @@ unsafe fn keys_path(
 
 /// A membership as a condition of a plan. It is tested for rows that other conditions drop, so it must not fail.
 unsafe fn condition(info: &RelationInfo, membership: *mut pg_sys::Node) -> Option<Expression> {
-    let lowered = unsafe { Lowering::new(&info.scope).lower_condition(membership) };
+    let lowered = unsafe { Lowering::new(info.scope()).lower_condition(membership) };
     lowered.ok().filter(|condition| !could_fail(condition, &|_| false))
 }
 
@@ -522,7 +522,8 @@ impl ScanFilter {
             let mut info = info.clone();
             for membership in elements::<pg_sys::Node>(memberships) {
                 if let Some(condition) = condition(&info, membership) {
-                    info.relation = narrow(&info.relation, &condition, share);
+                    let narrowed = narrow(info.relation(), &condition, share);
+                    info = info.with_relation(narrowed);
                 }
             }
             Some(Self { info, place: place_of(root, private) })
@@ -587,6 +588,12 @@ unsafe fn custom_scan(
         (*scan).methods = methods;
         scan.cast()
     }
+}
+
+/// Whether a path is one of a keyed join's own.
+pub unsafe fn is_our_path(path: *mut pg_sys::CustomPath) -> bool {
+    let methods = unsafe { (*path).methods };
+    methods == &raw const KEYED_JOIN_PATH.0 || methods == &raw const JOIN_KEYS_PATH.0
 }
 
 /// Whether a plan node is one of a keyed join's own.

@@ -45,7 +45,7 @@ pub unsafe fn label_relation(
             return;
         };
         let checked = built.and_then(|built| {
-            built.iter().try_for_each(|(_, info)| check_depth(&info.relation))?;
+            built.iter().try_for_each(|(_, info)| check_depth(info.depth))?;
             Ok(built)
         });
         let (routine, info) = match checked {
@@ -87,14 +87,14 @@ unsafe fn label_subquery(
         let mut computed = Vec::new();
         let mut columns = HashMap::new();
         for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
-            let lowered = match Lowering::new(&info.scope).lower(node) {
+            let lowered = match Lowering::new(info.scope()).lower(node) {
                 Ok(lowered) if *lowered.data_type() != DataType::Numeric => lowered,
                 // Needed only if something above needs it, and then refused there.
                 _ => continue,
             };
             columns.insert(place as i16 + 1, defer_or_name(lowered, &mut computed));
         }
-        let mut projected = info.relation.clone();
+        let mut projected = info.relation().clone();
         if !computed.is_empty() {
             let mut expressions = pass_through(&projected);
             expressions.extend(computed);
@@ -137,7 +137,7 @@ unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::Rel
                 let node = elements::<pg_sys::Node>((*(*member)).translated_vars).nth(place);
                 // A dropped column of a partition has no translation.
                 let Some(node) = node.filter(|node| !node.is_null()) else { break };
-                match Lowering::new(&info.scope).lower(node) {
+                match Lowering::new(info.scope()).lower(node) {
                     Ok(lowered) if *lowered.data_type() != DataType::Numeric => values.push(lowered),
                     _ => break,
                 }
@@ -152,19 +152,12 @@ unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::Rel
         }
         let rows = cost::clamp_rows(members.iter().map(|(_, _, info)| info.rows).sum());
         let cost = members.iter().map(|(_, _, info)| info.cost).sum();
-        let info = RelationInfo {
-            server_oid,
-            relation: union.finish(rows),
-            scope: Rc::new(Scope::Base { relation_index: (*relation).relid, columns }),
-            rows,
-            cost,
-            local_clauses: Vec::new(),
-            absorbed,
-            is_sorted: false,
-        };
+        let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
         let place = Place { root, relation, inputs: &[] };
-        let (placed, scope) = place_placeholders(&place, info.relation.clone(), info.scope.clone())?;
-        Ok(Some((routine, RelationInfo { relation: placed, scope, ..info })))
+        let built = place_placeholders(&place, union.finish(rows), scope)?;
+        let mut info = RelationInfo::of_table(server_oid, built, rows, cost);
+        info.absorbed = absorbed;
+        Ok(Some((routine, info)))
     }
 }
 
@@ -191,7 +184,9 @@ unsafe fn finish_label(
             projected = Relation::new(Operator::Filter { input: projected, predicate }, rows);
         }
         let (projected, scope) = place_placeholders(place, projected, scope)?;
-        Ok(info.above(projected, scope, rows, cost::EVALUATE_ROW_COST * info.rows))
+        let mut labelled = info.above(projected, scope, rows, cost::EVALUATE_ROW_COST * info.rows);
+        labelled.is_plain = true;
+        Ok(labelled)
     }
 }
 
@@ -234,7 +229,7 @@ impl<'a> Union<'a> {
     fn finish(self, rows: f64) -> Arc<Relation> {
         let inputs = self.members.into_iter().map(|(info, expressions)| {
             let ids = expressions.iter().map(|named| named.id).collect();
-            let project = Operator::Project { input: info.relation.clone(), expressions };
+            let project = Operator::Project { input: info.relation().clone(), expressions };
             (Relation::new(project, info.rows), ids)
         });
         Relation::new(Operator::UnionAll { inputs: inputs.collect(), columns: self.columns }, rows)

@@ -11,11 +11,14 @@
 //! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, set_join_pathlist_hook, join_search_hook; `replan.rs`: ExecutorStart_hook
 //! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
+//! - `sorted.rs`: scans in the order that a merge join, a window or DISTINCT ON asks for
 //! - `keyed_join.rs`: joins with relations that stay in PostgreSQL, by their keys
 //! - `clauses.rs`: the order in which conditions are tested
 //! - `relation_info.rs`, `scope.rs`: what is known about a relation, and how its columns are found
+//! - `known_servers.rs`: which servers are ours
 //! - `security.rs`: which conditions of a table must wait for others
 //! - `lower/`: PostgreSQL's expressions as plan expressions; `shippable.rs` says which
+//! - `descriptions.rs`: what footers say about tables, asked for once
 //! - `statistics.rs`: what footers tell about columns that were never analyzed
 //! - `common_values.rs`: what ANALYZE has found to be frequent
 //! - `cost.rs`: the cost of a tree in a parallel hash-join engine
@@ -38,10 +41,12 @@ mod clauses;
 mod collation;
 mod common_values;
 mod cost;
+mod descriptions;
 mod finish;
 mod hooks;
 mod join;
 mod keyed_join;
+mod known_servers;
 mod label;
 mod leftover;
 mod lower;
@@ -54,6 +59,7 @@ mod rewrite;
 mod scope;
 mod security;
 mod shippable;
+mod sorted;
 mod statistics;
 mod upper;
 

@@ -142,7 +142,7 @@ impl Outputs<'_> {
             if !is_whole(part.node) {
                 return Err(Refusal::new("a part of an expression"));
             }
-            let lowering = Lowering::new(&self.info.scope);
+            let lowering = Lowering::new(self.info.scope());
             if !part.is_guarded || is_column(part.node) {
                 return lowering.lower(part.node);
             }

@@ -7,10 +7,22 @@
 //! library was loaded in mid-planning, the hook has not pushed an entry; an implicit one serves then, and
 //! subqueries are not absorbed, because their permissions would not be checked.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use pgrx::pg_sys;
-use pystachio_plan::{ColumnId, DataType, Error, FileSet, TableDescription};
+use pystachio_plan::{ColumnId, DataType, FileSet, TableDescription};
+
+use crate::known_files::TableKey;
+
+/// What is known of a table's files.
+#[derive(Clone)]
+struct Description {
+    table: Rc<TableDescription>,
+    /// The engine gave it to an earlier query of the session.
+    is_old: bool,
+    /// This run has planned with it.
+    is_used: bool,
+}
 
 /// The state of one run of the planner.
 pub struct Planning {
@@ -22,7 +34,9 @@ pub struct Planning {
     parameters: Vec<(*mut pg_sys::Node, DataType)>,
     /// Where nodes are that this keeps: the memory context in which the run began.
     memory: pg_sys::MemoryContext,
-    descriptions: HashMap<(u32, FileSet), Result<std::rc::Rc<TableDescription>, Error>>,
+    descriptions: HashMap<TableKey, Description>,
+    /// Whether a clause over plain relations can be lowered. The clauses live as long as this run.
+    lowered: HashMap<*const pg_sys::RestrictInfo, bool>,
     refusals: Vec<String>,
     /// Subqueries that became part of a foreign scan.
     absorbed: Vec<*mut pg_sys::PlannerInfo>,
@@ -51,7 +65,14 @@ impl PlanningGuard {
     pub fn push() -> Self {
         // SAFETY: a global that is set whenever PostgreSQL runs.
         let memory = unsafe { pg_sys::CurrentMemoryContext };
-        STACK.with_borrow_mut(|stack| stack.push(Planning { hooked: true, ..Planning::new(memory) }));
+        STACK.with_borrow_mut(|stack| {
+            let mut planning = Planning { hooked: true, ..Planning::new(memory) };
+            if let Some(outer) = stack.last() {
+                planning.descriptions.clone_from(&outer.descriptions);
+                planning.descriptions.values_mut().for_each(|description| description.is_used = false);
+            }
+            stack.push(planning);
+        });
         Self
     }
 }
@@ -59,7 +80,13 @@ impl PlanningGuard {
 impl Drop for PlanningGuard {
     fn drop(&mut self) {
         STACK.with_borrow_mut(|stack| {
-            stack.pop();
+            // What the engine was asked for now, a second run need not ask for.
+            if let (Some(ended), Some(outer)) = (stack.pop(), stack.last_mut()) {
+                for (table, description) in ended.descriptions {
+                    let unused = Description { is_used: false, ..description };
+                    outer.descriptions.entry(table).or_insert(unused);
+                }
+            }
         });
     }
 }
@@ -84,6 +111,7 @@ impl Planning {
             parameters: Vec::new(),
             memory,
             descriptions: HashMap::new(),
+            lowered: HashMap::new(),
             refusals: Vec::new(),
             absorbed: Vec::new(),
             hooked: false,
@@ -138,6 +166,19 @@ impl Planning {
     /// The expression and type of a parameter.
     pub fn parameter_at(&self, index: u32) -> Option<(*mut pg_sys::Node, DataType)> {
         self.parameters.get(index as usize).cloned()
+    }
+
+    /// Whether a clause over plain relations can be lowered, if that is known.
+    pub fn is_lowered(&self, clause: *const pg_sys::RestrictInfo) -> Option<bool> {
+        self.lowered.get(&clause).copied()
+    }
+
+    /// Notes whether a clause over plain relations can be lowered.
+    pub fn note_lowered(&mut self, clause: *const pg_sys::RestrictInfo, is_lowered: bool) {
+        // Without the hook the entry outlives the clause.
+        if self.hooked {
+            self.lowered.insert(clause, is_lowered);
+        }
     }
 
     /// Notes why something was not pushed down; said once.
@@ -199,26 +240,37 @@ impl Planning {
         self.lost_parameter = true;
     }
 
-    /// A description fetched earlier in this run.
-    pub fn description(&self, key: &(u32, FileSet)) -> Option<Result<std::rc::Rc<TableDescription>, Error>> {
+    /// What this run knows of a table, which it plans with.
+    pub fn description(&mut self, table: &TableKey) -> Option<Rc<TableDescription>> {
         // Without the hook the entry outlives its query, and files may have changed since.
-        if self.hooked { self.descriptions.get(key).cloned() } else { None }
+        if !self.hooked {
+            return None;
+        }
+        let description = self.descriptions.get_mut(table)?;
+        description.is_used = true;
+        Some(description.table.clone())
     }
 
-    /// The tables that were described in this run: their servers, files and identities.
+    /// Whether this run knows a table.
+    pub fn knows(&self, table: &TableKey) -> bool {
+        self.descriptions.contains_key(table)
+    }
+
+    /// The tables that this run has planned with: their servers, files and identities.
     pub fn described(&self) -> Vec<(u32, FileSet, u64)> {
-        let known = self.descriptions.iter().filter_map(|((server, files), description)| {
-            Some((*server, files.clone(), description.as_ref().ok()?.identity))
-        });
-        known.collect()
+        let used = self.descriptions.iter().filter(|(_, description)| description.is_used);
+        used.map(|((server, files), known)| (*server, files.clone(), known.table.identity)).collect()
     }
 
-    /// Keeps a description for the rest of this run.
-    pub fn keep_description(
-        &mut self,
-        key: (u32, FileSet),
-        description: Result<std::rc::Rc<TableDescription>, Error>,
-    ) {
-        self.descriptions.insert(key, description);
+    /// Whether one of these descriptions is of an earlier query.
+    pub fn uses_old_descriptions(&self) -> bool {
+        self.descriptions.values().any(|description| description.is_used && description.is_old)
+    }
+
+    /// Notes what the engine says now, or said to an earlier query of the session.
+    pub fn keep_description(&mut self, table: TableKey, description: Rc<TableDescription>, is_old: bool) {
+        if self.hooked {
+            self.descriptions.insert(table, Description { table: description, is_old, is_used: false });
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! What is known about a relation that an engine can compute.
 
-use std::{rc::Rc, sync::Arc};
+use std::{cell::OnceCell, rc::Rc, sync::Arc};
 
 use pgrx::{PgMemoryContexts, pg_sys};
 use pystachio_plan::{NamedExpression, Operator, Relation};
 
 use super::{
+    join::WaitingJoin,
+    known_servers,
     lower::{Lowered, Lowering, Refusal},
     nodes::{any_entry, elements, node_as},
+    outputs::outputs_of,
     planning::with_planning,
     scope::Scope,
 };
@@ -20,10 +23,16 @@ const DEFERRED_PARTS_MAX: usize = 30;
 pub struct RelationInfo {
     /// Whose engine computes it.
     pub server_oid: pg_sys::Oid,
-    /// The plan.
-    pub relation: Arc<Relation>,
-    /// How its columns are found.
-    pub scope: Rc<Scope>,
+    /// The plan, and how its columns are found.
+    built: OnceCell<Built>,
+    /// What the plan is built of where it is not built yet.
+    waiting: Option<WaitingJoin>,
+    /// Operators above each other.
+    pub depth: usize,
+    /// It is a relation of the range table, or an inner join of such: then its scope is the same, however it was joined.
+    pub is_plain: bool,
+    /// Whether it has what is read of it above.
+    returns_target: OnceCell<bool>,
     /// Rows expected.
     pub rows: f64,
     /// Cost of the whole tree, in the units of `cost`.
@@ -37,7 +46,74 @@ pub struct RelationInfo {
     pub is_sorted: bool,
 }
 
+/// A plan, and how its columns are found.
+pub type Built = (Arc<Relation>, Rc<Scope>);
+
 impl RelationInfo {
+    /// A relation of the range table.
+    pub fn of_table(server_oid: pg_sys::Oid, (relation, scope): Built, rows: f64, cost: f64) -> Self {
+        Self {
+            server_oid,
+            depth: relation.depth(),
+            built: OnceCell::from((relation, scope)),
+            waiting: None,
+            returns_target: OnceCell::new(),
+            is_plain: true,
+            rows,
+            cost,
+            local_clauses: Vec::new(),
+            absorbed: Vec::new(),
+            is_sorted: false,
+        }
+    }
+
+    /// A join that is built when it is asked for.
+    pub fn waiting(join: WaitingJoin, cost: f64) -> Self {
+        let (left, right) = (join.left(), join.right());
+        Self {
+            server_oid: left.server_oid,
+            built: OnceCell::new(),
+            depth: 1 + left.depth.max(right.depth),
+            // What it returns its inputs return.
+            returns_target: OnceCell::from(true),
+            is_plain: true,
+            rows: join.rows,
+            cost,
+            local_clauses: Vec::new(),
+            absorbed: left.absorbed.iter().chain(&right.absorbed).copied().collect(),
+            is_sorted: false,
+            waiting: Some(join),
+        }
+    }
+
+    fn built(&self) -> &Built {
+        self.built.get_or_init(|| match &self.waiting {
+            Some(join) => join.build(),
+            None => pgrx::error!("a relation of pystachio has no plan"),
+        })
+    }
+
+    /// The plan.
+    pub fn relation(&self) -> &Arc<Relation> {
+        &self.built().0
+    }
+
+    /// How the plan's columns are found.
+    pub fn scope(&self) -> &Rc<Scope> {
+        &self.built().1
+    }
+
+    /// The same with another plan that has the same columns.
+    pub fn with_relation(self, relation: Arc<Relation>) -> Self {
+        let scope = self.scope().clone();
+        Self { built: OnceCell::from((relation, scope)), ..self }
+    }
+
+    /// Whether it has what is read above of `relation`, whose info it is.
+    pub unsafe fn returns_target(&self, relation: *mut pg_sys::RelOptInfo) -> bool {
+        *self.returns_target.get_or_init(|| unsafe { outputs_of(self, (*relation).reltarget) }.is_ok())
+    }
+
     /// Whether nothing of the relation is left to PostgreSQL.
     pub fn is_complete(&self) -> bool {
         self.local_clauses.is_empty()
@@ -47,8 +123,11 @@ impl RelationInfo {
     pub fn above(&self, relation: Arc<Relation>, scope: Rc<Scope>, rows: f64, cost: f64) -> Self {
         Self {
             server_oid: self.server_oid,
-            relation,
-            scope,
+            depth: relation.depth(),
+            built: OnceCell::from((relation, scope)),
+            waiting: None,
+            returns_target: OnceCell::new(),
+            is_plain: false,
             rows,
             cost: self.cost + cost,
             local_clauses: Vec::new(),
@@ -103,7 +182,10 @@ pub unsafe fn is_ours(routine: *mut pg_sys::FdwRoutine) -> bool {
 
 /// Whether a server belongs to the wrapper whose routine table this library filled.
 pub unsafe fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
-    unsafe { server_oid != pg_sys::InvalidOid && is_ours(pg_sys::GetFdwRoutineByServerId(server_oid)) }
+    unsafe {
+        server_oid != pg_sys::InvalidOid
+            && known_servers::is_ours(server_oid, || is_ours(pg_sys::GetFdwRoutineByServerId(server_oid)))
+    }
 }
 
 /// Whether a foreign table is of a server of ours.

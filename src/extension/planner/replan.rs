@@ -1,14 +1,18 @@
 //! Plans that outlive the files which they were made for.
 //!
 //! A plan rests on footers: the digits of a bare `numeric` column, how wide a product must be, what is worth doing.
-//! PostgreSQL keeps plans (of prepared statements, of functions) until a catalog changes, and hears nothing of files. So a
-//! statement that may be kept carries its [`Origin`] and a copy of its query. When it is started again, the engine is asked
-//! what the files are now; if they have changed, the query is planned anew for this run, and what the session keeps of such
-//! plans is dropped, so that the next run finds a new one. So it is where `pystachio.pushdown` has been switched, which our
-//! errors advise.
+//! PostgreSQL keeps plans (of prepared statements, of functions) until a catalog changes, and hears nothing of files. The
+//! session keeps descriptions of tables (`known_files.rs`), of which it makes new plans. So a statement whose files may have
+//! changed since carries its [`Origin`] and a copy of its query.
 //!
-//! Invariants: a plan with parameters' values is never kept by PostgreSQL and carries nothing. What changes between this
-//! look and the engine's own is the engine's to find (`ErrorKind::FilesChanged`).
+//! - A statement that is one scan is run as it is. The engine knows by [`pystachio_plan::PlannedFiles`] whether its plan holds.
+//!   If the run fails before its first row and files have changed, the query is planned anew and run again. If the plan holds for
+//!   changed files, the rows are right, and the next run plans anew (`known_files::forget_plans`).
+//! - For other statements, cursors and EXPLAIN the engine is asked what the files are now, before the executor starts.
+//!
+//! So it is where `pystachio.pushdown` has been switched, which our errors advise.
+//!
+//! Invariant: what changes between these looks and the reading is the engine's to find (`ErrorKind::FilesChanged`).
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,14 +27,14 @@ use pystachio_plan::FileSet;
 use super::{
     finish::bytes_constant,
     leftover::for_each_scan,
-    nodes::{any_entry, element_count},
+    nodes::{any_entry, element_count, node_as},
     planning::with_planning,
-    relation_info::is_our_table,
+    relation_info::{is_our_table, is_ours_oid},
 };
 use crate::{
     client,
     error::OrRaise,
-    execution,
+    execution, known_files,
     pg::{compat, hooks, list},
     scan_private::{Origin, encode_refusals, place},
     settings,
@@ -58,14 +62,10 @@ pub fn install_hook() {
     }
 }
 
-/// A copy of a query from which it can be planned again, if PostgreSQL may keep its plan and it may read files of ours.
-/// The planner scribbles on the original.
-pub unsafe fn copy_for_later(
-    query: *mut pg_sys::Query,
-    parameters: pg_sys::ParamListInfo,
-) -> Option<*mut pg_sys::Query> {
+/// A copy of a query from which it can be planned again, if it may read files of ours. The planner scribbles on the original.
+pub unsafe fn copy_for_later(query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
     unsafe {
-        let is_wanted = parameters.is_null() && any_entry(query, &mut |entry| may_be_ours(entry));
+        let is_wanted = any_entry(query, &mut |entry| may_be_ours(entry));
         is_wanted.then(|| pg_sys::copyObjectImpl(query.cast()).cast())
     }
 }
@@ -75,19 +75,28 @@ pub unsafe fn attach_origin(
     statement: *mut pg_sys::PlannedStmt,
     query: *mut pg_sys::Query,
     cursor_options: c_int,
+    has_values: bool,
 ) {
     unsafe {
-        let tables = with_planning(|planning| planning.described());
+        let (tables, is_old) =
+            with_planning(|planning| (planning.described(), planning.uses_old_descriptions()));
+        // PostgreSQL never keeps a plan with values.
+        if has_values && !is_old {
+            return;
+        }
         let mut first = None;
         for_each_scan(statement, &mut |scan| first = first.or(Some(scan)));
         let Some(scan) = first.filter(|_| !tables.is_empty()) else { return };
         let planning = PLANNINGS.get() + 1;
         PLANNINGS.set(planning);
-        FRESH.with_borrow_mut(|fresh| {
-            fresh.truncate(FRESH_PLANS_MAX - 1);
-            fresh.push_front((planning, Instant::now()));
-        });
-        let origin = Origin { planning, cursor_options, pushdown: settings::pushdown(), tables };
+        if !is_old {
+            FRESH.with_borrow_mut(|fresh| {
+                fresh.truncate(FRESH_PLANS_MAX - 1);
+                fresh.push_front((planning, Instant::now()));
+            });
+        }
+        let pushdown = settings::pushdown();
+        let origin = Origin { planning, cursor_options, pushdown, has_values, is_old, tables };
         let mut private = (*scan).fdw_private;
         while element_count(private) < place::ORIGIN {
             private = pg_sys::lappend(private, bytes_constant(encode_refusals(&[]).or_raise()).cast());
@@ -100,28 +109,71 @@ pub unsafe fn attach_origin(
 #[pg_guard]
 unsafe extern "C-unwind" fn start_executor(query: *mut pg_sys::QueryDesc, flags: c_int) {
     unsafe {
-        if let Some(statement) = renewed(&*query) {
-            (*query).plannedstmt = statement;
+        match doubt(&*query, flags) {
+            Doubt::None => {}
+            Doubt::Certain(origin, original) => plan_again(query, &origin, original),
+            Doubt::UntilRun(origin, original) => {
+                hooks::start_executor(NEXT_EXECUTOR_START, query, flags);
+                let Err(error) = execution::run_early((*query).planstate) else { return };
+                if !forget_changed(&origin) {
+                    crate::error::raise(error);
+                }
+                // Other libraries, which count what ends, see one run.
+                pg_sys::standard_ExecutorFinish(query);
+                pg_sys::standard_ExecutorEnd(query);
+                plan_again(query, &origin, original);
+            }
         }
         hooks::start_executor(NEXT_EXECUTOR_START, query, flags);
         execution::link_scans(query);
     }
 }
 
-/// A statement for the files as they are now, if those for which the given one was made have changed.
-unsafe fn renewed(query: &pg_sys::QueryDesc) -> Option<*mut pg_sys::PlannedStmt> {
+/// Whether a statement has to be planned again.
+enum Doubt {
+    /// It need not be.
+    None,
+    /// It must: its files have changed, or the setting has.
+    Certain(Origin, *mut pg_sys::Query),
+    /// The engine will tell.
+    UntilRun(Origin, *mut pg_sys::Query),
+}
+
+unsafe fn doubt(query: &pg_sys::QueryDesc, flags: c_int) -> Doubt {
     unsafe {
         // A parallel worker runs a part of what its leader has looked at.
         if PLANNINGS.get() == 0 || pg_sys::ParallelWorkerNumber >= 0 {
-            return None;
+            return Doubt::None;
         }
-        let (origin, original) = read_origin(query.plannedstmt)?;
-        let is_fresh = is_fresh(origin.planning);
-        if origin.pushdown == settings::pushdown() && (is_fresh || !has_changed(&origin)) {
-            return None;
+        let Some((origin, original)) = read_origin(query.plannedstmt) else { return Doubt::None };
+        if origin.pushdown != settings::pushdown() {
+            return Doubt::Certain(origin, original);
         }
-        forget_plans(query.plannedstmt);
-        Some(plan_again(query, &origin, original))
+        if is_fresh(origin.planning) {
+            return Doubt::None;
+        }
+        let is_explained =
+            flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 || query.instrument_options != 0;
+        let is_cursor = origin.cursor_options as u32 & pg_sys::CURSOR_OPT_FAST_PLAN != 0;
+        if !is_explained && !is_cursor && is_one_scan(query.plannedstmt) {
+            return Doubt::UntilRun(origin, original);
+        }
+        match forget_changed(&origin) {
+            true => Doubt::Certain(origin, original),
+            false => Doubt::None,
+        }
+    }
+}
+
+/// Whether a statement reads rows by one scan, and does nothing else.
+unsafe fn is_one_scan(statement: *mut pg_sys::PlannedStmt) -> bool {
+    unsafe {
+        let statement = &*statement;
+        statement.commandType == pg_sys::CmdType::CMD_SELECT
+            && statement.subplans.is_null()
+            && !statement.hasModifyingCTE
+            && node_as::<pg_sys::ForeignScan>(statement.planTree.cast(), pg_sys::NodeTag::T_ForeignScan)
+                .is_some_and(|scan| is_ours_oid(scan.fs_server))
     }
 }
 
@@ -152,53 +204,65 @@ fn is_fresh(planning: u64) -> bool {
     })
 }
 
-/// Whether a table's files are others than those that the plan was made for. What can't be told is left for the run to
-/// report.
-fn has_changed(origin: &Origin) -> bool {
+/// Whether a table's files are others than those that the plan was made for. The session then forgets what it knew of them.
+/// What can't be told is left for the run to report.
+fn forget_changed(origin: &Origin) -> bool {
     let mut servers: Vec<u32> = origin.tables.iter().map(|(server, ..)| *server).collect();
     servers.sort_unstable();
     servers.dedup();
-    servers.into_iter().any(|server| {
+    let mut has_changed = false;
+    for server in servers {
         let of_server = origin.tables.iter().filter(|(of, ..)| *of == server);
         let (files, then): (Vec<FileSet>, Vec<u64>) =
             of_server.map(|(_, files, identity)| (files.clone(), *identity)).unzip();
         let now = client::identify(pg_sys::Oid::from(server), &files).unwrap_or_default();
-        now.iter().zip(then).any(|(now, then)| now.as_ref().is_ok_and(|now| *now != then))
-    })
-}
-
-/// Has this session plan anew what it keeps for the statement's foreign tables.
-unsafe fn forget_plans(statement: *mut pg_sys::PlannedStmt) {
-    unsafe {
-        for table_oid in list::oids((*statement).relationOids) {
-            if pg_sys::get_rel_relkind(table_oid) as u8 == pg_sys::RELKIND_FOREIGN_TABLE {
-                let mut message = pg_sys::SharedInvalidationMessage {
-                    rc: pg_sys::SharedInvalRelcacheMsg {
-                        id: pg_sys::SHAREDINVALRELCACHE_ID as i8,
-                        dbId: pg_sys::MyDatabaseId,
-                        relId: table_oid,
-                    },
-                };
-                pg_sys::LocalExecuteInvalidationMessage(&raw mut message);
+        for ((files, now), then) in files.into_iter().zip(now).zip(then) {
+            if now != Ok(then) {
+                known_files::forget(&(server, files));
+                has_changed = has_changed || now.is_ok();
             }
         }
     }
+    has_changed
 }
 
-unsafe fn plan_again(
+/// Whether files of tables have changed since the session learned of them, in the current run of the planner.
+pub fn forget_changed_tables() -> bool {
+    let (tables, is_old) = with_planning(|planning| (planning.described(), planning.uses_old_descriptions()));
+    let pushdown = settings::pushdown();
+    is_old
+        && forget_changed(&Origin {
+            planning: 0,
+            cursor_options: 0,
+            pushdown,
+            has_values: false,
+            is_old,
+            tables,
+        })
+}
+
+unsafe fn plan_again(query: *mut pg_sys::QueryDesc, origin: &Origin, original: *mut pg_sys::Query) {
+    unsafe {
+        known_files::forget_plans((*query).plannedstmt);
+        (*query).plannedstmt = new_plan(&*query, origin, original);
+    }
+}
+
+unsafe fn new_plan(
     query: &pg_sys::QueryDesc,
     origin: &Origin,
     original: *mut pg_sys::Query,
 ) -> *mut pg_sys::PlannedStmt {
     unsafe {
         let copy = pg_sys::copyObjectImpl(original.cast()).cast();
+        let values = if origin.has_values { query.params } else { std::ptr::null_mut() };
         let text: *const c_char = query.sourceText;
         // The planner may evaluate stable functions.
         let needs_snapshot = !pg_sys::ActiveSnapshotSet();
         if needs_snapshot {
             pg_sys::PushActiveSnapshot(query.snapshot);
         }
-        let statement = pg_sys::planner(copy, text, origin.cursor_options, std::ptr::null_mut());
+        let statement = pg_sys::planner(copy, text, origin.cursor_options, values);
         if needs_snapshot {
             pg_sys::PopActiveSnapshot();
         }

@@ -7,7 +7,7 @@
 use pgrx::{IntoDatum, pg_sys, prelude::*};
 use pystachio_plan::{ColumnDescription, DataType, Value};
 
-use super::{base, relation_info::is_ours_oid};
+use super::{descriptions::describe, relation_info::is_ours_oid};
 use crate::{
     options,
     pg::{compat, hooks},
@@ -43,7 +43,7 @@ unsafe extern "C-unwind" fn relation_stats(
             return false;
         }
         let table = options::table_options((*entry).relid);
-        let Ok(description) = base::describe(&table) else { return false };
+        let Ok(description) = describe(&table) else { return false };
         let name = options::column_name((*entry).relid, attribute_number);
         let Some(column) = description.column(&name) else { return false };
         let tuple = statistic_tuple(entry, attribute_number, column, description.row_count as f64);

@@ -9,7 +9,7 @@ use pystachio_plan::{
 };
 
 use super::{
-    base::replace_paths,
+    base::offer_paths,
     clauses::conditions_in_order,
     cost,
     join::may_push,
@@ -19,6 +19,7 @@ use super::{
     planning::with_planning,
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
     scope::Scope,
+    sorted::SortedScan,
 };
 use crate::pg::compat;
 
@@ -68,7 +69,7 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
             _ => return,
         };
         let built = built.and_then(|built| {
-            check_depth(&built.relation)?;
+            check_depth(built.depth)?;
             outputs_of(&built, target)?;
             Ok(built)
         });
@@ -76,12 +77,27 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
             Ok(built) => {
                 let is_sorted = built.is_sorted;
                 let rows = cost::clamp_rows(built.rows);
-                let (startup, total) = cost::path_costs(built.cost, rows);
-                built.attach(output);
+                let costs = cost::path_costs(built.cost, rows);
                 let pathkeys = if is_sorted { (*root).sort_pathkeys } else { std::ptr::null_mut() };
-                let path =
-                    compat::create_foreign_upper_path(root, output, target, rows, (startup, total), pathkeys);
-                replace_paths(output, path);
+                let mut paths =
+                    vec![compat::create_foreign_upper_path(root, output, target, rows, costs, pathkeys)];
+                if stage == pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG
+                    && let Some(sorted) = SortedScan::wanted_of_groups(root, output, &built)
+                {
+                    let (rows, costs) = sorted.costs(&built, rows);
+                    let path = compat::create_foreign_upper_path(
+                        root,
+                        output,
+                        target,
+                        rows,
+                        costs,
+                        std::ptr::null_mut(),
+                    );
+                    sorted.mark(path);
+                    paths.push(path);
+                }
+                built.attach(output);
+                offer_paths(output, paths);
             }
             Err(Refusal(reason)) => {
                 with_planning(|planning| planning.refuse(format!("{word}: {reason}")));
@@ -98,7 +114,7 @@ struct Upper<'a> {
 
 impl Upper<'_> {
     fn lowering(&self) -> Lowering<'_> {
-        Lowering::new(&self.info.scope)
+        Lowering::new(self.info.scope())
     }
 
     unsafe fn group(
@@ -129,7 +145,7 @@ impl Upper<'_> {
             }
             let having = (*extra).havingQual.cast::<pg_sys::List>();
             let mut computed = Vec::new();
-            let mut input = self.info.relation.clone();
+            let mut input = self.info.relation().clone();
             let called = self.aggregates_of(target, having);
             if let [only] = called.as_slice()
                 && let Some(row) = counted_row(&**only)
@@ -218,7 +234,7 @@ impl Upper<'_> {
                 name_column(Lowered { scale: Scale::None, ..lowered }, &mut columns);
             }
             let rows = self.estimate_groups(&fields, self.info.rows);
-            let input = self.info.relation.clone();
+            let input = self.info.relation().clone();
             let (groups, aggregates, phase) = (columns, Vec::new(), AggregatePhase::Whole);
             let distinct = Relation::new(Operator::Aggregate { input, groups, aggregates, phase }, rows);
             let count = AggregateCall {
@@ -290,7 +306,7 @@ impl Upper<'_> {
                 keys.push(node);
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
-            let input = self.info.relation.clone();
+            let input = self.info.relation().clone();
             let relation = Relation::new(
                 Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
                 rows,
@@ -317,12 +333,13 @@ impl Upper<'_> {
                 let nulls_first = (*clause).nulls_first;
                 keys.push(SortKey { expression: lowered.expression, descending, nulls_first });
             }
-            let mut relation = self.info.relation.clone();
+            let mut relation = self.info.relation().clone();
             if !keys.is_empty() {
                 relation = Relation::new(Operator::Sort { input: relation, keys }, self.info.rows);
             }
-            let scope = self.info.scope.clone();
-            let mut info = self.info.above(relation, scope, self.info.rows, cost::sort(self.info.rows));
+            let scope = self.info.scope().clone();
+            let mut info =
+                self.info.above(relation, scope, self.info.rows, cost::sort(self.info.rows, self.info.rows));
             info.is_sorted = true;
             Ok(info)
         }
@@ -339,7 +356,7 @@ impl Upper<'_> {
             }
             let is_sorted = self.info.is_sorted;
             let has_limit = !parse.limitCount.is_null() || !parse.limitOffset.is_null();
-            let mut relation = self.info.relation.clone();
+            let mut relation = self.info.relation().clone();
             let mut rows = self.info.rows;
             if has_limit {
                 let offset = self.lower_limit(parse.limitOffset)?;
@@ -351,7 +368,7 @@ impl Upper<'_> {
                 }
                 relation = Relation::new(Operator::Limit { input: relation, offset, count }, rows);
             }
-            let mut info = self.info.above(relation, self.info.scope.clone(), rows, 0.0);
+            let mut info = self.info.above(relation, self.info.scope().clone(), rows, 0.0);
             info.is_sorted = is_sorted;
             Ok(info)
         }

@@ -23,7 +23,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 use pystachio_plan::{
     CaseBranch, DataType, EXPRESSION_DEPTH_MAX, Expression, ExpressionSize, Function, RELATION_DEPTH_MAX,
-    Relation, Value, are_mixed_moments, could_fail,
+    Value, are_mixed_moments, could_fail,
 };
 
 pub use self::aggregate::LoweredAggregate;
@@ -77,11 +77,11 @@ impl Refusal {
 /// # Errors
 ///
 /// If it is nested too deep.
-pub fn check_depth(relation: &Relation) -> Result<(), Refusal> {
+pub fn check_depth(depth: usize) -> Result<(), Refusal> {
     /// Operators that are added when the plan is finished.
     const FINISHING: usize = 10;
     const DEPTH_MAX: usize = RELATION_DEPTH_MAX - FINISHING;
-    if relation.depth() > DEPTH_MAX {
+    if depth > DEPTH_MAX {
         return Err(Refusal(format!("a plan nested more than {DEPTH_MAX} deep")));
     }
     Ok(())

@@ -1,0 +1,138 @@
+//! What footers say about the tables of a query.
+//!
+//! A query whose tables the session knows ([`known_files`]) is planned without a question to the engine, which finds out when
+//! the plan runs whether the files are still those (`replan.rs`). Tables that the session does not know are asked for together.
+//!
+//! Invariant: a plan that rests on what the session knew says so in its [`crate::scan_private::Origin`].
+
+use std::rc::Rc;
+
+use pgrx::pg_sys;
+use pystachio_plan::{Error, FileSet, TableDescription};
+
+use super::{nodes::any_entry, planning::with_planning, relation_info::is_our_entry};
+use crate::{
+    client,
+    known_files::{self, TableKey},
+    options,
+    options::TableOptions,
+};
+
+/// What a table is known by.
+pub fn key_of(table: &TableOptions) -> TableKey {
+    (u32::from(table.server_oid), table.files.clone())
+}
+
+/// What the footers say about a table, or said when the session asked last.
+///
+/// # Errors
+///
+/// Those of reaching the engine and of the files.
+pub fn describe(table: &TableOptions) -> Result<Rc<TableDescription>, Error> {
+    let key = key_of(table);
+    if let Some(found) = with_planning(|planning| planning.description(&key)) {
+        return Ok(found);
+    }
+    let Some(known) = known(&key) else { return describe_now(table) };
+    with_planning(|planning| {
+        planning.keep_description(key.clone(), known.clone(), true);
+        planning.description(&key);
+    });
+    Ok(known)
+}
+
+/// What the footers say about a table now. For a table whose known description does not fit its declaration.
+///
+/// # Errors
+///
+/// As of [`describe`].
+pub fn describe_now(table: &TableOptions) -> Result<Rc<TableDescription>, Error> {
+    let key = key_of(table);
+    let answers = ask(std::slice::from_ref(&key))?;
+    with_planning(|planning| planning.description(&key));
+    let answer = answers.into_iter().next().map(|(_, answer)| answer);
+    answer.unwrap_or_else(|| Err(Error::internal("the engine described no table")))
+}
+
+/// Asks for the tables that a query names and the session does not know. What fails is asked for again, and its error raised,
+/// when the table is planned.
+pub unsafe fn describe_named(query: *mut pg_sys::Query) {
+    let mut wanted = Vec::new();
+    unsafe {
+        any_entry(query, &mut |entry| {
+            add_wanted(entry, &mut wanted);
+            false
+        });
+    }
+    // A single one is asked for when it is planned.
+    if wanted.len() > 1 {
+        drop(ask(&wanted));
+    }
+}
+
+/// As [`describe_named`], for the tables of the planner's run in which `table` is planned: partitions are there only once their
+/// parent is expanded.
+pub unsafe fn describe_expanded(root: *mut pg_sys::PlannerInfo, table: &TableOptions) {
+    if is_at_hand(&key_of(table)) {
+        return;
+    }
+    let mut wanted = Vec::new();
+    unsafe {
+        for index in 1..(*root).simple_rel_array_size as usize {
+            if let Some(entry) = (*(*root).simple_rte_array.add(index)).as_mut() {
+                add_wanted(entry, &mut wanted);
+            }
+        }
+    }
+    if wanted.len() > 1 {
+        drop(ask(&wanted));
+    }
+}
+
+unsafe fn add_wanted(entry: *mut pg_sys::RangeTblEntry, wanted: &mut Vec<TableKey>) {
+    unsafe {
+        if is_our_entry(entry) {
+            let key = key_of(&options::table_options((*entry).relid));
+            if !is_at_hand(&key) && !wanted.contains(&key) {
+                wanted.push(key);
+            }
+        }
+    }
+}
+
+type Answers = Vec<(TableKey, Result<Rc<TableDescription>, Error>)>;
+
+/// One request for all of them, to each engine.
+fn ask(tables: &[TableKey]) -> Result<Answers, Error> {
+    let mut servers: Vec<u32> = tables.iter().map(|(server, _)| *server).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    let mut described = Vec::new();
+    for server in servers {
+        let of_server = tables.iter().filter(|(of, _)| *of == server);
+        let files: Vec<FileSet> = of_server.map(|(_, files)| files.clone()).collect();
+        let answers = client::describe(pg_sys::Oid::from(server), &files)?;
+        for (files, answer) in files.into_iter().zip(answers) {
+            described.push(((server, files), answer.map(Rc::new)));
+        }
+    }
+    for (key, answer) in &described {
+        match answer {
+            Ok(description) => {
+                known_files::keep(key.clone(), description);
+                with_planning(|planning| planning.keep_description(key.clone(), description.clone(), false));
+            }
+            Err(_) => known_files::forget(key),
+        }
+    }
+    Ok(described)
+}
+
+fn is_at_hand(key: &TableKey) -> bool {
+    known(key).is_some() || with_planning(|planning| planning.knows(key))
+}
+
+fn known(key: &TableKey) -> Option<Rc<TableDescription>> {
+    // Without the hook nothing finds out that files have changed.
+    with_planning(|planning| planning.is_hooked()).then(|| known_files::find(key))?
+}
