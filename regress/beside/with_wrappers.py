@@ -30,6 +30,7 @@ def postgres_fdw(place):
         parameters = place.parameters()
         session.run(f"CREATE SERVER loopback FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{parameters['host']}', port '{parameters['port']}', "
                     f"dbname '{DATABASE}', fetch_size '300', async_capable 'true')")
+        session.run("ALTER SERVER loopback OPTIONS (SET fetch_size '200')")
         session.run(f"CREATE USER MAPPING FOR CURRENT_USER SERVER loopback OPTIONS (user '{parameters['user']}')")
         session.run(f"IMPORT FOREIGN SCHEMA tpch LIMIT TO ({_TABLES}) FROM SERVER loopback INTO remote")
         # A partition of each wrapper, and the same rows in heap tables.
