@@ -95,11 +95,11 @@ impl Drop for Job {
 
 impl Session {
     async fn serve(&mut self) -> Result<()> {
-        let retired = self.host.retired().clone();
+        let retirement = self.host.retired().clone();
         let is_understood = tokio::select! {
             biased;
             // A connection that is closed before its greeting has no requests yet.
-            () = retired.cancelled() => return Ok(()),
+            () = retirement.cancelled() => return Ok(()),
             greeted = self.greet() => greeted?,
         };
         match is_understood {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{Error, ErrorKind, RANK_PLACEHOLDER, Request, Response, Result};
+use pystachio_plan::{Error, ErrorKind, RANK_PLACEHOLDER, Request, Response, Result, encode_message};
 
 use crate::client;
 
@@ -16,13 +16,14 @@ const COMPRESSIONS: &[&str] = &["auto", "none", "snappy", "lz4", "zstd"];
 ///
 /// Those of the engine.
 pub(super) fn write(server_oid: pg_sys::Oid, request: &Request, all: &str) -> Result<Response> {
-    let mut connection = client::send(server_oid, request)?;
+    let frame = encode_message(request)?;
+    let mut connection = client::send(server_oid, &frame)?;
     let mut has_begun = false;
     let (mut shown, mut shown_percent) = (Instant::now(), 0);
     loop {
         let answer = connection.receive().and_then(|frame| client::message(&frame));
-        if !has_begun && answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Retired) {
-            connection = client::send(server_oid, request)?;
+        if !has_begun && answer.as_ref().is_err_and(|error| connection.has_not_begun(error)) {
+            connection = client::send(server_oid, &frame)?;
             continue;
         }
         has_begun = true;
