@@ -9,11 +9,12 @@
 //! ORDER BY above a whole query has a stage of its own (`upper.rs`). These paths stand beside the unordered ones, and
 //! PostgreSQL takes what costs less.
 //!
-//! Invariants: a path has pathkeys only if the engine orders by each of them as PostgreSQL would. A path with a limit is only of
+//! Invariants: a path has pathkeys only if the engine orders by each of them as PostgreSQL would. A key that could fail is
+//! computed for no row that is dropped above the scan. A path with a limit is only of
 //! the topmost relation of a query whose LIMIT is known and which drops no row above.
 
 use pgrx::{pg_sys, pg_sys::NodeTag};
-use pystachio_plan::{DataType, Expression, Operator, Relation, SortKey, Value};
+use pystachio_plan::{DataType, Expression, Operator, Relation, SortKey, Value, could_fail};
 
 use super::{
     cost,
@@ -44,7 +45,13 @@ impl SortedScan {
             if pathkeys.is_null() || !may_push(root) || !(is_top || has_others(root)) || is_of_minimum(root) {
                 return None;
             }
-            sort_keys(relation, info, pathkeys)?;
+            // Where rows are dropped above, by a policy or a join, a key that fails for one of them would be an error, or tell of it.
+            let keys = sort_keys(relation, info, pathkeys)?;
+            if !(is_top && info.is_complete())
+                && keys.iter().any(|key| could_fail(&key.expression, &|_| false))
+            {
+                return None;
+            }
             let limit = if is_top && info.is_complete() { known_limit(root, pathkeys) } else { None };
             Some(Self { pathkeys, limit })
         }
