@@ -49,7 +49,9 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query, whole: bool) -> bool {
             return false;
         }
         let mut changed = false;
-        for (place, entry) in elements::<pg_sys::RangeTblEntry>((*query).rtable).enumerate() {
+        // A rewrite appends to the list, which may move it.
+        let entries: Vec<_> = elements::<pg_sys::RangeTblEntry>((*query).rtable).enumerate().collect();
+        for (place, entry) in entries {
             if is_lateral(entry) && (whole || is_ours((*entry).subquery)) {
                 let lateral = Lateral { query, entry, relation_index: place as i32 + 1 };
                 changed |= lateral.rewrite().is_some();
