@@ -83,7 +83,7 @@ SELECT count(*) FROM (
   UNION ALL (SELECT q::text FROM (SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM heap.t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5) q)) difference;
 
 -- So does a subquery among the columns.
-EXPLAIN (VERBOSE, COSTS OFF) SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5;
+SELECT trim(line) AS line FROM public.pushed($$SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5$$) line WHERE line !~ 'Sort';
 SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5;
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5) q EXCEPT ALL SELECT q::text FROM (SELECT a, (SELECT max(id) FROM heap.t2 y WHERE y.a = x.a) AS m FROM heap.t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5) q)
@@ -104,7 +104,7 @@ SELECT count(*) FROM (
   UNION ALL (SELECT q::text FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q)) difference;
 
 -- So does one with grouping sets.
-EXPLAIN (VERBOSE, COSTS OFF) WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w);
+SELECT trim(line) AS line FROM public.pushed($$WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w)$$) line WHERE line !~ 'Sort';
 WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w);
 SELECT count(*) FROM (
   (SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w)) q EXCEPT ALL SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM heap.t1 WHERE id < 4) SELECT a, count(*) AS k FROM heap.t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w)) q)
