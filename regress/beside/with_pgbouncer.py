@@ -3,12 +3,12 @@
 import contextlib
 import shutil
 import subprocess
-import threading
 
 import psycopg
 
 from beside.support import BY_KEY, DATABASE, FAILING, FOREIGN, HEAP, KEYS, LONG_QUERY, QUERIES, require_equal
 from beside.with_pgbench import _EQUAL, CLIENTS, run_pgbench
+from beside.with_psycopg import cancel_running
 from faults.support import require, wait_until
 from harness.libpq import QueryError, Session
 
@@ -104,21 +104,8 @@ def transactions_of_psycopg(place):
 def cancels(place):
     """A cancel goes through the pooler to the session that runs the query, and not to the one that has it afterwards."""
     with _pooler(place) as conninfo:
-        failure = []
         with psycopg.connect(conninfo("foreign"), prepare_threshold=None, autocommit=True) as connection:
-
-            def work():
-                try:
-                    connection.execute(LONG_QUERY)
-                except psycopg.Error as error:
-                    failure.append(error.sqlstate)
-
-            thread = threading.Thread(target=work)
-            thread.start()
-            place.wait_running()
-            connection.cancel_safe()
-            thread.join()
-            require(failure == ["57014"], f"the cancelled query ended with {failure or 'rows'}")
+            cancel_running(place, connection, LONG_QUERY)
             require(connection.execute("SELECT count(*) FROM region").fetchone() == (5,), "the connection goes on")
         # A client that goes away in the middle of its query.
         gone = Session(conninfo("foreign"))

@@ -165,7 +165,8 @@ def notices(place):
     require(len(found) > 26 and found[-1][0] == "22012", f"{len(found)} notices, the last {found[-1]}")
 
 
-def _cancelled(place, connection, query, parameters=None):
+def cancel_running(place, connection, query, parameters=None):
+    """Cancels a query while an engine runs it: it ends with the error of a cancel."""
     failure = []
 
     def work():
@@ -180,18 +181,20 @@ def _cancelled(place, connection, query, parameters=None):
     connection.cancel_safe()
     thread.join()
     require(failure == ["57014"], f"the cancelled query ended with {failure or 'rows'}")
-    connection.rollback()
 
 
 def cancels(place):
     """A cancelled query ends, the engine stops its work, and the session goes on; prepared and in a pipeline too."""
     with _connect(place, FOREIGN) as connection:
-        _cancelled(place, connection, LONG_QUERY)
+        cancel_running(place, connection, LONG_QUERY)
+        connection.rollback()
         place.wait_idle()
-        _cancelled(place, connection, LONG_QUERY + " AND a.l_orderkey > %s", (0,))
+        cancel_running(place, connection, LONG_QUERY + " AND a.l_orderkey > %s", (0,))
+        connection.rollback()
         place.wait_idle()
         with connection.pipeline():
-            _cancelled(place, connection, LONG_QUERY)
+            cancel_running(place, connection, LONG_QUERY)
+            connection.rollback()
         place.wait_idle()
         require(connection.execute("SELECT count(*) FROM region").fetchone() == (5,), "the session goes on")
 

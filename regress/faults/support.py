@@ -66,6 +66,11 @@ def cpu_s(pid):
 def expect_error(session, sql, sqlstates, words=(), timeout_s=HANG_S):
     """Runs `sql`, which must fail with one of `sqlstates` and name all `words`; returns the error."""
     session.start(sql)
+    return expect_failure(session, sql, sqlstates, words, timeout_s)
+
+
+def expect_failure(session, sql, sqlstates, words=(), timeout_s=HANG_S):
+    """As expect_error, of a query that has begun."""
     try:
         result = session.finish(timeout_s)
     except QueryError as error:

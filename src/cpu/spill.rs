@@ -64,7 +64,7 @@ struct OperatorFile {
     told_by_reader: bool,
 }
 
-/// What is known of a file's contents. Its bytes count until the last user has gone.
+/// What is known of a file's contents. The limits count its bytes until its last user drops it.
 struct Written {
     spill: QuerySpill,
     bytes: AtomicU64,

@@ -1,4 +1,4 @@
-//! File descriptors of this process: how many there may be, and who keeps some.
+//! File descriptors of this process: their limit, and a count of those that files keep open.
 //!
 //! Invariants: files that are kept open while a query does not read them hold at most half of the descriptors. The other
 //! half is for connections, spill files and files being read.
