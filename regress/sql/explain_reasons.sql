@@ -4,7 +4,7 @@
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql
-CREATE SERVER reasons_other FOREIGN DATA WRAPPER pystachio;
+CREATE SERVER reasons_other FOREIGN DATA WRAPPER pystachio OPTIONS (device_memory '1GB');
 SELECT format('CREATE FOREIGN TABLE pq.other (id integer NOT NULL, a integer, c text) SERVER reasons_other OPTIONS (path %L)',
   :'data' || '/t2.parquet')
 \gexec

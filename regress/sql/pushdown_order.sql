@@ -45,6 +45,11 @@ SELECT q.query, o.* FROM (VALUES
 SELECT q.query, o.* FROM (VALUES
   ('SELECT id, row_number() OVER (ORDER BY ts - timestamp ''1994-01-01'', id) FROM t1'),
   ('SELECT id, row_number() OVER (ORDER BY to_char(d, ''YYYY''), id) FROM t1')) q (query), LATERAL public.ordered(q.query) o;
+-- A key that returns a set has more rows than its scan.
+SELECT q.query, o.* FROM (VALUES
+  ('SELECT generate_series(1, 2) + id AS r, count(*) FROM t1 GROUP BY 1 ORDER BY 1'),
+  ('SELECT id, generate_series(1, 2) + a AS r FROM t1 ORDER BY 2, 1'),
+  ('SELECT DISTINCT ON (1) generate_series(1, 2) + a AS r, id FROM t1 ORDER BY 1, 2')) q (query), LATERAL public.ordered(q.query) o;
 -- Only the first rows come where PostgreSQL computes what is returned, or what comes after them.
 SELECT q.query, o.* FROM (VALUES
   ('SELECT id, generate_series(1, 2) FROM t1 ORDER BY id LIMIT 3'),
