@@ -31,7 +31,7 @@ ROLLBACK TO s;
 FETCH 2 FROM n;
 COMMIT;
 
--- Kept past the transaction: rows that were read and rows that were not; by a session's temporary table and without one.
+-- WITH HOLD: rows that were read and rows that were not, with a temporary table in the session and without one.
 BEGIN;
 DECLARE h SCROLL CURSOR WITH HOLD FOR SELECT x.id, y.n FROM t3 x JOIN t2 y ON x.id = y.id WHERE x.id <= 9 ORDER BY x.id;
 FETCH 2 FROM h;

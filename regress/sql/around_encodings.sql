@@ -1,5 +1,5 @@
 --
--- Databases whose encoding is LATIN1 or SQL_ASCII: text of files in it, both ways, and characters that it does not have.
+-- Databases with encoding LATIN1 or SQL_ASCII: text from files, text to files, and characters that the encoding lacks.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \getenv data PYSTACHIO_REGRESS_DATA
@@ -34,7 +34,7 @@ CREATE SCHEMA "grün";
 \set path :data '/t2.parquet'
 CREATE FOREIGN TABLE "grün"."größe" ("schlüssel" integer OPTIONS (column_name 'id'), c text) SERVER pystachio OPTIONS (path :'path');
 SELECT "schlüssel", c FROM "grün"."größe" WHERE c IS NOT NULL ORDER BY 1 LIMIT 2;
--- A character that LATIN1 has not, in the file: an error that names it, where it is read and nowhere else.
+-- A character in the file that LATIN1 lacks: an error that names it, only where it is read.
 \set path :data '/edge_text.parquet'
 CREATE FOREIGN TABLE edge_text (id integer, v text) SERVER pystachio OPTIONS (path :'path');
 SELECT count(*) FROM edge_text;

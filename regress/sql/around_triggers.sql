@@ -7,7 +7,7 @@ SET client_min_messages = warning;
 CREATE TABLE public.orders (id integer, a integer, n numeric, note text);
 CREATE TABLE public.journal (id serial, what text, n bigint, total numeric);
 
--- A trigger for each row that reads foreign tables, one for each statement that joins its transition tables with them, a deferred one.
+-- A row trigger that reads foreign tables, a statement trigger that joins its transition tables with them, and a deferred trigger.
 CREATE FUNCTION public.fill() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   SELECT count(*)::text || ' of ' || (SELECT count(*) FROM pq.t1) INTO NEW.note FROM pq.t1 x WHERE x.a = NEW.a;
@@ -88,7 +88,7 @@ RESET ROLE;
 DROP OWNED BY regress_around;
 DROP ROLE regress_around;
 
--- Functions: inlined ones, ones with SETOF, a default that calls one, a check in a domain, an index of its values.
+-- Functions: inlined, with SETOF, in a column default, in a domain's check, in an index.
 CREATE FUNCTION public.of_a(integer) RETURNS SETOF pq.t1 LANGUAGE sql STABLE AS 'SELECT * FROM pq.t1 WHERE a = $1';
 EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*), sum(f.n) FROM public.of_a(3) f JOIN pq.t2 y ON y.a = f.a;
 SELECT count(*), sum(f.n) FROM public.of_a(3) f JOIN pq.t2 y ON y.a = f.a;

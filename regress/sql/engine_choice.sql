@@ -1,5 +1,5 @@
 --
--- The choice between the engine of a device and the CPU engine, and what EXPLAIN says of it.
+-- The choice between a device's engine and the CPU engine, and how EXPLAIN shows it.
 --
 \getenv data PYSTACHIO_REGRESS_DATA
 CREATE SERVER paired FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB', threads '2');
@@ -46,7 +46,7 @@ SET pystachio.engine_choice = cpu;
 SELECT * FROM public.explain_choice('SELECT c, count(*) FROM on_paired GROUP BY c');
 SELECT * FROM public.explain_choice('SELECT c, count(*) FROM on_paired GROUP BY c', 'ANALYZE, COSTS OFF');
 
--- What no kernel has runs on the CPU engine in any case, and EXPLAIN knows that before.
+-- Functions without a kernel always run on the CPU engine, and EXPLAIN says so.
 SET pystachio.engine_choice = gpu;
 SELECT * FROM public.explain_choice('SELECT id FROM arrays WHERE v IS NULL');
 SELECT * FROM public.explain_choice('SELECT id FROM arrays WHERE v IS NULL', 'ANALYZE');

@@ -27,7 +27,7 @@ SELECT * FROM public.explain_names('SELECT c, count(*) FROM pq.t1 WHERE id < 20 
 SET pystachio.rewrite = off;
 SELECT * FROM public.explain_names('SELECT o.a, q.k FROM (VALUES (1), (2)) o(a), LATERAL (SELECT count(*) AS k FROM pq.t3 WHERE t3.a = o.a) q');
 RESET pystachio.rewrite;
--- Estimated beside actual rows. What a limit keeps from giving all its rows gives what the device has computed by then.
+-- Estimated and actual rows. Below a LIMIT, actual rows are those that the device had computed when it was met.
 CREATE FUNCTION public.explain_rows(query text, with_actual boolean DEFAULT false) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
   answer json;

@@ -16,7 +16,7 @@ CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (memory 'lots');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (memory '1kB');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (memory '-1GB');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (memory '512MB', cache '1GB');
--- A part of a unit is one, as in PostgreSQL's own settings; two points are none. 0.5 GB has room for a cache of as much.
+-- Fractions of a unit are valid, as in PostgreSQL's own settings; two decimal points are not. 0.5 GB holds a cache of 0.5 GB.
 ALTER SERVER s1 OPTIONS (SET memory '0.5GB', ADD cache '512MB');
 ALTER SERVER s1 OPTIONS (SET cache '0.6GB');
 ALTER SERVER s1 OPTIONS (SET memory '1.2.3GB');

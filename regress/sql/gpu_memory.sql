@@ -1,5 +1,5 @@
 --
--- What a GPU engine reads, decodes and keeps: pages without a wanted row, and column chunks that leave the device.
+-- What a GPU engine reads, decodes and keeps: it skips pages without wanted rows, and column chunks leave the device.
 --
 \getenv scratch PYSTACHIO_REGRESS_SCRATCH
 SET client_min_messages = warning;
@@ -30,7 +30,7 @@ SET pystachio.gpu_disable = 'cache, page_skipping';
 SELECT * FROM few;
 SELECT counted('SELECT * FROM few', 'pages_skipped') AS pages_skipped, counted('SELECT * FROM few', 'bytes_read') > 5 * :bytes_few AS reads_more;
 SET pystachio.gpu_disable = 'cache';
--- What no page index knows: the filter's column is decoded, and of the others the pages that have rows left.
+-- Page indexes do not help here: the filter's column is decoded, then those pages of the others that still have rows.
 CREATE VIEW one AS SELECT o_totalprice, o_comment FROM orders WHERE o_totalprice = (SELECT max(o_totalprice) FROM orders);
 SELECT * FROM one;
 SELECT counted('SELECT o_comment FROM orders WHERE o_totalprice > 440000', 'pages_skipped') > 0 AS skips;

@@ -1,5 +1,5 @@
 --
--- Keys that many rows of a join have: where it is known of them, these rows are to stay on the ranks where they are.
+-- Keys that many rows of a join have: if they are known, their rows stay on the ranks where they are.
 -- Plans only: tests of the engine's run such joins.
 --
 \getenv scratch PYSTACHIO_REGRESS_SCRATCH
@@ -36,7 +36,7 @@ BEGIN
     END IF;
   END LOOP;
 END $$;
--- All seven ways to ship: each has more rows than a quarter of a rank's even share, as rows of some row groups tell.
+-- All seven ship modes: each has more than a quarter of a rank's even share, by a sample of row groups.
 SELECT exchanges('SELECT * FROM joined');
 -- Statistics are preferred, whatever they tell: here, that four of the values are rare.
 ANALYZE lineitem;

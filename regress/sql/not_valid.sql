@@ -1,6 +1,6 @@
 -- Needs PostgreSQL 18.
 --
--- NOT NULL that is not valid: rows that are there need not meet it, so nothing is concluded from it.
+-- NOT NULL … NOT VALID: existing rows may be NULL, so the planner does not rely on it.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql

@@ -27,7 +27,7 @@ SELECT * FROM one EXCEPT ALL SELECT * FROM before;
 SELECT * FROM before EXCEPT ALL SELECT * FROM folder;
 SELECT * FROM before EXCEPT ALL SELECT * FROM pattern;
 
--- Why: a column that ascends, and one of few values. Files that were generated in this form have it already.
+-- The reasons: an ascending column, a column of few values. Generated files have this form already.
 SELECT row_count FROM pystachio.tpch_generate(:'scratch' || '/optimized/tpch', 0.1, ARRAY['orders'], overwrite => true);
 SELECT row_count FROM pystachio.tpch_generate(:'scratch' || '/optimized/gpu', 0.1, ARRAY['orders'], overwrite => true, layout => 'gpu');
 CREATE VIEW choices AS

@@ -1,5 +1,5 @@
 --
--- Rows that the planner expects, from statistics of footers: seen by those who may read the column, and by nobody else.
+-- Row estimates from the statistics in footers. Only roles that may read the column get them.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql

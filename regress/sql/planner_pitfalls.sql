@@ -62,7 +62,7 @@ RESET enable_partitionwise_aggregate;
 -- Other planner settings change nothing.
 SET geqo_threshold = 2;
 SELECT count(*) FROM t1 x JOIN t2 y ON x.a = y.a JOIN t3 z ON y.c = z.c WHERE x.id < 30;
--- It frees what was made for a join order before it tries the next: values that are computed at run time stay.
+-- The genetic search frees the nodes of one join order before it tries the next: expressions that are evaluated at run time must outlive it.
 SELECT count(*) FROM t1 w, t1 x, t2 y, t3 z WHERE (w.c = current_user OR w.id = x.id) AND x.a = y.a AND y.id = z.id AND z.id < 9;
 SELECT count(*) FROM heap.t1 w, heap.t1 x, heap.t2 y, heap.t3 z WHERE (w.c = current_user OR w.id = x.id) AND x.a = y.a AND y.id = z.id AND z.id < 9;
 SELECT count(*) FROM t1 w, t1 x, t2 y, t3 z

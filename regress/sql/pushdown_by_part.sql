@@ -42,7 +42,7 @@ SELECT same($$SELECT to_char(x.d, 'YYYY') FROM t1 x WHERE x.i = 1 OR x.a IN (SEL
 -- So where a condition of the outer table stays with PostgreSQL.
 SELECT public.shape($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'YYYY') <> '2000' AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
 SELECT same($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'YYYY') <> '2000' AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
--- NOT IN with NULLs would be a nested loop there: it keeps PostgreSQL's hash table, and the average is joined all the same.
+-- NOT IN with NULLs would be a nested loop there, so it keeps PostgreSQL's hash table. The average is still joined.
 SELECT public.shape($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'YYYY') <> '2000' AND x.a NOT IN (SELECT y.a FROM t2 y) AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
 SELECT same($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'YYYY') <> '2000' AND x.a NOT IN (SELECT y.a FROM t2 y) AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
 -- So where the outer rows are PostgreSQL's.
@@ -113,7 +113,7 @@ SELECT same($$SELECT x.id, EXISTS (SELECT 1 FROM t2 y WHERE y.s = x.s AND y.id >
 SELECT same($$SELECT x.id, z.id, (SELECT count(*) FROM t2 y WHERE y.a = x.a AND y.i = z.i) FROM t1 x JOIN t3 z ON to_char(x.id, '999') = to_char(z.id, '999')$$);
 SELECT same($$SELECT x.id, s.id, t.id FROM t1 x CROSS JOIN LATERAL (SELECT y.id, y.a FROM t2 y WHERE y.a = x.a ORDER BY y.id LIMIT 2) s CROSS JOIN LATERAL (SELECT z.id FROM t3 z WHERE z.a = s.a AND z.id > x.i ORDER BY z.id LIMIT 2) t$$);
 SELECT same($$SELECT DISTINCT x.a, (SELECT max(y.c) FROM t2 y WHERE y.a = x.a) FROM t1 x ORDER BY 1$$);
--- A subquery with two rows is an error, and one that fails for a key that is not asked for is none.
+-- A subquery that returns two rows is an error. One that would fail for a key that no row has is not.
 SELECT same($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.a = x.a) FROM t1 x$$);
 SELECT same($$SELECT x.id, (SELECT max(10 / (y.id - 7)) FROM t2 y WHERE y.id = x.id) FROM t1 x$$);
 SELECT same($$SELECT x.id, (SELECT max(10 / (y.id - 7)) FROM t2 y WHERE y.id = x.id) FROM t1 x WHERE x.id < 7$$);

@@ -26,7 +26,7 @@ SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT a, sum(a) AS s, count(DISTINCT c) AS k, avg(n) FILTER (WHERE a > 2) AS f FROM t1 GROUP BY GROUPING SETS ((a), (c), ()) HAVING count(*) > 2 ORDER BY s, a, k, f) q EXCEPT ALL SELECT q::text FROM (SELECT a, sum(a) AS s, count(DISTINCT c) AS k, avg(n) FILTER (WHERE a > 2) AS f FROM heap.t1 GROUP BY GROUPING SETS ((a), (c), ()) HAVING count(*) > 2 ORDER BY s, a, k, f) q)
   UNION ALL (SELECT q::text FROM (SELECT a, sum(a) AS s, count(DISTINCT c) AS k, avg(n) FILTER (WHERE a > 2) AS f FROM heap.t1 GROUP BY GROUPING SETS ((a), (c), ()) HAVING count(*) > 2 ORDER BY s, a, k, f) q EXCEPT ALL SELECT q::text FROM (SELECT a, sum(a) AS s, count(DISTINCT c) AS k, avg(n) FILTER (WHERE a > 2) AS f FROM t1 GROUP BY GROUPING SETS ((a), (c), ()) HAVING count(*) > 2 ORDER BY s, a, k, f) q)) difference;
 
--- Keys that nobody sees, and an order by what is no column.
+-- Keys that are not returned, and an order by an expression.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) AS k FROM t1 GROUP BY GROUPING SETS ((a, c), (i)) ORDER BY min(id), k LIMIT 10;
 SELECT count(*) AS k FROM t1 GROUP BY GROUPING SETS ((a, c), (i)) ORDER BY min(id), k LIMIT 10;
 SELECT count(*) FROM (

@@ -1,5 +1,5 @@
 --
--- LATERAL: a relation with columns of others is joined by PostgreSQL, and what an outer join makes NULL is NULL.
+-- LATERAL: PostgreSQL joins a relation that reads columns of others, and an outer join's NULLs stay NULL.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql
@@ -25,7 +25,7 @@ SELECT same($$SELECT x.id, s.k FROM t1 x LEFT JOIN LATERAL (SELECT count(*) AS k
 SELECT same($$SELECT x.id, s.id FROM t1 x CROSS JOIN LATERAL (SELECT y.id FROM t2 y WHERE y.a = x.a ORDER BY y.id LIMIT 1) s$$);
 SELECT same($$SELECT x.id FROM t1 x WHERE EXISTS (SELECT 1 FROM t2 y LEFT JOIN LATERAL (SELECT z.id, y.a AS v FROM t3 z) s ON s.id = y.id AND y.i > 0 WHERE s.v = x.a)$$);
 
--- What is computed in a view below an outer join is pushed down, if its columns are the view's own.
+-- A view's expression below an outer join is pushed down if it reads only the view's own columns.
 EXPLAIN (COSTS OFF) SELECT x.id, s.v FROM t1 x LEFT JOIN (SELECT y.id, coalesce(y.a, 7) AS v FROM t2 y) s ON x.id = s.id;
 
 -- A scan that is read again for every row of another asks the engine once more, and then no more.
@@ -48,7 +48,7 @@ SELECT same($$SELECT x.id, s.v FROM t3 x LEFT JOIN LATERAL (SELECT y.id, coalesc
 SELECT same($$SELECT x.id, (SELECT min(x.a + y.i) FROM t2 y WHERE to_char(y.id, '999') = to_char(x.id, '999')) FROM t3 x$$);
 SELECT same($$SELECT x.id, EXISTS (SELECT 1 FROM t2 y WHERE to_char(y.id, '999') <> to_char(x.id, '999')) FROM t3 x$$);
 RESET pystachio.rewrite;
--- One that is asked for one key after another of a table of PostgreSQL's reads all its rows, if they are few enough.
+-- A subquery whose keys come from a heap table reads all its rows after some queries, if they are few enough.
 SELECT line FROM public.engine_runs($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM heap.t1 x$$) line;
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM heap.t1 x$$) line;
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',') FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;

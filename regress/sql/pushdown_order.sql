@@ -1,6 +1,6 @@
 --
--- Order that something above a scan asks for: windows, DISTINCT ON, merge joins, grouping by sorting, a LIMIT that stays in PostgreSQL.
--- Each case says which nodes the plan has, what the engine sorts and limits by, and whether the rows are those of heap tables, in order.
+-- Orders that nodes above a scan need: windows, DISTINCT ON, merge joins, grouping by sorting, a LIMIT that stays in PostgreSQL.
+-- Each case prints the plan's nodes, the engine's sorts and limits, and whether the rows equal those of heap tables, in order.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql

@@ -4,7 +4,7 @@
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql
 SET client_min_messages = warning;
--- Whether a statement over the tables of a schema is one scan under a plan_cache_mode, once it has run so often as it has.
+-- Whether a statement over a schema's tables is one scan under a plan_cache_mode.
 CREATE FUNCTION public.is_one_scan(mode text, call text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   plan jsonb;
@@ -28,7 +28,7 @@ EXCEPTION WHEN OTHERS THEN
   RETURN ARRAY['error', SQLSTATE, SQLERRM];
 END $$;
 -- Prepares a statement over foreign tables and over heap tables, runs it ten times, and says: whether its custom plan is one
--- scan, whether its generic plan is, whether the plan of its eleventh run is, and whether all gave the rows of heap tables.
+-- scan, whether its generic plan is, whether the plan of its eleventh run is, and whether all returned the rows of heap tables.
 CREATE FUNCTION public.prepared(types text, query text, arguments text, OUT custom boolean, OUT generic boolean, OUT eleventh boolean, OUT same boolean)
 LANGUAGE plpgsql SET search_path = pq, public AS $$
 DECLARE

@@ -1,5 +1,5 @@
 --
--- What is not pushed down whole: the plan names the reason, the result is right, strict makes it an error.
+-- Queries that are not pushed down whole: the plan names the reason, the result is right, strict raises an error.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql

@@ -1,5 +1,5 @@
 --
--- Rows that are named whole, and EXISTS in the columns of a grouped query: the joins below them are the engine's.
+-- Whole rows, and EXISTS in the target list of a grouped query: the engine computes the joins below them.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql

@@ -1,5 +1,5 @@
 --
--- Choices among numerics of several scales: each value shows its own digits, and a sum the most of those that it has summed.
+-- CASE and COALESCE over numerics of several scales: each value prints its own digits, a sum the most that any of its values has.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql
@@ -24,7 +24,7 @@ SELECT same('SELECT sum(CASE WHEN k THEN id * 1.50 ELSE 0 END), sum(CASE WHEN id
 SELECT same('SELECT x.a, sum(CASE WHEN y.k THEN y.n ELSE 0 END) FROM t1 x LEFT JOIN t2 y ON x.a = y.a AND y.b > 3 GROUP BY x.a');
 SELECT same('SELECT a, 100.00 * sum(CASE WHEN k THEN n ELSE 0 END) / NULLIF(sum(m), 0) FROM t1 GROUP BY a');
 SELECT same('SELECT a FROM t1 GROUP BY a HAVING sum(CASE WHEN k THEN n ELSE 0 END) > 3 ORDER BY 1');
--- Least and greatest, groups and DISTINCT: no value is there with two scales.
+-- Least and greatest, groups and DISTINCT: each value has one scale.
 SELECT same('SELECT a, max(CASE WHEN k THEN n ELSE 55 END), min(CASE WHEN k THEN n ELSE -7 END) FROM t1 GROUP BY a');
 SELECT same('SELECT max(CASE WHEN k THEN n WHEN b > 2 THEN m ELSE 55 END), min(COALESCE(n, 55)) FROM t1');
 SELECT same('SELECT max(CASE WHEN k THEN n ELSE 55 END) FROM t0');

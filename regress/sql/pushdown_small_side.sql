@@ -116,7 +116,7 @@ EXECUTE by_keys(NULL);
 RESET plan_cache_mode;
 SELECT count(*), sum(id) FROM heap.t1 JOIN unnest('{1,2,NULL}'::integer[]) x ON a = x;
 
--- Several tables of the engine: the condition goes to the scan that has the key. Then two small sides, and a chain of them.
+-- Several foreign tables: the condition goes to the scan with the key. Then two small sides, and a chain of them.
 SELECT keyed('SELECT t1.id, note FROM t1 JOIN t2 ON t1.c = t2.c JOIN few ON t2.a = x');
 SELECT same('SELECT t1.id, note FROM t1 JOIN t2 ON t1.c = t2.c JOIN few ON t2.a = x');
 SELECT same('SELECT t1.id, f.note, g.note FROM t1 JOIN few f ON t1.a = f.x JOIN few g ON t1.c = g.name');

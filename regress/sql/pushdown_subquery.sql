@@ -138,7 +138,7 @@ SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT id, EXISTS (SELECT 1 FROM t2 y WHERE y.d = x.d) AS k, CASE WHEN id IN (SELECT id FROM t1) THEN 1 ELSE 0 END AS m FROM t3 x ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, EXISTS (SELECT 1 FROM heap.t2 y WHERE y.d = x.d) AS k, CASE WHEN id IN (SELECT id FROM heap.t1) THEN 1 ELSE 0 END AS m FROM heap.t3 x ORDER BY id) q)
   UNION ALL (SELECT q::text FROM (SELECT id, EXISTS (SELECT 1 FROM heap.t2 y WHERE y.d = x.d) AS k, CASE WHEN id IN (SELECT id FROM heap.t1) THEN 1 ELSE 0 END AS m FROM heap.t3 x ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, EXISTS (SELECT 1 FROM t2 y WHERE y.d = x.d) AS k, CASE WHEN id IN (SELECT id FROM t1) THEN 1 ELSE 0 END AS m FROM t3 x ORDER BY id) q)) difference;
 
--- What can't be told without NULL stays.
+-- A comparison that may be NULL stays a SubPlan.
 SELECT public.pushed($$SELECT id, a IN (SELECT a FROM t2) AS k FROM t3 x ORDER BY id LIMIT 5$$);
 SELECT id, a IN (SELECT a FROM t2) AS k FROM t3 x ORDER BY id LIMIT 5;
 SELECT count(*) FROM (

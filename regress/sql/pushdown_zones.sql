@@ -9,7 +9,7 @@
 CREATE TABLE public.zones (place integer, zone text);
 INSERT INTO zones VALUES (1, 'UTC'), (2, 'America/New_York'), (3, 'Europe/London'), (4, 'Europe/Dublin'), (5, 'Asia/Kolkata'), (6, 'Pacific/Apia'),
   (7, 'Africa/Casablanca'), (8, '+05:30'), (9, 'FOO+3BAR,M3.2.0,M11.1.0'), (10, 'Africa/Freetown');
--- Which rows each comparison with a moment gives: of the columns with constants, and with values that only run time tells.
+-- The rows of each comparison of a column with a moment: constants, and values that are known only at run time.
 CREATE FUNCTION public.compared(tables text, moments text, type text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
   moment text;

@@ -13,7 +13,7 @@ FROM (VALUES ('t1', 'watched'), ('g1', 'watched_gpu')) tables (name, server)
 \gexec
 SELECT format('CREATE FOREIGN TABLE refused (id integer, v integer[]) SERVER watched_gpu OPTIONS (path %L)', :'data' || '/edge_int4_array.parquet')
 \gexec
--- Waits until the last query of a server is in a state: an engine hears of the end of a reader a moment later.
+-- Waits until the last query of a server is in a state: an engine notices the end of its reader a moment later.
 CREATE FUNCTION wait_state(wanted text, watched text DEFAULT 'watched') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE found text;
 BEGIN
@@ -123,7 +123,7 @@ SELECT max(b) FROM t1 WHERE id > 7;
 SELECT queryid, calls FROM pystachio.statistics WHERE server = 'watched';
 SELECT queryid FROM pystachio.queries WHERE server = 'watched' ORDER BY query DESC LIMIT 1;
 
--- Others see that there is a query and whose it is; a member of pg_read_all_stats sees all of it, and of what is hidden from a role the counts.
+-- Other roles see that a query runs, and its owner. A member of pg_read_all_stats sees all of it.
 CREATE ROLE regress_watcher;
 GRANT USAGE ON SCHEMA watched TO regress_watcher;
 GRANT USAGE ON FOREIGN SERVER watched TO regress_watcher;

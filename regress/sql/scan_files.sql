@@ -19,7 +19,7 @@ SELECT format('CREATE FOREIGN TABLE differing (id integer, v integer) SERVER pys
 SELECT count(v) FROM differing;
 DROP FOREIGN TABLE IF EXISTS globbed, listed, nothing, differing;
 
--- Ranks with files of their own: the table is those of all of them, whoever runs a query.
+-- Each rank has files of its own. The table has the rows of all of them, on whichever rank a query runs.
 \getenv scratch PYSTACHIO_REGRESS_SCRATCH
 CREATE SERVER three_ranks FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', ranks '3', rank_policy 'all', rank_processes 'one');
 SELECT format('CREATE FOREIGN TABLE owned (id integer, a integer) SERVER three_ranks OPTIONS (path %L)', :'data' || '/t{rank}.parquet')

@@ -1,5 +1,5 @@
 --
--- The ways from files to a device, each by its name, and what pystachio.engines says of them.
+-- The ways from files to a device, by name, and how pystachio.engines shows them.
 --
 \getenv data PYSTACHIO_REGRESS_DATA
 SET client_min_messages = warning;
@@ -34,7 +34,7 @@ SELECT answer();
 SET pystachio.gpu_storage = sideways;
 RESET pystachio.gpu_storage;
 
--- A file system that was read from has a line, with all that it has and why not more.
+-- Each file system that was read from has a row: what it supports, and why not more.
 SELECT cardinality(storage_paths) AS file_systems, storage_paths[1] ~ '^/.* \(\w+ on .*\): ' AS names,
   storage_paths[1] ~ 'no GPUDirect \(the emulated device has none\), (no )?direct .*, page cache$' AS ways, libraries
 FROM pystachio.engines WHERE server = 'storage_emulated';

@@ -52,7 +52,7 @@ SELECT count(*) > 0 AS found
 FROM pystachio.timeline((SELECT min(query) FROM pystachio.timeline_queries('timeline_emulated')), 'timeline_emulated');
 SELECT * FROM pystachio.timeline(1000000, 'timeline_emulated');
 
--- All ranks, each in a process of its own, on one clock; the first has a file without rows, and shares of the others.
+-- All ranks, each in its own process, on one clock. The first reads a file without rows and shares of the others.
 CREATE SERVER timeline_ranks FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB', ranks '2', rank_policy 'all');
 SELECT format('CREATE FOREIGN TABLE on_ranks (id integer, a integer, b bigint, c text) SERVER timeline_ranks OPTIONS (paths %L)',
   ARRAY[:'data' || '/t{rank}.parquet', :'data' || '/t2.parquet', :'data' || '/t3.parquet']::text)
@@ -94,7 +94,7 @@ END $$;
 SELECT bool_or(line ~ 'Device Time: kernels [0-9.]+ ms copies [0-9.]+ ms') AS device, bool_or(line ~ 'bytes_cached=[1-9]') AS cached,
   bool_or(line ~ 'bytes_decoded=[1-9]') AS decoded, bool_or(line ~ 'Storage Time|T_min') AS storage
 FROM explained('SELECT sum(b) FROM t1') line;
--- What a join knows of its build side's keys goes to the probe side's scan.
+-- A join passes the range of its build side's keys to the scan of its probe side.
 SELECT bool_or(line ~ '(bitmap|bloom)_rows_tested=[1-9]') AS tested,
   bool_or(line ~ '(bitmap|bloom)_rows_dropped=[1-9]|row_groups_pruned_by_joins=[1-9]') AS dropped
 FROM explained('SELECT count(*), sum(t1.b) FROM t1 JOIN (SELECT DISTINCT id FROM t2 WHERE a < 3) few USING (id)') line;
@@ -118,7 +118,7 @@ SELECT bool_or(line ~ 'Storage Path: (direct|page cache)') AS path, bool_or(line
 FROM explained('SELECT sum(b) FROM t1') line;
 SELECT answer() = :'expected' AS same;
 SET pystachio.gpu_storage = sideways;
--- An engine without a GPU says that it has none.
+-- An engine without a GPU reports none.
 CREATE SERVER timeline_cpu FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '256MB', threads '1');
 SELECT format('CREATE FOREIGN TABLE on_cpu (id integer) SERVER timeline_cpu OPTIONS (path %L)', :'data' || '/t1.parquet') \gexec
 SELECT count(*) FROM on_cpu;

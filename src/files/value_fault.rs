@@ -1,4 +1,7 @@
 //! What may be wrong with a value that a file has for a declared column, in the same words on both engines.
+//!
+//! The words don't contain the value: row security or a view may hide its row from the user. Both engines read in
+//! parallel, so they could also name different values.
 
 use std::path::Path;
 

@@ -88,6 +88,16 @@ impl HostBudget {
     }
 }
 
+#[cfg(test)]
+impl HostBudget {
+    /// Returns when so many requests wait.
+    pub(crate) fn await_waiting(&self, count: usize) {
+        while self.shared.lock().waiting.len() != count {
+            std::thread::yield_now();
+        }
+    }
+}
+
 impl HostBudgetInner {
     fn lock(&self) -> MutexGuard<'_, HostBudgetState> {
         lock(&self.state)
@@ -133,15 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_served_in_order_and_hears_a_cancel() {
+    fn requests_are_granted_in_order_and_end_when_they_are_cancelled() {
         let budget = HostBudget::new(10);
         let first = budget.take(10, || Ok(())).unwrap();
         let (stop, served) = (StopFlag::default(), Mutex::new(Vec::new()));
-        let waiting = |count: usize| {
-            while budget.shared.lock().waiting.len() != count {
-                std::thread::yield_now();
-            }
-        };
+        let waiting = |count: usize| budget.await_waiting(count);
         std::thread::scope(|scope| {
             let cancelled = scope.spawn(|| budget.take(10, || stop.check()).map(|_| ()));
             waiting(1);

@@ -2,7 +2,7 @@
 //!
 //! - `engine`: what the host starts, and how a query of it runs
 //! - `compile`: a plan becomes a tree of sources
-//! - `scan`, `join`, `aggregate`, `sort`: these operators; `rows.rs`: filter, project, limit, union and values
+//! - `scan`, `join`, `aggregate`, `sort`: these operators; `row_wise.rs`: filter, project, limit and union
 //! - `runtime_filter`: filters that joins make of their keys, and the scans that use them
 //! - `exchange`: rows to and from other ranks; `ranks`: a query on all of them
 //! - `expressions`: expressions over rows, evaluated once an entry where a column comes as codes
@@ -15,7 +15,7 @@
 //!
 //! One import points up: the drivers of a query share its readers, its cache, its fragments and its
 //! exchanges, so `Query` has a field for each. Operators do not import one another, except that an
-//! aggregate ends in a projection of `rows.rs`.
+//! aggregate ends in a projection of `row_wise.rs`.
 //!
 //! ```text
 //!   sort ◄── aggregate ◄── join ◄── filter ◄── scan         a chunk is pulled through to the next breaker
@@ -48,7 +48,7 @@ mod expressions;
 mod join;
 mod query;
 mod ranks;
-mod rows;
+mod row_wise;
 mod runtime_filter;
 mod scan;
 mod sort;

@@ -389,7 +389,8 @@ impl<'scope> Lowering<'scope> {
                         | NodeTag::T_GroupingFunc
                 )
             });
-            if has_columns || pg_sys::expression_returns_set(node) || pg_sys::contain_volatile_functions(node) {
+            if has_columns || pg_sys::expression_returns_set(node) || pg_sys::contain_volatile_functions(node)
+            {
                 return Ok(false);
             }
             if self.conditional.get() && !is_harmless(node) {

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     device::{AnyColumn, CellType, Chunk, CodedColumn, Column, Rows},
-    execution::{CountedSource, Driver, Source, expressions::RowProgram, rows::project},
+    execution::{CountedSource, Driver, Source, expressions::RowProgram, row_wise::project},
     operation::{
         Accumulation, Accumulator, FEW_SLOTS_MAX, Grouping, Queue, SLOT_KEYS_MAX, SlotKey, SlotLayout,
         SumWidth, slot_count,

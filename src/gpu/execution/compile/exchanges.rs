@@ -19,7 +19,7 @@ use crate::{
         },
         expressions::RowProgram,
         query::NO_OPERATOR,
-        rows::UnionSource,
+        row_wise::UnionSource,
         runtime_filter::FilterRoute,
     },
 };

@@ -18,7 +18,7 @@ use crate::{
         aggregate::{AggregateSource, PlannedAggregate},
         expressions::{RowCondition, RowProgram},
         query::NO_OPERATOR,
-        rows::{FilterSource, LimitSource, ProjectSource, UnionSource},
+        row_wise::{FilterSource, LimitSource, ProjectSource, UnionSource},
         runtime_filter::FilterRoute,
         scan::{ScanPlace, ScanShare, ScanSource},
         sort::SortSource,

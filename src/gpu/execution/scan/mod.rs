@@ -4,7 +4,7 @@
 //! - `readers.rs`: the query's threads that read and decode for all scans
 //! - `share.rs`, `assignment.rs`: rows among ranks; `parts.rs`: row groups among readers; `pieces.rs`: those that do not fit
 //! - `chunk_loads.rs`: column chunks on their way to the device; `chunk_cache`: those that stay there between queries
-//! - `filter.rs`, `rows.rs`: which rows of a row group are wanted, and how they are decoded
+//! - `filter.rs`, `passing_rows.rs`: which rows of a row group are wanted, and how they are decoded
 //!
 //! ```text
 //! files ─► parts ─► readers ─┬─ chunk_loads ◄─► chunk_cache ─┬─► rows, by the filter ─► source
@@ -22,9 +22,9 @@ mod chunk_cache;
 mod chunk_loads;
 mod filter;
 mod parts;
+mod passing_rows;
 mod pieces;
 mod readers;
-mod rows;
 mod share;
 mod source;
 

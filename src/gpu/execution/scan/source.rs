@@ -1,7 +1,7 @@
 //! Scans: row groups of Parquet files, read, decoded and filtered by the query's readers.
 //!
 //! A row group's column chunks come from the device's cache, or are read into page-locked memory,
-//! copied and decompressed. Readers then decode and filter them (`rows.rs`). As long as the filters
+//! copied and decompressed. Readers then decode and filter them (`passing_rows.rs`). As long as the filters
 //! of joins above are not settled, readers load column chunks ahead and decode nothing. A
 //! handed-over chunk belongs to its driver's stream.
 //!
@@ -25,9 +25,9 @@ use super::{
     chunk_cache::ChunkCache,
     filter::ScanFilter,
     parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts},
+    passing_rows::{LoadedRowGroup, ReadRowGroups},
     pieces::PIECE_ROWS_MIN,
     readers::{ScanParts, WantedScan},
-    rows::{LoadedRowGroup, ReadRowGroups},
     share::{RangePart, ScanShare},
 };
 use crate::{
