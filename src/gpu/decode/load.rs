@@ -33,7 +33,7 @@ use super::{
     },
     decompression::Decompression,
     fault::ColumnNames,
-    host_codec::{HostJob, HostPage, PageFormat, decompress_pages, decompress_to_device},
+    host_codec::{HostJob, HostPage, PageFormat, decompress_to_device},
     page_batch::PageOrigin,
     page_descriptors::{PageDescriptors, descriptor_bytes_max},
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
@@ -308,46 +308,14 @@ impl<'a> Load<'a> {
         Ok(Self { source, names, codec, pages, bytes })
     }
 
-    fn lay_out(&self, memory: &DeviceMemory, stream: Stream) -> Result<(Vec<PageLayout>, LayoutBuilder)> {
+    fn lay_out(&self) -> Result<(Vec<PageLayout>, LayoutBuilder)> {
         let mut builder = LayoutBuilder::new(self.codec, self.source.metadata.column_type());
         let mut layouts = Vec::new();
         for page in listed(&self.pages) {
-            match builder.add(page) {
-                Ok(layout) => layouts.push(layout),
-                Err(reason) => {
-                    let words = self.words_of_host(memory, page, stream)?;
-                    return Err(self.names.corrupt_page(page.number, words.as_deref().unwrap_or(reason)));
-                }
-            }
+            let layout = builder.add(page).map_err(|reason| self.names.corrupt_page(page.number, reason))?;
+            layouts.push(layout);
         }
         Ok((layouts, builder))
-    }
-
-    /// The host's error for a page that can't be laid out, if the host has the last word on such
-    /// pages.
-    fn words_of_host(
-        &self,
-        memory: &DeviceMemory,
-        page: &ListedPage,
-        stream: Stream,
-    ) -> Result<Option<String>> {
-        if !matches!(self.codec, Codec::HadoopLz4 | Codec::Framed(_) | Codec::Host) {
-            return Ok(None);
-        }
-        let bytes = page.header.whole_bytes().into();
-        let Some(_share) = memory.host_budget().take(bytes, || memory.stop().check())? else {
-            return Ok(None);
-        };
-        let range = page.start..page.body.end;
-        let bytes = match &self.bytes {
-            EncodedBytes::Host(bytes, _) => bytes.get(range).unwrap_or_default().to_vec(),
-            EncodedBytes::Device(uploaded) => {
-                memory.download_from(uploaded.buffer.address() + range.start as u64, range.len(), stream)?
-            }
-        };
-        let format = PageFormat::of(self.source.metadata);
-        let page = HostPage { format: &format, bytes: &bytes };
-        Ok(decompress_pages(memory.host_threads(), &[page]).into_iter().find_map(std::result::Result::err))
     }
 
     /// The chunk's bytes, if the host decompresses its pages.
@@ -363,8 +331,7 @@ impl<'a> Load<'a> {
 
     /// Copies bytes that are not on the device yet, and allocates memory for decompressed pages.
     fn place(self, memory: &DeviceMemory, stream: Stream) -> Result<ResidentChunk> {
-        let (layouts, LayoutBuilder { decompressed_bytes, index_bytes, .. }) =
-            self.lay_out(memory, stream)?;
+        let (layouts, LayoutBuilder { decompressed_bytes, index_bytes, .. }) = self.lay_out()?;
         let decompressed = (decompressed_bytes > 0)
             .then(|| allocate_padded(memory, decompressed_bytes, stream))
             .transpose()?;
