@@ -2,7 +2,9 @@
 """Compares the install script in sql/ with the library: usage: check_sql.py LIBRARY
 
 PostgreSQL believes what CREATE FUNCTION says of a C function. So every function that the library exports must be
-declared once, with the types that its Rust function takes and gives, and NULL must not reach one that can't take it.
+declared once, with the types that its Rust function takes and gives, and NULL must not reach one that can't take it. Functions that
+return rows by the names of their columns take `fcinfo` and check these themselves. Names that end with a version are for the
+scripts of that version, which regress/upgrade has.
 Also compares the version in Cargo.toml with the one in pystachio.control.
 """
 
@@ -72,8 +74,12 @@ def rust_functions():
         for match in re.finditer(r"#\[pg_extern[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*(?:pub )?fn (\w+)", text):
             arguments, after = balanced(text, text.index("(", match.end()))
             returned = text[after : text.index("{", after)].strip().removeprefix("->").strip()
-            types = [sql_type(argument.split(":", 1)[1]) for argument in split(arguments)]
-            if returned.startswith("TableIterator<"):
+            arguments = split(arguments)
+            by_name = bool(arguments) and arguments[-1].startswith("fcinfo:")
+            types = [sql_type(argument.split(":", 1)[1]) for argument in arguments[: len(arguments) - by_name]]
+            if by_name:
+                result = None
+            elif returned.startswith("TableIterator<"):
                 columns = re.findall(r"name!\((\w+), ((?:[^()]|\(\))*)\)", returned)
                 result = [(name, sql_type(rust)[0]) for name, rust in columns]
             else:
@@ -90,7 +96,10 @@ def sql_functions(text):
     for match in re.finditer(r"CREATE FUNCTION @extschema@\.(\w+)\(", text):
         arguments, after = balanced(text, match.end() - 1)
         rest = text[after : text.index(";", after)]
-        symbol = re.search(r"AS 'MODULE_PATHNAME', '(\w+)'", rest).group(1)
+        symbol = re.search(r"AS 'MODULE_PATHNAME', '(\w+)'", rest)
+        if not symbol:
+            continue
+        symbol = symbol.group(1)
         table = re.search(r"RETURNS TABLE \(", rest)
         if table:
             columns, _ = balanced(rest, table.end() - 1)
@@ -122,6 +131,9 @@ def main(library):
     for symbol in sorted(exported(library) | set(declared) | set(written)):
         if symbol not in exported(library):
             wrong.append(f"{symbol} is not exported by the library")
+        elif re.search(r"_\d+_\d+_wrapper$", symbol):
+            if not any(f"'{symbol}'" in path.read_text(encoding="utf-8") for path in (ROOT / "regress/upgrade").glob("*.sql")):
+                wrong.append(f"{symbol} is declared by no script of regress/upgrade")
         elif symbol not in declared:
             wrong.append(f"{symbol} is not declared by {script.name}")
         elif symbol not in written:
@@ -130,7 +142,9 @@ def main(library):
             (types, result, strict), (rust_types, rust_result, needs_strict) = declared[symbol], written[symbol]
             if types != rust_types:
                 wrong.append(f"{symbol} is declared with arguments {types}, and takes {rust_types}")
-            if result != rust_result:
+            if rust_result is None and not isinstance(result, list):
+                wrong.append(f"{symbol} returns rows, and is declared to return {result}")
+            elif rust_result is not None and result != rust_result:
                 wrong.append(f"{symbol} is declared to return {result}, and returns {rust_result}")
             if strict != needs_strict:
                 wrong.append(f"{symbol} is declared {'' if strict else 'not '}STRICT")

@@ -6,7 +6,7 @@
 # PYSTACHIO_TEST_SHARE and PYSTACHIO_TEST_SEED are as in scripts/test.sh, the share a tenth unless set.
 #
 # On each: every SQL test and the 22 queries of TPC-H. On the newest also a slice of the differential tests, and the faults that
-# PostgreSQL has a part in. scripts/test.sh has both on the oldest, and all tests that know no PostgreSQL. The tests of rights run on
+# PostgreSQL has a part in, and pg_upgrade to it from the system's server, if that is older. scripts/test.sh has both on the oldest, and all tests that know no PostgreSQL. The tests of rights run on
 # 16.2 too, unless the same sources have passed them there. --whole runs everything on every version.
 source "$(dirname "$0")/environment.sh"
 
@@ -117,6 +117,13 @@ for version in "${versions[@]}"; do
         continue
     fi
     beside "pg$version" test_version "$version" "$stage"
+    if [[ $version == "$newest" ]] && old_config=$(PG_CONFIG='' find_pg_config) && [[ $(server_version "$old_config") -lt $version ]]; then
+        areas+=("pg$version-upgrade")
+        logs+=("pg$version-upgrade")
+        old_stage=$(PG_CONFIG=$old_config "$project_root/scripts/build.sh")
+        beside "pg$version-upgrade" "$project_root/scripts/test-upgrade.sh" "$old_config" "$old_stage" "$PG_CONFIG" "$stage" \
+            "$results/pg$version-upgrade.json"
+    fi
     if [[ $version == 16 ]] && wants_early; then
         areas+=("pg$EARLY_SERVER-rights")
         logs+=("pg$EARLY_SERVER")

@@ -1,10 +1,23 @@
 -- 0.2.0 tells of ranks, and of the queries that run and ran.
 \echo Use "ALTER EXTENSION pystachio UPDATE TO '0.2.0'" to load this file. \quit
 
-DROP VIEW @extschema@.engines, @extschema@.cache;
-DROP FUNCTION @extschema@.engine_status(oid);
-DROP FUNCTION @extschema@.cache_entries(oid);
-DROP FUNCTION @extschema@.timeline(bigint, text);
+-- The new views have other columns in other places. Views over the old ones go on with these, which are then no part of the extension.
+DO $$
+BEGIN
+  DROP VIEW @extschema@.engines, @extschema@.cache;
+  DROP FUNCTION @extschema@.engine_status(oid), @extschema@.cache_entries(oid), @extschema@.timeline(bigint, text);
+EXCEPTION WHEN dependent_objects_still_exist THEN
+  ALTER EXTENSION pystachio DROP VIEW @extschema@.engines;
+  ALTER EXTENSION pystachio DROP VIEW @extschema@.cache;
+  ALTER EXTENSION pystachio DROP FUNCTION @extschema@.engine_status(oid);
+  ALTER EXTENSION pystachio DROP FUNCTION @extschema@.cache_entries(oid);
+  ALTER EXTENSION pystachio DROP FUNCTION @extschema@.timeline(bigint, text);
+  ALTER VIEW @extschema@.engines RENAME TO engines_0_1;
+  ALTER VIEW @extschema@.cache RENAME TO cache_0_1;
+  ALTER FUNCTION @extschema@.engine_status(oid) RENAME TO engine_status_0_1;
+  ALTER FUNCTION @extschema@.cache_entries(oid) RENAME TO cache_entries_0_1;
+  ALTER FUNCTION @extschema@.timeline(bigint, text) RENAME TO timeline_0_1;
+END $$;
 
 CREATE FUNCTION @extschema@.engine_status(server oid)
   RETURNS TABLE (

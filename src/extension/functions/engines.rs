@@ -3,12 +3,15 @@
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{DeviceMemoryStatus, RankStatus};
 
-use super::count;
+use super::{
+    count,
+    rows::{Row, cell, return_rows},
+};
 use crate::{
     client,
     error::OrRaise,
     options, privileges,
-    supervisor::{self, EngineHome, EnginePhase, RetiringProcess},
+    supervisor::{self, EngineHome, EnginePhase, Promise},
 };
 
 /// The version of the extension.
@@ -17,61 +20,22 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// A row of `pystachio.engines`.
-type EngineRow = (
-    i32,
-    Option<String>,
-    String,
-    Option<i32>,
-    String,
-    Option<f64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    Option<Vec<String>>,
-    Option<Vec<String>>,
-    Option<String>,
-);
-
-/// A row for each process: the state of a server's engine, and of its other ranks if they have processes. Starts nothing. Paths are shown to
-/// roles that may read all statistics. So is the last error, which the role of the failed query sees too.
+/// `pystachio.engine_status()`: a row for each process of a server's engine. Starts nothing. Paths are shown to roles that may read
+/// all statistics. So is the last error, which the role of the failed query sees too.
 #[pg_extern(sql = false)]
-#[allow(clippy::type_complexity, reason = "a row of the view")]
-fn engine_status_0_2(
-    server: pg_sys::Oid,
-) -> TableIterator<
-    'static,
-    (
-        name!(rank, i32),
-        name!(host, Option<String>),
-        name!(device, String),
-        name!(pid, Option<i32>),
-        name!(state, String),
-        name!(since, Option<f64>),
-        name!(generation, Option<i64>),
-        name!(memory, Option<i64>),
-        name!(device_memory, Option<i64>),
-        name!(device_memory_used, Option<i64>),
-        name!(device_memory_peak, Option<i64>),
-        name!(device_memory_fragmented, Option<i64>),
-        name!(queries_running, Option<i64>),
-        name!(queries_waiting, Option<i64>),
-        name!(queries_run, Option<i64>),
-        name!(restarts, Option<i64>),
-        name!(storage_paths, Option<Vec<String>>),
-        name!(libraries, Option<Vec<String>>),
-        name!(last_error, Option<String>),
-    ),
-> {
+fn engine_status(server: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) {
+    return_rows(fcinfo, engine_rows(server));
+}
+
+/// The same, as version 0.2 of the extension declares it.
+#[pg_extern(sql = false)]
+fn engine_status_0_2(server: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) {
+    return_rows(fcinfo, engine_rows(server));
+}
+
+fn engine_rows(server: pg_sys::Oid) -> Vec<Row> {
     if !options::may_use_server(server) {
-        return TableIterator::empty();
+        return Vec::new();
     }
     let home = EngineHome::of(server);
     let state = home.read_state().filter(|state| state.phase != EnginePhase::Retired);
@@ -90,8 +54,6 @@ fn engine_status_0_2(
         Some(EnginePhase::Waiting) => "waiting to restart",
         Some(EnginePhase::Retired) | None => "stopped",
     };
-    let [memory_max, memory_used, memory_peak, memory_fragmented] =
-        device_memory(status.as_ref().and_then(|status| status.device_memory));
     let sees_all = privileges::reads_all_statistics();
     let for_all = status.as_ref().filter(|_| sees_all);
     let own_error = status.as_ref().filter(|status| privileges::may_see(status.last_error_role));
@@ -100,131 +62,154 @@ fn engine_status_0_2(
     let last_exit = last_exit.map(|reason| format!("engine process {reason}"));
     let refusal = refusal.filter(|_| sees_all).map(|refusal| refusal.message.clone());
     let generation = status.as_ref().and_then(|status| status.generation);
-    let first: EngineRow = (
-        0,
-        home.options.hosts.as_ref().map(|hosts| hosts.host.clone()),
-        device.clone(),
-        state.as_ref().and_then(|state| state.engine_pid).and_then(|pid| i32::try_from(pid).ok()),
-        phase.to_string(),
-        state.as_ref().map(|state| state.since),
-        generation.map(count),
-        status.as_ref().map(|status| count(status.resident_bytes)),
-        memory_max,
-        memory_used,
-        memory_peak,
-        memory_fragmented,
-        status.as_ref().map(|status| count(status.queries_running)),
-        status.as_ref().map(|status| count(status.queries_waiting)),
-        status.as_ref().map(|status| count(status.queries_run)),
-        state.as_ref().map(|state| count(state.restarts)),
-        for_all.map(|status| status.storage_paths.clone()),
-        for_all.map(|status| status.libraries.clone()),
+    let host = home.options.hosts.as_ref().map(|hosts| hosts.host.clone());
+    let mut first = Process {
+        host: host.clone(),
+        device: device.clone(),
+        pid: state.as_ref().and_then(|state| state.engine_pid),
+        state: phase.to_string(),
+        since: state.as_ref().map(|state| state.since),
+        promise: state
+            .as_ref()
+            .filter(|state| state.engine_pid.is_some())
+            .and_then(|state| state.promise.clone()),
+        restarts: state.as_ref().map(|state| state.restarts),
         // What the process that runs now tells of is later than the end of the one before.
-        refusal.or(last_query_error).or(last_exit),
-    );
+        last_error: refusal.or(last_query_error).or(last_exit),
+        ..Process::default()
+    };
+    if let Some(status) = &status {
+        first.generation = generation;
+        first.memory = Some(status.resident_bytes);
+        first.device_memory = status.device_memory;
+        first.queries_running = Some(status.queries_running);
+        first.queries_waiting = Some(status.queries_waiting);
+        first.queries_run = Some(status.queries_run);
+        first.storage_paths = for_all.map(|status| status.storage_paths.clone());
+        first.libraries = for_all.map(|status| status.libraries.clone());
+    }
     let ranks = status.map(|status| status.ranks).unwrap_or_default();
-    let others = ranks.into_iter().map(|rank| rank_row(rank, &device, generation, sees_all));
-    let retiring = supervisor::retiring(&home).into_iter().map(|process| retiring_row(&process, &home));
-    TableIterator::new(std::iter::once(first).chain(others).chain(retiring).collect::<Vec<_>>())
+    let others = ranks.into_iter().map(|rank| Process::of_rank(rank, &device, generation, sees_all));
+    // A former engine of the server takes no connections, so it can't be asked.
+    let retiring = supervisor::retiring(&home).into_iter().map(|process| Process {
+        host: host.clone(),
+        device: home.options.device.to_string(),
+        pid: Some(process.pid),
+        state: "retiring".to_string(),
+        since: Some(process.since),
+        promise: Some(process.promise),
+        ..Process::default()
+    });
+    std::iter::once(first).chain(others).chain(retiring).map(Process::into_row).collect()
 }
 
-/// The row of a former engine of a server, whose last queries run. It takes no connections, so that nobody can ask it.
-fn retiring_row(process: &RetiringProcess, home: &EngineHome) -> EngineRow {
-    (
-        0,
-        home.options.hosts.as_ref().map(|hosts| hosts.host.clone()),
-        home.options.device.to_string(),
-        i32::try_from(process.pid).ok(),
-        "retiring".to_string(),
-        Some(process.since),
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-    )
+/// A process of an engine, as far as it is known. Memory is in bytes.
+#[derive(Default)]
+struct Process {
+    rank: u32,
+    host: Option<String>,
+    device: String,
+    pid: Option<u32>,
+    state: String,
+    since: Option<f64>,
+    generation: Option<u64>,
+    memory: Option<u64>,
+    promise: Option<Promise>,
+    device_memory: Option<DeviceMemoryStatus>,
+    queries_running: Option<u64>,
+    queries_waiting: Option<u64>,
+    queries_run: Option<u64>,
+    restarts: Option<u64>,
+    storage_paths: Option<Vec<String>>,
+    libraries: Option<Vec<String>>,
+    last_error: Option<String>,
 }
 
-/// The row of a rank other than 0.
-fn rank_row(status: RankStatus, device: &str, generation: Option<u64>, sees_all: bool) -> EngineRow {
-    let has_process = status.pid.is_some();
-    let of_process = |value: u64| has_process.then(|| count(value));
-    let [memory_max, memory_used, memory_peak, memory_fragmented] =
-        device_memory(has_process.then_some(status.device_memory));
-    (
-        i32::try_from(status.rank).unwrap_or(i32::MAX),
-        status.host,
-        device.to_owned(),
-        status.pid.and_then(|pid| i32::try_from(pid).ok()),
-        status.state,
-        None,
-        generation.map(count),
-        of_process(status.resident_bytes),
-        memory_max,
-        memory_used,
-        memory_peak,
-        memory_fragmented,
-        of_process(status.queries_running),
-        None,
-        of_process(status.queries_run),
-        Some(count(status.restarts)),
-        (has_process && sees_all).then_some(status.storage_paths),
-        None,
-        status.last_error.filter(|_| sees_all).map(|reason| format!("rank {}: {reason}", status.rank)),
-    )
+impl Process {
+    /// The process of a rank other than 0; a rank may have none.
+    fn of_rank(status: RankStatus, device: &str, generation: Option<u64>, sees_all: bool) -> Self {
+        let has_process = status.pid.is_some();
+        let last_error = status.last_error.filter(|_| sees_all);
+        Self {
+            rank: status.rank,
+            host: status.host,
+            device: device.to_owned(),
+            pid: status.pid,
+            state: status.state,
+            generation,
+            memory: has_process.then_some(status.resident_bytes),
+            device_memory: has_process.then_some(status.device_memory),
+            queries_running: has_process.then_some(status.queries_running),
+            queries_run: has_process.then_some(status.queries_run),
+            restarts: Some(status.restarts),
+            storage_paths: (has_process && sees_all).then_some(status.storage_paths),
+            last_error: last_error.map(|reason| format!("rank {}: {reason}", status.rank)),
+            ..Self::default()
+        }
+    }
+
+    fn into_row(self) -> Row {
+        let on_device = |bytes: fn(DeviceMemoryStatus) -> u64| self.device_memory.map(bytes).map(count);
+        let gpu = |(gpu, percent): &(u32, u32)| match percent {
+            0 => format!("{gpu}"),
+            _ => format!("{gpu}: {percent} %"),
+        };
+        let gpus = self.promise.as_ref().map(|promise| promise.gpus.iter().map(gpu).collect::<Vec<_>>());
+        vec![
+            cell("rank", i32::try_from(self.rank).unwrap_or(i32::MAX)),
+            cell("host", self.host),
+            cell("device", self.device),
+            cell("pid", self.pid.and_then(|pid| i32::try_from(pid).ok())),
+            cell("state", self.state),
+            cell("since", self.since),
+            cell("generation", self.generation.map(count)),
+            cell("memory", self.memory.map(count)),
+            cell("device_memory", on_device(|memory| memory.max_bytes)),
+            cell("device_memory_used", on_device(|memory| memory.used_bytes)),
+            cell("device_memory_peak", on_device(|memory| memory.peak_bytes)),
+            cell("device_memory_fragmented", on_device(|memory| memory.fragmented_bytes)),
+            cell("queries_running", self.queries_running.map(count)),
+            cell("queries_waiting", self.queries_waiting.map(count)),
+            cell("queries_run", self.queries_run.map(count)),
+            cell("restarts", self.restarts.map(count)),
+            cell("storage_paths", self.storage_paths),
+            cell("libraries", self.libraries),
+            cell("last_error", self.last_error),
+            cell("memory_promised", self.promise.as_ref().map(|promise| count(promise.memory_bytes))),
+            cell("gpus", gpus.filter(|gpus| !gpus.is_empty())),
+        ]
+    }
 }
 
-/// The most, what is used, what was used at most, and what is scattered.
-fn device_memory(status: Option<DeviceMemoryStatus>) -> [Option<i64>; 4] {
-    let of = |value: fn(DeviceMemoryStatus) -> u64| status.map(value).map(count);
-    [
-        of(|memory| memory.max_bytes),
-        of(|memory| memory.used_bytes),
-        of(|memory| memory.peak_bytes),
-        of(|memory| memory.fragmented_bytes),
-    ]
-}
-
-/// The contents of the column caches of a server's engine, on each rank and in each memory space. Starts nothing. Column names and
-/// counts of uses are shown to roles that may read all statistics.
+/// `pystachio.cache_entries()`: the contents of the column caches of a server's engine, on each rank and in each memory space. Starts
+/// nothing. Column names and counts of uses are shown to roles that may read all statistics.
 #[pg_extern(sql = false)]
-#[allow(clippy::type_complexity, reason = "a row of the view")]
-fn cache_entries_0_2(
-    server: pg_sys::Oid,
-) -> TableIterator<
-    'static,
-    (
-        name!(rank, i32),
-        name!(path, Option<String>),
-        name!(column, Option<String>),
-        name!(tier, String),
-        name!(row_groups, Option<i64>),
-        name!(memory, i64),
-        name!(hits, Option<i64>),
-        name!(misses, Option<i64>),
-    ),
-> {
+fn cache_entries(server: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) {
+    return_rows(fcinfo, cache_rows(server));
+}
+
+/// The same, as version 0.2 of the extension declares it.
+#[pg_extern(sql = false)]
+fn cache_entries_0_2(server: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) {
+    return_rows(fcinfo, cache_rows(server));
+}
+
+fn cache_rows(server: pg_sys::Oid) -> Vec<Row> {
     if !options::may_use_server(server) {
-        return TableIterator::empty();
+        return Vec::new();
     }
     let sees_all = privileges::reads_all_statistics();
-    let entries = client::cache(server).or_raise().into_iter().map(move |entry| {
-        let (memory, tier) = (count(entry.memory_bytes), entry.space.to_string());
-        let rank = i32::try_from(entry.rank).unwrap_or(i32::MAX);
-        if !sees_all {
-            return (rank, None, None, tier, None, memory, None, None);
-        }
-        let row_groups = Some(i64::from(entry.row_group_count));
-        let (hits, misses) = (Some(count(entry.hits)), Some(count(entry.misses)));
-        (rank, Some(entry.path), Some(entry.column), tier, row_groups, memory, hits, misses)
+    let entries = client::cache(server).or_raise().into_iter().map(|entry| {
+        vec![
+            cell("rank", i32::try_from(entry.rank).unwrap_or(i32::MAX)),
+            cell("path", sees_all.then_some(entry.path)),
+            cell("column", sees_all.then_some(entry.column)),
+            cell("tier", entry.space.to_string()),
+            cell("row_groups", sees_all.then(|| i64::from(entry.row_group_count))),
+            cell("memory", count(entry.memory_bytes)),
+            cell("hits", sees_all.then(|| count(entry.hits))),
+            cell("misses", sees_all.then(|| count(entry.misses))),
+        ]
     });
-    TableIterator::new(entries.collect::<Vec<_>>())
+    entries.collect()
 }

@@ -6,6 +6,7 @@
 //! - `timeline.rs`: `pystachio.timeline` and its relatives
 //! - `optimize.rs`: `pystachio.optimize_parquet`
 //! - `tpch.rs`: `pystachio.tpch_generate` and `pystachio.tpch_query`; `tpch/`: the queries' texts
+//! - `rows.rs`: rows by the names of their columns, for every version of the extension's SQL
 //! - `writing.rs`: what functions that write files share
 //!
 //! Their SQL (defaults, volatility, strictness, rights) is in `sql/` at the root of the repository.
@@ -19,6 +20,7 @@ mod engines;
 mod optimize;
 mod queries;
 mod registry;
+mod rows;
 mod timeline;
 mod tpch;
 mod writing;

@@ -6,65 +6,48 @@
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{QueryEntry, QueryState, StatisticsEntry};
 
-use super::{count, milliseconds};
+use super::{
+    count, milliseconds,
+    rows::{Row, cell, return_rows},
+};
 use crate::{client, error::OrRaise, options, privileges};
 
-/// The queries that run on a server's engine, and those that ended last. Starts nothing.
+/// `pystachio.query_entries()`: the queries that run on a server's engine, and those that ended last. Starts nothing.
 #[pg_extern(sql = false)]
-#[allow(clippy::type_complexity, reason = "a row of the view")]
-fn query_entries(
-    server: pg_sys::Oid,
-) -> TableIterator<
-    'static,
-    (
-        name!(query, i64),
-        name!(queryid, Option<i64>),
-        name!(pid, i32),
-        name!(userid, pg_sys::Oid),
-        name!(engine, Option<String>),
-        name!(ranks, Option<i32>),
-        name!(state, Option<String>),
-        name!(waiting_for, Option<String>),
-        name!(started, Option<TimestampWithTimeZone>),
-        name!(elapsed_ms, Option<f64>),
-        name!(rows, Option<i64>),
-        name!(bytes_read, Option<i64>),
-        name!(bytes_expected, Option<i64>),
-        name!(fraction_done, Option<f64>),
-        name!(memory, Option<i64>),
-        name!(spilled, Option<i64>),
-        name!(error, Option<String>),
-    ),
-> {
+fn query_entries(server: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) {
+    return_rows(fcinfo, query_rows(server));
+}
+
+fn query_rows(server: pg_sys::Oid) -> Vec<Row> {
     if !options::may_use_server(server) {
-        return TableIterator::empty();
+        return Vec::new();
     }
     let sees_all = privileges::reads_all_statistics();
-    let rows = client::queries(server).or_raise().into_iter().map(move |entry| {
+    let rows = client::queries(server).or_raise().into_iter().map(|entry| {
         let sees = sees_all || privileges::may_see(Some(entry.role));
         let counts = sees && (sees_all || !entry.origin.hides_counts);
         let counted = |value: u64| counts.then(|| count(value));
-        (
-            count(entry.query),
-            Some(entry.origin.query_id).filter(|query_id| sees && *query_id != 0),
-            i32::try_from(entry.backend_pid).unwrap_or(i32::MAX),
-            pg_sys::Oid::from(entry.role),
-            entry.engine.filter(|_| sees).map(|engine| engine.to_string()),
-            sees.then(|| ranks(entry.rank_count)),
-            sees.then(|| entry.state.to_string()),
-            entry.waits_for.filter(|_| sees).map(|wait| wait.to_string()),
-            sees.then(|| pgrx::datum::to_timestamp(entry.started_unix_us as f64 / 1e6)),
-            sees.then(|| milliseconds(entry.elapsed_us)),
-            counted(entry.row_count),
-            counted(entry.bytes_read),
-            counted(entry.bytes_expected),
-            fraction_done(&entry).filter(|_| counts),
-            counted(entry.memory_bytes),
-            counted(entry.spilled_bytes),
-            entry.error.filter(|_| sees),
-        )
+        vec![
+            cell("query", count(entry.query)),
+            cell("queryid", Some(entry.origin.query_id).filter(|query_id| sees && *query_id != 0)),
+            cell("pid", i32::try_from(entry.backend_pid).unwrap_or(i32::MAX)),
+            cell("userid", pg_sys::Oid::from(entry.role)),
+            cell("engine", entry.engine.filter(|_| sees).map(|engine| engine.to_string())),
+            cell("ranks", sees.then(|| ranks(entry.rank_count))),
+            cell("state", sees.then(|| entry.state.to_string())),
+            cell("waiting_for", entry.waits_for.filter(|_| sees).map(|wait| wait.to_string())),
+            cell("started", sees.then(|| pgrx::datum::to_timestamp(entry.started_unix_us as f64 / 1e6))),
+            cell("elapsed_ms", sees.then(|| milliseconds(entry.elapsed_us))),
+            cell("rows", counted(entry.row_count)),
+            cell("bytes_read", counted(entry.bytes_read)),
+            cell("bytes_expected", counted(entry.bytes_expected)),
+            cell("fraction_done", fraction_done(&entry).filter(|_| counts)),
+            cell("memory", counted(entry.memory_bytes)),
+            cell("spilled", counted(entry.spilled_bytes)),
+            cell("error", entry.error.filter(|_| sees)),
+        ]
     });
-    TableIterator::new(rows.collect::<Vec<_>>())
+    rows.collect()
 }
 
 /// How much of what its scans go through a query is through with; none where there is nothing of the kind, or it is not known yet.
@@ -79,63 +62,43 @@ fn ranks(rank_count: u32) -> i32 {
     i32::try_from(rank_count).unwrap_or(i32::MAX)
 }
 
-/// What the queries of a server's engine have cost, by role, statement and engine. Starts nothing.
+/// `pystachio.statistics_entries()`: what the queries of a server's engine have cost, by role, statement and engine. Starts nothing.
 #[pg_extern(sql = false)]
-#[allow(clippy::type_complexity, reason = "a row of the view")]
-fn statistics_entries(
-    server: pg_sys::Oid,
-) -> TableIterator<
-    'static,
-    (
-        name!(userid, pg_sys::Oid),
-        name!(queryid, Option<i64>),
-        name!(engine, Option<String>),
-        name!(calls, Option<i64>),
-        name!(failures, Option<i64>),
-        name!(cancellations, Option<i64>),
-        name!(fallbacks, Option<i64>),
-        name!(rows, Option<i64>),
-        name!(bytes_read, Option<i64>),
-        name!(spilled, Option<i64>),
-        name!(cache_hits, Option<i64>),
-        name!(cache_misses, Option<i64>),
-        name!(total_ms, Option<f64>),
-        name!(min_ms, Option<f64>),
-        name!(max_ms, Option<f64>),
-        name!(ranks, Option<i32>),
-        name!(since, Option<TimestampWithTimeZone>),
-    ),
-> {
+fn statistics_entries(server: pg_sys::Oid, fcinfo: pg_sys::FunctionCallInfo) {
+    return_rows(fcinfo, statistics_rows(server));
+}
+
+fn statistics_rows(server: pg_sys::Oid) -> Vec<Row> {
     if !options::may_use_server(server) {
-        return TableIterator::empty();
+        return Vec::new();
     }
     let sees_all = privileges::reads_all_statistics();
-    let rows = client::statistics(server).or_raise().into_iter().map(move |entry: StatisticsEntry| {
+    let rows = client::statistics(server).or_raise().into_iter().map(|entry: StatisticsEntry| {
         let sees = sees_all || privileges::may_see(Some(entry.role));
         let counts = sees && (sees_all || !entry.hides_counts);
         let seen = |value: u64| sees.then(|| count(value));
         let counted = |value: u64| counts.then(|| count(value));
-        (
-            pg_sys::Oid::from(entry.role),
-            Some(entry.query_id).filter(|query_id| sees && *query_id != 0),
-            entry.engine.filter(|_| sees).map(|engine| engine.to_string()),
-            seen(entry.calls),
-            seen(entry.failures),
-            seen(entry.cancellations),
-            seen(entry.fallbacks),
-            counted(entry.row_count),
-            counted(entry.bytes_read),
-            counted(entry.spilled_bytes),
-            counted(entry.cache_hits),
-            counted(entry.cache_misses),
-            sees.then(|| milliseconds(entry.total_us)),
-            sees.then(|| milliseconds(entry.min_us)),
-            sees.then(|| milliseconds(entry.max_us)),
-            sees.then(|| ranks(entry.rank_count_max)),
-            sees.then(|| pgrx::datum::to_timestamp(entry.since_unix_us as f64 / 1e6)),
-        )
+        vec![
+            cell("userid", pg_sys::Oid::from(entry.role)),
+            cell("queryid", Some(entry.query_id).filter(|query_id| sees && *query_id != 0)),
+            cell("engine", entry.engine.filter(|_| sees).map(|engine| engine.to_string())),
+            cell("calls", seen(entry.calls)),
+            cell("failures", seen(entry.failures)),
+            cell("cancellations", seen(entry.cancellations)),
+            cell("fallbacks", seen(entry.fallbacks)),
+            cell("rows", counted(entry.row_count)),
+            cell("bytes_read", counted(entry.bytes_read)),
+            cell("spilled", counted(entry.spilled_bytes)),
+            cell("cache_hits", counted(entry.cache_hits)),
+            cell("cache_misses", counted(entry.cache_misses)),
+            cell("total_ms", sees.then(|| milliseconds(entry.total_us))),
+            cell("min_ms", sees.then(|| milliseconds(entry.min_us))),
+            cell("max_ms", sees.then(|| milliseconds(entry.max_us))),
+            cell("ranks", sees.then(|| ranks(entry.rank_count_max))),
+            cell("since", sees.then(|| pgrx::datum::to_timestamp(entry.since_unix_us as f64 / 1e6))),
+        ]
     });
-    TableIterator::new(rows.collect::<Vec<_>>())
+    rows.collect()
 }
 
 /// Makes a server's engine forget what queries have cost. Starts nothing.

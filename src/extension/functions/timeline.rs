@@ -3,47 +3,44 @@
 
 use std::collections::BTreeSet;
 
-use pgrx::prelude::*;
+use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{Activity, Error, ErrorKind, QueryTimeline, Result};
 
-use super::{count, milliseconds};
+use super::{
+    count, milliseconds,
+    rows::{Row, cell, return_rows},
+};
 use crate::{client, error::OrRaise, options, privileges};
 
 /// What the GPUs of a server's ranks did for a query: one row a read, copy, kernel, or movement from or to another rank. The last query that was
 /// noted, unless one is named. `bytes` of a kernel: what it reads and writes, estimated from below. Starts nothing.
 #[pg_extern(sql = false)]
-#[allow(clippy::type_complexity, reason = "a row of the function")]
-fn timeline_0_2(
-    query: Option<i64>,
-    server: &str,
-) -> TableIterator<
-    'static,
-    (
-        name!(query, i64),
-        name!(rank, i32),
-        name!(activity, String),
-        name!(name, String),
-        name!(lane, i32),
-        name!(start_ms, f64),
-        name!(elapsed_ms, f64),
-        name!(bytes, i64),
-    ),
-> {
-    let Some(timeline) = find(server, query).or_raise() else { return TableIterator::empty() };
+fn timeline(query: Option<i64>, server: &str, fcinfo: pg_sys::FunctionCallInfo) {
+    return_rows(fcinfo, timeline_rows(query, server));
+}
+
+/// The same, as version 0.2 of the extension declares it.
+#[pg_extern(sql = false)]
+fn timeline_0_2(query: Option<i64>, server: &str, fcinfo: pg_sys::FunctionCallInfo) {
+    return_rows(fcinfo, timeline_rows(query, server));
+}
+
+fn timeline_rows(query: Option<i64>, server: &str) -> Vec<Row> {
+    let Some(timeline) = find(server, query).or_raise() else { return Vec::new() };
     let number = count(timeline.query);
-    let rows = timeline.activities.into_iter().map(move |activity| {
-        (
-            number,
-            i32::try_from(activity.rank).unwrap_or(i32::MAX),
-            activity.kind.to_string(),
-            activity.name,
-            i32::try_from(activity.lane).unwrap_or(i32::MAX),
-            milliseconds(activity.started_us),
-            milliseconds(activity.elapsed_us),
-            count(activity.bytes),
-        )
+    let rows = timeline.activities.into_iter().map(|activity| {
+        vec![
+            cell("query", number),
+            cell("rank", i32::try_from(activity.rank).unwrap_or(i32::MAX)),
+            cell("activity", activity.kind.to_string()),
+            cell("name", activity.name),
+            cell("lane", i32::try_from(activity.lane).unwrap_or(i32::MAX)),
+            cell("start_ms", milliseconds(activity.started_us)),
+            cell("elapsed_ms", milliseconds(activity.elapsed_us)),
+            cell("bytes", count(activity.bytes)),
+        ]
     });
-    TableIterator::new(rows.collect::<Vec<_>>())
+    rows.collect()
 }
 
 /// The queries whose timelines an engine keeps.

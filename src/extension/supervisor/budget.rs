@@ -15,7 +15,7 @@ use std::time::Duration;
 use pystachio_plan::MemorySize;
 use serde::{Deserialize, Serialize};
 
-use super::engine::Engine;
+use super::{engine::Engine, home::Promise};
 use crate::{
     options::{Device, Resources, ServerOptions},
     settings,
@@ -48,6 +48,11 @@ impl Share {
     pub fn promised_bytes(&self) -> u64 {
         let pinned_bytes = if uses_device(self.device) { self.resources.pinned_cache_bytes } else { 0 };
         self.resources.memory_bytes.saturating_add(pinned_bytes)
+    }
+
+    /// What the views show of it.
+    pub fn promise(&self) -> Promise {
+        Promise { memory_bytes: self.promised_bytes(), gpus: self.gpus.clone() }
     }
 }
 

@@ -68,7 +68,7 @@ impl Engine {
             last_error: None,
             retiring: Vec::new(),
             refusal: None,
-            memory_bytes: None,
+            promise: None,
         };
         Self {
             home,
@@ -260,7 +260,7 @@ impl Engine {
         self.started = Instant::now();
         self.asked_to_end = None;
         self.state.refusal = None;
-        self.state.memory_bytes = Some(share.promised_bytes());
+        self.state.promise = Some(share.promise());
         let started = EngineProcess::start(&self.home, share, &self.owner());
         let followed = started.and_then(|mut process| {
             process.log().descriptor().map_or(Ok(()), |descriptor| logs.add(descriptor))?;
@@ -355,7 +355,11 @@ impl Engine {
         self.state.retiring = self
             .retiring
             .iter()
-            .map(|(process, since)| RetiringProcess { pid: process.pid(), since: *since })
+            .map(|(process, since)| RetiringProcess {
+                pid: process.pid(),
+                since: *since,
+                promise: process.share().promise(),
+            })
             .collect();
         if self.noted.as_ref() != Some(&self.state) && !self.is_over() {
             match self.home.write_state(&self.state) {

@@ -55,6 +55,8 @@ pub struct RetiringProcess {
     pub pid: u32,
     /// Since when: seconds since 1970.
     pub since: f64,
+    /// What it may take until it ends.
+    pub promise: Promise,
 }
 
 /// What the supervisor notes about an engine.
@@ -82,8 +84,17 @@ pub struct EngineState {
     pub retiring: Vec<RetiringProcess>,
     /// Why it is not started.
     pub refusal: Option<Refusal>,
-    /// Memory that is promised to the process.
-    pub memory_bytes: Option<u64>,
+    /// What the process may take.
+    pub promise: Option<Promise>,
+}
+
+/// What a process may take of the cluster's memory and GPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promise {
+    /// Bytes of `pystachio.memory`.
+    pub memory_bytes: u64,
+    /// GPUs, each with the hundredths of its memory; 0 if the server's options say bytes.
+    pub gpus: Vec<(u32, u32)>,
 }
 
 /// A generation of a server's engine: its folder, and the options that it belongs to.

@@ -34,7 +34,7 @@ mod start;
 mod watch;
 mod worker;
 
-pub use home::{EngineHome, EnginePhase, RetiringProcess, retiring};
+pub use home::{EngineHome, EnginePhase, Promise, retiring};
 pub use start::{connect, connect_if_running};
 pub use watch::install_hooks;
 pub use worker::register_supervisor;

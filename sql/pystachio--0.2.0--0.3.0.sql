@@ -1,0 +1,136 @@
+-- 0.3.0 shows what is promised to engines, and keeps options of the extension's own server in dumps.
+\echo Use "ALTER EXTENSION pystachio UPDATE TO '0.3.0'" to load this file. \quit
+
+-- New columns are the last ones, so that views over these views stay.
+ALTER FUNCTION @extschema@.engine_status(oid) RENAME TO engine_status_0_2;
+
+CREATE FUNCTION @extschema@.engine_status(server oid)
+  RETURNS TABLE (
+    rank integer,
+    host text,
+    device text,
+    pid integer,
+    state text,
+    since double precision,
+    generation bigint,
+    memory bigint,
+    device_memory bigint,
+    device_memory_used bigint,
+    device_memory_peak bigint,
+    device_memory_fragmented bigint,
+    queries_running bigint,
+    queries_waiting bigint,
+    queries_run bigint,
+    restarts bigint,
+    storage_paths text[],
+    libraries text[],
+    last_error text,
+    memory_promised bigint,
+    gpus text[])
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'engine_status_wrapper';
+
+CREATE OR REPLACE VIEW @extschema@.engines AS
+  SELECT server.srvname AS server, engine.rank, engine.host, engine.device, engine.pid, engine.state,
+    pg_catalog.to_timestamp(engine.since) AS since, engine.generation, engine.memory, engine.device_memory,
+    engine.device_memory_used, engine.device_memory_peak, engine.device_memory_fragmented, engine.queries_running, engine.queries_waiting, engine.queries_run, engine.restarts,
+    engine.storage_paths, engine.libraries, engine.last_error, engine.memory_promised, engine.gpus
+  FROM pg_catalog.pg_foreign_server server
+  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
+  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
+  CROSS JOIN LATERAL @extschema@.engine_status(server.oid) engine
+  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
+
+DROP FUNCTION @extschema@.engine_status_0_2(oid);
+
+COMMENT ON FUNCTION @extschema@.engine_status(oid) IS 'State of a server''s engine, one row for each rank; starts no engine';
+
+CREATE OR REPLACE FUNCTION @extschema@.cache_entries(server oid)
+  RETURNS TABLE (
+    rank integer,
+    path text,
+    "column" text,
+    tier text,
+    row_groups bigint,
+    memory bigint,
+    hits bigint,
+    misses bigint)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'cache_entries_wrapper';
+
+CREATE OR REPLACE FUNCTION @extschema@.timeline(query bigint DEFAULT NULL, server text DEFAULT 'pystachio')
+  RETURNS TABLE (
+    query bigint,
+    rank integer,
+    activity text,
+    name text,
+    lane integer,
+    start_ms double precision,
+    elapsed_ms double precision,
+    bytes bigint)
+  LANGUAGE c
+  AS 'MODULE_PATHNAME', 'timeline_wrapper';
+
+--
+-- Options of the server that the extension makes: pg_dump leaves out objects of extensions. This table has the options, and is dumped
+--
+CREATE TABLE @extschema@.server_options (name text PRIMARY KEY, value text NOT NULL);
+
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.server_options', '');
+
+CREATE VIEW @extschema@.own_server AS
+  SELECT server.srvname AS server, option.option_name AS name, option.option_value AS value
+  FROM pg_catalog.pg_extension extension
+  JOIN pg_catalog.pg_depend member ON member.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass
+    AND member.refobjid OPERATOR(pg_catalog.=) extension.oid AND member.deptype OPERATOR(pg_catalog.=) 'e'
+  JOIN pg_catalog.pg_foreign_server server ON member.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_foreign_server'::pg_catalog.regclass
+    AND member.objid OPERATOR(pg_catalog.=) server.oid
+  LEFT JOIN LATERAL pg_catalog.pg_options_to_table(server.srvoptions) option ON true
+  WHERE extension.extname OPERATOR(pg_catalog.=) 'pystachio';
+
+CREATE FUNCTION @extschema@.keep_server_options()
+  RETURNS event_trigger
+  LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  AS $$
+BEGIN
+  DELETE FROM @extschema@.server_options WHERE name NOT IN (SELECT own.name FROM @extschema@.own_server own WHERE own.name IS NOT NULL);
+  INSERT INTO @extschema@.server_options SELECT own.name, own.value FROM @extschema@.own_server own WHERE own.name IS NOT NULL
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE server_options.value <> excluded.value;
+END $$;
+
+CREATE FUNCTION @extschema@.restore_server_options()
+  RETURNS trigger
+  LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+  AS $$
+DECLARE
+  change text;
+BEGIN
+  SELECT format('ALTER SERVER %I OPTIONS (%s)', min(own.server),
+    string_agg(format('%s %I %L', CASE WHEN current.name IS NULL THEN 'ADD' ELSE 'SET' END, kept.name, kept.value), ', '))
+  INTO change
+  FROM (SELECT DISTINCT server FROM @extschema@.own_server) own
+  CROSS JOIN @extschema@.server_options kept
+  LEFT JOIN @extschema@.own_server current ON current.name = kept.name
+  WHERE current.value IS DISTINCT FROM kept.value;
+  IF change IS NOT NULL THEN
+    EXECUTE change;
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE TRIGGER restore AFTER INSERT ON @extschema@.server_options
+  FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.restore_server_options();
+
+CREATE EVENT TRIGGER pystachio_server_options ON ddl_command_end WHEN TAG IN ('ALTER SERVER')
+  EXECUTE FUNCTION @extschema@.keep_server_options();
+
+GRANT SELECT ON @extschema@.server_options TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION @extschema@.keep_server_options(), @extschema@.restore_server_options() FROM PUBLIC;
+
+COMMENT ON TABLE @extschema@.server_options IS 'Options of the extension''s own server, for pg_dump; ALTER SERVER writes them here';
+COMMENT ON VIEW @extschema@.own_server IS 'The extension''s own server and its options';
+COMMENT ON FUNCTION @extschema@.keep_server_options() IS 'Writes the options of the extension''s own server to pystachio.server_options';
+COMMENT ON FUNCTION @extschema@.restore_server_options() IS 'Gives the options of pystachio.server_options to the extension''s own server';
+
+-- The options that the server has now.
+INSERT INTO @extschema@.server_options SELECT own.name, own.value FROM @extschema@.own_server own WHERE own.name IS NOT NULL;
