@@ -3,8 +3,9 @@
 `regress/upgrade/` has the install scripts of earlier versions, as they were.
 """
 
+import os
 import pathlib
-import re
+import signal
 import subprocess
 
 from faults.support import expect_error, require, wait_until
@@ -175,4 +176,27 @@ def engines_of_other_versions(place):
             session.run("DROP SERVER IF EXISTS newer CASCADE; DROP SERVER IF EXISTS older CASCADE")
 
 
-TESTS = [update_from_earlier_versions, a_dump_keeps_options, engines_of_other_versions]
+def a_package_is_upgraded(place):
+    """An upgraded package replaces the executable of a running server. Engines that start afterwards are of the server's own version."""
+    library = place.watch.run("SELECT setting FROM pg_config WHERE name = 'PKGLIBDIR'").scalar()
+    engine = pathlib.Path(library, "pystachio-engine")
+    former = engine.with_suffix(".former")
+    engine.rename(former)
+    try:
+        engine.write_text(_OTHER_ENGINE, encoding="utf-8")
+        engine.chmod(0o755)
+        with place.session("SET client_min_messages = warning") as session:
+            session.run("SELECT count(*) FROM nation")
+            os.kill(place.engine_pid(), signal.SIGKILL)
+            wait_until(lambda: session.run("SELECT count(*) FROM pystachio.engines WHERE state = 'running' AND restarts > 0").scalar() == "1",
+                       "the engine of the running server is started again")
+            require(session.run("SELECT count(*) FROM nation").scalar() == "25", "it is of the server's version")
+            session.run("CREATE SERVER newer FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '64MB')")
+            session.run(f"CREATE FOREIGN TABLE newer_nation (n_nationkey int) SERVER newer OPTIONS (path '{place.tpch}/nation.parquet')")
+            require(session.run("SELECT count(*) FROM newer_nation").scalar() == "25", "so are engines that start now")
+            session.run("DROP SERVER newer CASCADE")
+    finally:
+        former.replace(engine)
+
+
+TESTS = [update_from_earlier_versions, a_dump_keeps_options, engines_of_other_versions, a_package_is_upgraded]

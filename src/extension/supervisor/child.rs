@@ -6,12 +6,10 @@
 use std::{
     io,
     os::unix::process::{CommandExt, ExitStatusExt},
-    path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus, Stdio},
 };
 
-use super::{EngineHome, budget::Share, engine_log::EngineLog};
-use crate::settings;
+use super::{EngineHome, budget::Share, engine_log::EngineLog, executable};
 
 /// Where PostgreSQL has its own temporary files: base backups leave it out, and a server that starts empties it.
 const SPILL_DIRECTORY: &str = "base/pgsql_tmp";
@@ -50,10 +48,9 @@ impl EngineProcess {
     pub fn start(home: &EngineHome, share: Share, owner: &str) -> io::Result<Self> {
         // What a process that was killed has left.
         let _ = std::fs::remove_file(home.socket());
-        let executable = executable()?;
+        let (mut command, executable) = executable::command()?;
         let (options, resources) = (&home.options, &share.resources);
         let ordinals: Vec<String> = options.devices.iter().map(u32::to_string).collect();
-        let mut command = Command::new(&executable);
         command
             .arg(format!("--socket={}", home.socket().display()))
             .arg(format!("--device={}", share.device))
@@ -203,29 +200,6 @@ fn prepare(supervisor_pid: u32) -> io::Result<()> {
         libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC);
     }
     Ok(())
-}
-
-fn executable() -> io::Result<PathBuf> {
-    if let Some(path) = settings::engine_path() {
-        return Ok(PathBuf::from(path.to_string_lossy().into_owned()));
-    }
-    let library = library_path().ok_or_else(|| io::Error::other("the extension's library is nowhere"))?;
-    Ok(library.with_file_name("pystachio-engine"))
-}
-
-/// Where this library was loaded from.
-fn library_path() -> Option<PathBuf> {
-    let mut information = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let address: fn() -> Option<PathBuf> = library_path;
-    // SAFETY: dladdr fills the structure for an address in a loaded library, and its name lives as long.
-    unsafe {
-        if libc::dladdr(address as *const libc::c_void, information.as_mut_ptr()) == 0 {
-            return None;
-        }
-        let name = information.assume_init().dli_fname;
-        (!name.is_null())
-            .then(|| PathBuf::from(std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned()))
-    }
 }
 
 fn exit_text(status: ExitStatus) -> String {

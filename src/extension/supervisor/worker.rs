@@ -23,6 +23,7 @@ use super::{
     budget::{self, Decision},
     checks::Checks,
     engine::Engine,
+    executable,
     home::{self, ENGINES_DIRECTORY},
     lock,
     readable::ReadableSet,
@@ -51,6 +52,7 @@ pub fn register_supervisor() {
     // SAFETY: a global that is set when a process starts.
     if unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
         IS_PRELOADED.store(true, Ordering::Relaxed);
+        executable::keep_open();
         builder().load();
     }
 }
@@ -86,6 +88,7 @@ pub extern "C-unwind" fn pystachio_supervisor_main(argument: pg_sys::Datum) {
             error!("pystachio can't lock \"{ENGINES_DIRECTORY}/lock\" in the data directory: {error}")
         }
     };
+    executable::keep_open();
     BackgroundWorker::connect_worker_to_spi(None, None);
     let stays = argument.value() != 0;
     let mut supervisor = match ReadableSet::new() {
