@@ -111,7 +111,8 @@ BEGIN
   FROM (SELECT DISTINCT server FROM @extschema@.own_server) own
   CROSS JOIN @extschema@.server_options kept
   LEFT JOIN @extschema@.own_server current ON current.name = kept.name
-  WHERE current.value IS DISTINCT FROM kept.value;
+  WHERE current.value IS DISTINCT FROM kept.value
+  HAVING count(*) > 0;
   IF change IS NOT NULL THEN
     EXECUTE change;
   END IF;

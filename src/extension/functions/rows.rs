@@ -5,6 +5,7 @@
 //! gives its columns by name, and one C function serves every version of the extension.
 //!
 //! Invariant: a column's name and type never change. A declared column without a value is an error.
+#![expect(unsafe_code, reason = "fills the tuplestore that PostgreSQL makes for the call")]
 
 use std::ffi::CStr;
 
@@ -32,19 +33,29 @@ pub enum Cell {
     Time(TimestampWithTimeZone),
 }
 
-/// A row: the name of each column, and its value; `None` is NULL.
-pub type Row = Vec<(&'static str, Option<Cell>)>;
+/// A value, or NULL.
+#[derive(Debug)]
+pub struct MaybeCell(Option<Cell>);
+
+/// A row: the name of each column, and its value.
+pub type Row = Vec<(&'static str, MaybeCell)>;
 
 /// A column of a [`Row`]: NULL for `None`.
-pub fn cell<T: Into<Cell>>(name: &'static str, value: impl Into<Option<T>>) -> (&'static str, Option<Cell>) {
-    (name, value.into().map(T::into))
+pub fn cell(name: &'static str, value: impl Into<MaybeCell>) -> (&'static str, MaybeCell) {
+    (name, value.into())
 }
 
 macro_rules! cells_from {
     ($($type:ty => $cell:ident),+ $(,)?) => {
-        $(impl From<$type> for Cell {
+        $(impl From<$type> for MaybeCell {
             fn from(value: $type) -> Self {
-                Self::$cell(value)
+                Self(Some(Cell::$cell(value)))
+            }
+        }
+
+        impl From<Option<$type>> for MaybeCell {
+            fn from(value: Option<$type>) -> Self {
+                Self(value.map(Cell::$cell))
             }
         })+
     };
@@ -110,7 +121,7 @@ pub fn return_rows(call: pg_sys::FunctionCallInfo, rows: impl IntoIterator<Item 
         let mut values = Vec::with_capacity(columns.len());
         let mut nulls = Vec::with_capacity(columns.len());
         for (name, type_oid) in &columns {
-            let value = row.iter_mut().find(|(known, _)| known == name).map(|(_, value)| value.take());
+            let value = row.iter_mut().find(|(known, _)| known == name).map(|(_, value)| value.0.take());
             let datum = match value {
                 Some(Some(cell)) if cell.type_oid() == *type_oid => cell.into_datum(),
                 Some(None) => None,
