@@ -74,3 +74,14 @@ WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a FROM t1 UNION SE
 SELECT count(*) FROM (
   (SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a FROM t1 UNION SELECT a FROM t2 ORDER BY a LIMIT (SELECT count(*) FROM w)) q EXCEPT ALL SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM heap.t1 WHERE id < 4) SELECT a FROM heap.t1 UNION SELECT a FROM heap.t2 ORDER BY a LIMIT (SELECT count(*) FROM w)) q)
   UNION ALL (SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM heap.t1 WHERE id < 4) SELECT a FROM heap.t1 UNION SELECT a FROM heap.t2 ORDER BY a LIMIT (SELECT count(*) FROM w)) q EXCEPT ALL SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a FROM t1 UNION SELECT a FROM t2 ORDER BY a LIMIT (SELECT count(*) FROM w)) q)) difference;
+
+-- A member of UNION ALL whose condition can't hold is left out, groups included: the uses of a CTE that a constant tells apart.
+SELECT public.pushed($$WITH total AS (SELECT a, sum(n) AS s, 't1' AS source FROM t1 GROUP BY a UNION ALL SELECT a, sum(n), 't2' FROM t2 GROUP BY a)
+  SELECT x.a, x.s, y.s AS other FROM total x JOIN total y ON x.a = y.a WHERE x.source = 't1' AND y.source = 't2' ORDER BY x.a$$);
+WITH total AS (SELECT a, sum(n) AS s, 't1' AS source FROM t1 GROUP BY a UNION ALL SELECT a, sum(n), 't2' FROM t2 GROUP BY a)
+  SELECT x.a, x.s, y.s AS other FROM total x JOIN total y ON x.a = y.a WHERE x.source = 't1' AND y.source = 't2' ORDER BY x.a;
+WITH total AS (SELECT a, sum(n) AS s, 't1' AS source FROM heap.t1 GROUP BY a UNION ALL SELECT a, sum(n), 't2' FROM heap.t2 GROUP BY a)
+  SELECT x.a, x.s, y.s AS other FROM total x JOIN total y ON x.a = y.a WHERE x.source = 't1' AND y.source = 't2' ORDER BY x.a;
+-- Without groups there is a row of nothing; of all members none may be left.
+SELECT count(*), sum(s) FROM (SELECT count(*) AS s, 1 AS source FROM t1 UNION ALL SELECT count(*), 2 FROM t2 WHERE false UNION ALL SELECT id, 3 FROM t3 WHERE false GROUP BY id) u;
+SELECT count(*) FROM (SELECT a, 1 AS source FROM t1 GROUP BY a UNION ALL SELECT a, 2 FROM t2 GROUP BY a) u WHERE source = 3;

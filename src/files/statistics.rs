@@ -208,13 +208,14 @@ impl ChunkStatistics<'_> {
     }
 
     /// Whether bounds are in the order in which the column's type compares. Bounds in the older fields are in the order
-    /// of signed numbers, whatever the type; those in the newer ones are in the order that the file states, or in none.
+    /// of signed numbers, whatever the type; those in the newer ones are in the order that the file states, or in none,
+    /// except that early releases of DuckDB do not state it.
     fn is_ordered(&self, is_deprecated: bool) -> bool {
         let Some(order) = self.value_order() else { return false };
         let is_stated = match self.order {
             ColumnOrder::UNKNOWN | ColumnOrder::TYPE_DEFINED_ORDER(SortOrder::UNDEFINED) => false,
             ColumnOrder::TYPE_DEFINED_ORDER(_) => true,
-            ColumnOrder::UNDEFINED => is_deprecated,
+            ColumnOrder::UNDEFINED => is_deprecated || self.writer.orders_without_saying(),
         };
         is_stated && (order == ValueOrder::Signed || !is_deprecated) && self.writer.has_right_bounds(order)
     }

@@ -103,6 +103,13 @@ impl Writer {
         }
     }
 
+    /// Whether the newer fields of its bounds are in the order of the column's type, though files state none.
+    ///
+    /// Source: files of DuckDB 1.1, whose footers have both kinds of fields and no `column_orders`.
+    pub(super) fn orders_without_saying(&self) -> bool {
+        self.application == "duckdb"
+    }
+
     /// Whether bounds that it calls exact are values of the column, of byte arrays or others.
     pub(super) fn knows_exact_bounds(&self, is_byte_array: bool) -> bool {
         match self.application.as_str() {

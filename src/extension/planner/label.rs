@@ -11,7 +11,7 @@ use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, 
 
 use super::{
     clauses::in_order,
-    cost,
+    cost, empty,
     join::may_push,
     lower::{Lowered, Lowering, Refusal, Scale, check_depth, common_scale, retype, unify_branches},
     nodes::elements,
@@ -31,6 +31,9 @@ pub unsafe fn label_relation(
             return;
         }
         let is_subquery = (*entry).rtekind == pg_sys::RTEKind::RTE_SUBQUERY;
+        if is_subquery && !(*entry).inh && empty::mark_if_empty(relation) {
+            return;
+        }
         if !(*relation).lateral_relids.is_null() {
             if is_subquery {
                 with_planning(|planning| planning.refuse("subquery: LATERAL".into()));
@@ -118,6 +121,9 @@ unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::Rel
                 continue;
             }
             let child = pg_sys::find_base_rel(root, (*member).child_relid as i32);
+            if pg_sys::is_dummy_rel(child) {
+                continue;
+            }
             match RelationInfo::complete_of(child) {
                 Some(info) => members.push((member, child, info)),
                 None => return Ok(None),

@@ -11,6 +11,7 @@
 //! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, set_join_pathlist_hook, join_search_hook; `replan.rs`: ExecutorStart_hook
 //! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
+//! - `empty.rs`: subqueries without a row
 //! - `sorted.rs`: scans in the order that a merge join, a window or DISTINCT ON asks for
 //! - `keyed_join.rs`: joins with relations that stay in PostgreSQL, by their keys
 //! - `clauses.rs`: the order in which conditions are tested
@@ -42,6 +43,7 @@ mod collation;
 mod common_values;
 mod cost;
 mod descriptions;
+mod empty;
 mod finish;
 mod hooks;
 mod join;

@@ -191,6 +191,19 @@ fn bounds_are_used_only_in_an_order_that_the_file_states() {
 }
 
 #[test]
+fn duckdb_orders_by_type_without_saying_so() {
+    let by_duckdb = |case: Case| Case {
+        order: ColumnOrder::UNDEFINED,
+        ..case.by("DuckDB version v1.1.3 (build 19864453f7)")
+    };
+    assert_eq!(by_duckdb(Case::integers(-1, 2)).used(), (Some(3), ints(-1, 2)));
+    assert_eq!(by_duckdb(Case::text("a", "b")).bounds(), Case::text("a", "b").bounds());
+    assert_eq!(by_duckdb(Case::unsigned(1, -1)).bounds(), decimals(1, u64::MAX.into()));
+    let unknown = Case { order: ColumnOrder::UNKNOWN, ..by_duckdb(Case::integers(1, 2)) };
+    assert_eq!(unknown.bounds(), NONE);
+}
+
+#[test]
 fn statistics_that_contradict_each_other_are_not_used() {
     // Crossed, also beyond what of long text is kept.
     assert_eq!(Case::integers(7, -5).used(), (Some(3), NONE));
