@@ -328,5 +328,25 @@ def no_slot_for_a_supervisor(place):
     require(not cluster.processes(), "no process is left")
 
 
-TESTS = [many_databases_start_nothing, engines_start_with_the_server, no_process_is_left, supervisor_killed, postmaster_killed,
+def many_sessions(place):
+    """More sessions than an engine has file descriptors by the usual limit: all of them get their rows, and all keep their connection."""
+    cluster = _cluster(place)
+    count = 1100 if IS_WHOLE else 120
+    with cluster.session("postgres") as session:
+        _set(session, "max_connections", str(count + 20))
+    cluster.control("-m", "fast", "restart")
+    with contextlib.ExitStack() as stack:
+        sessions = [stack.enter_context(cluster.session(_DATABASES[0])) for _ in range(count)]
+        for _ in range(2):
+            for session in sessions:
+                require(session.run(_COUNT).scalar() == "25", "a session gets its rows")
+        require(len(cluster.engines()) == 1, f"one engine serves them: {cluster.engines()}")
+        engine = pathlib.Path(f"/proc/{cluster.engines()[0]}/fd")
+        require(len(list(engine.iterdir())) >= count, "each session keeps its connection")
+    with cluster.session("postgres") as session:
+        _set(session, "max_connections")
+    cluster.control("-m", "fast", "restart")
+
+
+TESTS = [many_databases_start_nothing, many_sessions, engines_start_with_the_server, no_process_is_left, supervisor_killed, postmaster_killed,
          databases_are_dropped_and_renamed, memory_is_promised_once, no_slot_for_a_supervisor]

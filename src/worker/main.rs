@@ -51,6 +51,8 @@ const HOSTS_WAIT: Duration = Duration::from_secs(2);
 const STOP_WAIT: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
+    // It may have been started by another path than the executable's.
+    name_thread(c"pystachio-engine");
     let parent = parent_id();
     end_at_memory_faults();
     let options = match parse_arguments(std::env::args().skip(1)) {
@@ -169,8 +171,6 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
 
 /// Runs a rank other than 0 to its end.
 fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
-    // It was started by another path than the executable's.
-    name_thread(c"pystachio-engine");
     prefer_as_oom_victim();
     end_process_by(|error| {
         tracing::error!("{error}");
