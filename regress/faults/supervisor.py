@@ -6,6 +6,7 @@ No process may be left of a server that has ended: engines are found by their wo
 import contextlib
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import threading
@@ -334,7 +335,11 @@ def many_sessions(place):
     count = 1100 if IS_WHOLE else 120
     with cluster.session("postgres") as session:
         _set(session, "max_connections", str(count + 20))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The usual limit for the server and its engine; this process has a socket for each session too.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
     cluster.control("-m", "fast", "restart")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with contextlib.ExitStack() as stack:
         sessions = [stack.enter_context(cluster.session(_DATABASES[0])) for _ in range(count)]
         for _ in range(2):
@@ -345,6 +350,7 @@ def many_sessions(place):
         require(len(list(engine.iterdir())) >= count, "each session keeps its connection")
     with cluster.session("postgres") as session:
         _set(session, "max_connections")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     cluster.control("-m", "fast", "restart")
 
 
