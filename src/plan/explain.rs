@@ -34,7 +34,7 @@ pub fn plan_lines(plan: &Plan, facts: PlanFacts<'_>) -> Vec<String> {
     lines
 }
 
-/// An expression in SQL-like words; columns appear as `$id` unless a scan names them.
+/// An expression in SQL-like words; columns appear as `column id`, parameters as `$place`.
 pub fn expression_text(expression: &Expression) -> String {
     Names::default().expression(expression)
 }

@@ -76,8 +76,8 @@ pub use frame::{
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
 pub use functions::{
-    CatalogNames, CatalogUse, Example, FUNCTIONS, FailureRule, Form, FunctionEntry, NullRule, ResultType,
-    Shown, Signature, TypeClass, function_of_catalog, function_of_name,
+    CatalogNames, CatalogUse, Caveat, Example, FUNCTIONS, FailureRule, Form, FunctionEntry, NullRule,
+    ResultType, Shown, Signature, TypeClass, function_of_catalog, function_of_name,
 };
 pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use greeting::{GREETING_HEADER_BYTES, Greeting, GreetingHeader};

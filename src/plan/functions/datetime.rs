@@ -1,7 +1,8 @@
 //! Dates, times and timestamps.
 
 use super::{
-    CatalogNames, CatalogUse, Example, FailureRule, Form, FunctionEntry, ResultType, Shown, Signature,
+    CatalogNames, CatalogUse, Caveat, Example, FailureRule, Form, FunctionEntry, ResultType, Shown,
+    Signature,
     TypeClass::{self, Bytea, Date, Decimals, Float64, Int32, Int64, Interval, Time, Timestamps},
 };
 use crate::{DataType, Expression, Function};
@@ -78,6 +79,7 @@ pub(super) static EXTRACT: FunctionEntry =
         .failure(FailureRule::Depends(field_could_fail))
         .shown(Shown::FieldFrom)
         .signatures(&[extract(&[Date]), extract(&[Time]), extract(&[Timestamps])])
+        .caveats(&[Caveat::Distance])
         .catalog(&[CatalogNames::itself(&["extract"])]);
 
 pub(super) static DATE_PART: FunctionEntry = FunctionEntry::new(
@@ -88,6 +90,7 @@ pub(super) static DATE_PART: FunctionEntry = FunctionEntry::new(
 .failure(FailureRule::Depends(field_could_fail))
 .shown(Shown::Field)
 .signatures(&[date_part(&[Date]), date_part(&[Time]), date_part(&[Timestamps])])
+.caveats(&[Caveat::Distance])
 .catalog(&[CatalogNames::itself(&["date_part"])]);
 
 pub(super) static DATE_TRUNC: FunctionEntry = FunctionEntry::new(
@@ -102,6 +105,7 @@ pub(super) static DATE_TRUNC: FunctionEntry = FunctionEntry::new(
     ResultType::Same,
     &[Example::with("date_trunc('{n}', {a})", UNITS)],
 )])
+.caveats(&[Caveat::Distance, Caveat::TimeZone { place: 2, of: 3 }])
 .catalog(&[CatalogNames::itself(&["date_trunc"])]);
 
 pub(super) static ADD_DAYS: FunctionEntry =
@@ -151,6 +155,7 @@ pub(super) static ADD_INTERVAL: FunctionEntry = FunctionEntry::new(
     ResultType::Same,
     &[Example::with("{a} + interval '{n}'", INTERVALS), Example::with("{a} - interval '{n}'", INTERVALS)],
 )])
+.caveats(&[Caveat::Distance])
 .catalog(&[
     CatalogNames::itself(&["date_pl_interval", "timestamp_pl_interval", "timestamptz_pl_interval"]),
     CatalogNames {
@@ -171,6 +176,7 @@ pub(super) static TIMESTAMP_DIFFERENCE: FunctionEntry = FunctionEntry::new(
     ResultType::Of(Interval),
     &[Example::of("{a} - {b}")],
 )])
+.caveats(&[Caveat::Distance])
 .catalog(&[CatalogNames::itself(&["timestamp_mi", "timestamptz_mi"])]);
 
 pub(super) static DATE_BIN: FunctionEntry = FunctionEntry::new(
@@ -184,6 +190,7 @@ pub(super) static DATE_BIN: FunctionEntry = FunctionEntry::new(
     ResultType::Same,
     &[Example::with("date_bin('{n}', {a}, '2001-02-03 04:05:06.7')", STRIDES)],
 )])
+.caveats(&[Caveat::Distance])
 .catalog(&[CatalogNames::itself(&["date_bin"])]);
 
 pub(super) static TO_TIMESTAMP: FunctionEntry = FunctionEntry::new(
@@ -206,6 +213,7 @@ pub(super) static LOCAL_TIME: FunctionEntry = FunctionEntry::new(
     ResultType::Of(Timestamps),
     &[Example::with("{a} AT TIME ZONE '{n}'", ZONES)],
 )])
+.caveats(&[Caveat::Distance, Caveat::TimeZone { place: 0, of: 2 }])
 .catalog(&[CatalogNames::itself(&["timezone"])]);
 
 pub(super) static INSTANT: FunctionEntry = FunctionEntry::new(

@@ -16,7 +16,7 @@
 //! function is evaluated is a table of each engine's (`src/cpu/functions`, `src/gpu/program/compile`), which the compiler keeps
 //! complete.
 //!
-//! Deliberately absent: engines, and what is PostgreSQL's alone: collations, oids, conditions under which a name may be shipped.
+//! Deliberately absent: engines, and what is PostgreSQL's alone: collations, oids. Whether a caveat holds is checked in `src/lower`.
 
 mod arithmetic;
 mod cast;
@@ -59,6 +59,26 @@ pub struct FunctionEntry {
     pub signatures: &'static [Signature],
     /// The functions in `pg_catalog` that mean it, operators' functions among them.
     pub catalog: &'static [CatalogNames],
+    /// Under which conditions they do. What is compared must be comparable, and a field or letters must be known, besides.
+    pub caveats: &'static [Caveat],
+}
+
+/// A condition under which a function of PostgreSQL means one of the plan language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caveat {
+    /// Equal text has equal bytes under the call's collation.
+    Deterministic,
+    /// Arguments of type `character` are padded, as their blanks count.
+    KeepsBlanks,
+    /// Timestamps are not so far away that PostgreSQL, which counts from 2000, fails for others than the engines.
+    Distance,
+    /// An argument is a time zone, in calls of so many arguments.
+    TimeZone {
+        /// Its place.
+        place: usize,
+        /// The number of arguments.
+        of: usize,
+    },
 }
 
 /// A function, or how it is made of its parameter.
@@ -250,6 +270,7 @@ impl FunctionEntry {
             shown: Shown::Call,
             signatures: &[],
             catalog: &[],
+            caveats: &[],
         }
     }
 
@@ -285,6 +306,11 @@ impl FunctionEntry {
 
     const fn catalog(mut self, catalog: &'static [CatalogNames]) -> Self {
         self.catalog = catalog;
+        self
+    }
+
+    const fn caveats(mut self, caveats: &'static [Caveat]) -> Self {
+        self.caveats = caveats;
         self
     }
 }

@@ -1,7 +1,7 @@
 //! Functions of text. Positions and lengths count characters.
 
 use super::{
-    CatalogNames, CatalogUse, Example, FailureRule, Form, FunctionEntry, NullRule, ResultType, Shown,
+    CatalogNames, CatalogUse, Caveat, Example, FailureRule, Form, FunctionEntry, NullRule, ResultType, Shown,
     Signature,
     TypeClass::{Bool, Bytea, Int32, Text},
 };
@@ -39,6 +39,7 @@ pub(super) static LIKE: FunctionEntry = FunctionEntry::new(
 .expensive()
 .shown(Shown::Infix("LIKE"))
 .signatures(&[Signature::new(&[Text, Text], BOOL, &[Example::with("{a} LIKE '{n}'", PATTERNS)])])
+.caveats(&[Caveat::Deterministic, Caveat::KeepsBlanks])
 .catalog(LIKE_NAMES);
 
 pub(super) static ILIKE: FunctionEntry = FunctionEntry::new(
@@ -50,6 +51,7 @@ pub(super) static ILIKE: FunctionEntry = FunctionEntry::new(
 .expensive()
 .shown(Shown::Infix("ILIKE"))
 .signatures(&[Signature::new(&[Text, Text], BOOL, &[Example::of("{a} ILIKE {b}")])])
+.caveats(&[Caveat::Deterministic, Caveat::KeepsBlanks])
 .catalog(ILIKE_NAMES);
 
 pub(super) static SUBSTRING: FunctionEntry = FunctionEntry::new(
@@ -85,6 +87,7 @@ pub(super) static OCTET_LENGTH: FunctionEntry =
             Signature::new(&[Text], INT32, &[Example::of("octet_length({a})")]),
             Signature::new(&[Bytea], INT32, &[Example::of("octet_length({a})")]),
         ])
+        .caveats(&[Caveat::KeepsBlanks])
         .catalog(&[CatalogNames::itself(&["octet_length"])]);
 
 pub(super) static UPPER: FunctionEntry = FunctionEntry::new(
@@ -120,6 +123,7 @@ pub(super) static CONCAT_SKIPPING_NULLS: FunctionEntry = FunctionEntry::new(
 .nulls(NullRule::Never)
 .expensive()
 .signatures(&[Signature::new(&[Text], TEXT, &[Example::of("concat({a}, '-', {b})")]).variadic()])
+.caveats(&[Caveat::KeepsBlanks])
 .catalog(&[CatalogNames::itself(&["concat"])]);
 
 pub(super) static TRIM: FunctionEntry = FunctionEntry::new(
@@ -152,6 +156,7 @@ pub(super) static POSITION: FunctionEntry = FunctionEntry::new(
     INT32,
     &[Example::of("position({b} in {a})"), Example::of("strpos({a}, {b})")],
 )])
+.caveats(&[Caveat::Deterministic])
 .catalog(&[CatalogNames::itself(&["position", "strpos"])]);
 
 pub(super) static REPLACE: FunctionEntry = FunctionEntry::new(
@@ -161,6 +166,7 @@ pub(super) static REPLACE: FunctionEntry = FunctionEntry::new(
 )
 .expensive()
 .signatures(&[Signature::new(&[Text, Text, Text], TEXT, &[Example::of("replace({a}, {b}, '#')")])])
+.caveats(&[Caveat::Deterministic])
 .catalog(&[CatalogNames::itself(&["replace"])]);
 
 pub(super) static LEFT: FunctionEntry = FunctionEntry::new(
@@ -185,6 +191,7 @@ pub(super) static STARTS_WITH: FunctionEntry = FunctionEntry::new(
     "Whether a text begins with another.",
 )
 .signatures(&[Signature::new(&[Text, Text], BOOL, &[Example::of("starts_with({a}, {b})")])])
+.caveats(&[Caveat::Deterministic])
 .catalog(&[CatalogNames::itself(&["starts_with"])]);
 
 pub(super) static PAD_BLANKS: FunctionEntry = FunctionEntry::new(

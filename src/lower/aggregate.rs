@@ -1,0 +1,376 @@
+//! Aggregates: each becomes one or more of the plan's, and an expression over their results.
+
+use pystachio_plan::{Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Expression, Function, Value};
+
+use crate::{
+    AggregateRefusal, AggregateSource, Lowered, Lowering, Notes, Refusal, Scale, check_equality, check_order,
+    numeric::{GROUP_ROWS_MAX, decimal_type, divide, quotient_scale_max, type_magnitude, type_scale},
+    outcomes::Outcomes,
+};
+
+/// An aggregate in the plan's terms.
+pub struct LoweredAggregate {
+    /// What is computed per group.
+    pub calls: Vec<AggregateCall>,
+    /// The aggregate's value over the results of `calls`.
+    pub value: Lowered,
+}
+
+/// What all calls of one aggregate share.
+struct Shared<'a> {
+    notes: &'a Notes,
+    argument: Option<Lowered>,
+    distinct: bool,
+    filter: Option<Expression>,
+}
+
+impl Lowering<'_> {
+    /// An aggregate of a grouping over this scope.
+    ///
+    /// # Errors
+    ///
+    /// Why no engine computes it.
+    pub fn lower_aggregate(&self, aggregate: &AggregateSource) -> Result<LoweredAggregate, Refusal> {
+        let name = &aggregate.function.name;
+        let refuse = |why| Refusal::AggregateUse { name: name.clone(), why };
+        if !aggregate.function.is_builtin {
+            return Err(refuse(AggregateRefusal::NotBuiltIn));
+        }
+        if aggregate.has_order {
+            return Err(refuse(AggregateRefusal::Order));
+        }
+        if aggregate.is_of_other_level {
+            return Err(refuse(AggregateRefusal::OtherLevel));
+        }
+        let source = match aggregate.arguments.as_slice() {
+            [] => None,
+            [argument] => Some(argument),
+            _ => return Err(refuse(AggregateRefusal::SeveralArguments)),
+        };
+        let argument = source.map(|source| self.lower(source)).transpose()?;
+        if argument.as_ref().is_some_and(|argument| *argument.data_type() == DataType::Numeric) {
+            return Err(refuse(AggregateRefusal::RuntimeNumeric));
+        }
+        let filter = aggregate.filter.as_deref().map(|filter| self.lower_condition(filter)).transpose()?;
+        let (collation, distinct) = (aggregate.collation.as_deref(), aggregate.is_distinct);
+        if let (true, Some(source)) = (distinct, source) {
+            check_equality(&source.of, collation)?;
+        }
+        let shared = Shared { notes: self.notes, argument, distinct, filter };
+        match name.as_str() {
+            "count" => Ok(shared.count()),
+            "sum" => shared.sum(name),
+            "avg" => shared.average(name),
+            "min" | "max" => {
+                if let Some(source) = source {
+                    check_order(&source.of, collation)?;
+                }
+                shared.extreme(if name == "min" { Aggregate::Min } else { Aggregate::Max }, name)
+            }
+            "bool_and" | "every" => shared.plain(Aggregate::BoolAnd),
+            "bool_or" => shared.plain(Aggregate::BoolOr),
+            "stddev" | "stddev_samp" => shared.variance(true, true),
+            "stddev_pop" => shared.variance(false, true),
+            "variance" | "var_samp" => shared.variance(true, false),
+            "var_pop" => shared.variance(false, false),
+            _ => Err(Refusal::Aggregate(name.clone())),
+        }
+    }
+}
+
+impl Shared<'_> {
+    fn call(&self, function: Aggregate, argument: Option<Expression>, data_type: DataType) -> AggregateCall {
+        let (id, distinct, filter) = (self.notes.new_column(), self.distinct, self.filter.clone());
+        AggregateCall { id, function, argument, distinct, filter, data_type }
+    }
+
+    fn count(&self) -> LoweredAggregate {
+        let call = self.count_call();
+        let value = Lowered { magnitude: GROUP_ROWS_MAX, ..Lowered::plain(result(&call)) };
+        LoweredAggregate { calls: vec![call], value }
+    }
+
+    /// `count(column)` of a column that is never NULL counts rows.
+    fn count_call(&self) -> AggregateCall {
+        let argument = self.argument.as_ref();
+        let argument =
+            argument.filter(|argument| self.distinct || !argument.is_never_null() || argument.could_fail());
+        let argument = argument.map(|argument| argument.expression.clone());
+        self.call(Aggregate::Count, argument, DataType::Int64)
+    }
+
+    fn required(&self) -> Result<&Lowered, Refusal> {
+        self.argument.as_ref().ok_or(Refusal::AggregateWithoutArgument)
+    }
+
+    fn plain(&self, function: Aggregate) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?;
+        let data_type = argument.data_type().clone();
+        let call = self.call(function, Some(argument.expression.clone()), data_type);
+        let value = Lowered {
+            modifier: argument.modifier,
+            ..Lowered::number(result(&call), argument.scale.clone(), argument.magnitude)
+        };
+        Ok(LoweredAggregate { calls: vec![call], value })
+    }
+
+    fn extreme(&self, function: Aggregate, name: &str) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?;
+        if matches!(argument.scale, Scale::Varies(_)) {
+            return match Outcomes::of(argument) {
+                Some(outcomes) => Ok(self.extreme_by_scale(function, argument, &outcomes)),
+                None => Err(refuse(name, AggregateRefusal::VaryingScale)),
+            };
+        }
+        match argument.data_type() {
+            DataType::Bool | DataType::Uuid | DataType::Bytea | DataType::List(_) | DataType::Interval => {
+                Err(refuse(name, AggregateRefusal::Of(argument.data_type().clone())))
+            }
+            data_type if data_type.is_float() && function == Aggregate::Min => self.least_float(),
+            _ => self.plain(function),
+        }
+    }
+
+    /// NaN is greater than every number, which not every engine's minimum knows: it is left out, and comes
+    /// back where there is nothing else.
+    fn least_float(&self) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?;
+        let data_type = argument.data_type().clone();
+        let not_a_number = Expression::literal(Value::Float(f64::NAN), data_type.clone());
+        let numbers = vec![argument.expression.clone(), not_a_number];
+        let numbers = Expression::call(Function::NullIf, numbers, data_type.clone());
+        let least = self.call(Aggregate::Min, Some(numbers), data_type.clone());
+        let greatest = self.call(Aggregate::Max, Some(argument.expression.clone()), data_type.clone());
+        let either = vec![result(&least), result(&greatest)];
+        let value = Lowered::plain(Expression::call(Function::Coalesce, either, data_type));
+        Ok(LoweredAggregate { calls: vec![least, greatest], value })
+    }
+
+    fn sum(&self, name: &str) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?;
+        let magnitude = argument.magnitude * GROUP_ROWS_MAX;
+        match argument.data_type() {
+            DataType::Int16 | DataType::Int32 => {
+                let call = self.call(Aggregate::Sum, Some(argument.expression.clone()), DataType::Int64);
+                let magnitude = magnitude.min(type_magnitude(&DataType::Int64));
+                let value = Lowered { magnitude, ..Lowered::plain(result(&call)) };
+                Ok(LoweredAggregate { calls: vec![call], value })
+            }
+            DataType::Int64 | DataType::Decimal { .. } => {
+                let (calls, value) = self.sum_exactly(argument)?;
+                Ok(LoweredAggregate { calls, value })
+            }
+            other => Err(refuse(name, AggregateRefusal::Of(other.clone()))),
+        }
+    }
+
+    /// The sum as a decimal, with its display scale: the greatest of the summed values'.
+    fn sum_exactly(&self, argument: &Lowered) -> Result<(Vec<AggregateCall>, Lowered), Refusal> {
+        // Which of equal values of several scales is summed nothing says.
+        if !self.distinct
+            && let Some(outcomes) = Outcomes::of(argument)
+        {
+            return self.sum_by_scale(argument, &outcomes);
+        }
+        let magnitude = argument.magnitude * GROUP_ROWS_MAX;
+        let own_scale = match argument.data_type() {
+            DataType::Decimal { .. } => type_scale(argument.data_type())?,
+            _ => 0,
+        };
+        let data_type = sum_type(magnitude, own_scale)?;
+        let sum = self.call(Aggregate::Sum, Some(argument.expression.clone()), data_type);
+        let expression = result(&sum);
+        let mut calls = vec![sum];
+        let scale = match &argument.scale {
+            Scale::None => Scale::Fixed(0),
+            Scale::Fixed(digits) => Scale::Fixed(*digits),
+            Scale::Varies(digits) => {
+                let is_counted =
+                    Expression::predicate(Function::IsNotNull, vec![argument.expression.clone()]);
+                let digits = Expression::Case {
+                    branches: vec![CaseBranch { condition: is_counted, result: (**digits).clone() }],
+                    otherwise: None,
+                    data_type: DataType::Int32,
+                };
+                let mut call = self.call(Aggregate::Max, Some(digits), DataType::Int32);
+                call.distinct = false;
+                let greatest = result(&call);
+                calls.push(call);
+                Scale::Varies(Box::new(greatest))
+            }
+        };
+        Ok((calls, Lowered::number(expression, scale, magnitude)))
+    }
+
+    fn average(&self, name: &str) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?;
+        if !(argument.data_type().is_integer() || argument.data_type().is_decimal()) {
+            return Err(refuse(name, AggregateRefusal::Of(argument.data_type().clone())));
+        }
+        let magnitude = argument.magnitude;
+        let (mut calls, sum) = self.sum_exactly(&as_decimal(argument)?)?;
+        let (count, count_value) = self.count_of()?;
+        calls.push(count);
+        let value = divide(sum, count_value, Some(magnitude))?;
+        Ok(LoweredAggregate { calls, value })
+    }
+
+    fn count_of(&self) -> Result<(AggregateCall, Lowered), Refusal> {
+        let call = self.count_call();
+        let data_type = decimal_type(GROUP_ROWS_MAX, 0)?;
+        let expression = Expression::call(Function::Cast, vec![result(&call)], data_type);
+        Ok((call, Lowered::number(expression, Scale::Fixed(0), GROUP_ROWS_MAX)))
+    }
+
+    fn variance(&self, sample: bool, deviation: bool) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?;
+        if !(argument.data_type().is_integer() || argument.data_type().is_decimal()) {
+            return Err(Refusal::VarianceOf(argument.data_type().clone()));
+        }
+        if self.distinct {
+            // Squares of distinct values: +x and -x are two values with one square.
+            return Err(Refusal::VarianceOfDistinct);
+        }
+        let argument = as_decimal(argument)?;
+        let own_scale = type_scale(argument.data_type())?;
+        let magnitude = argument.magnitude * argument.magnitude;
+        let square = Expression::call(
+            Function::Multiply,
+            vec![argument.expression.clone(), argument.expression.clone()],
+            decimal_type(magnitude, 2 * own_scale)?,
+        );
+        let (mut calls, sum) = self.sum_exactly(&argument)?;
+        let squares = sum_type(magnitude * GROUP_ROWS_MAX, 2 * own_scale)?;
+        let squares = self.call(Aggregate::Sum, Some(square), squares);
+        let count = self.count_call();
+        let arguments = vec![result(&count), sum.expression, result(&squares), sum.scale.expression()];
+        calls.extend([squares, count]);
+        let digits = quotient_scale_max(2 * own_scale, GROUP_ROWS_MAX * GROUP_ROWS_MAX)?.max(2 * own_scale);
+        let data_type = decimal_type(magnitude + 1.0, digits)?;
+        let scale = Expression::call(
+            Function::VarianceScale { sample, deviation },
+            arguments.clone(),
+            DataType::Int32,
+        );
+        let expression = Expression::call(Function::Variance { sample, deviation }, arguments, data_type);
+        let value = Lowered::number(expression, Scale::Varies(Box::new(scale)), magnitude);
+        Ok(LoweredAggregate { calls, value })
+    }
+}
+
+impl Shared<'_> {
+    /// The sum of a choice among values of several scales, from a sum for each scale: the sum shows the greatest scale of which
+    /// there is a value.
+    ///
+    /// ```text
+    /// sum(CASE WHEN c THEN price ELSE 0 END)  ─►  s = sum(CASE WHEN c THEN price END), n = count(*):
+    ///                                             s with 2 digits, or 0 without any if s is NULL and n > 0
+    /// ```
+    ///
+    /// That costs less than an aggregate of the scales, for which every row would decide again which value it has.
+    fn sum_by_scale(
+        &self,
+        argument: &Lowered,
+        outcomes: &Outcomes,
+    ) -> Result<(Vec<AggregateCall>, Lowered), Refusal> {
+        let magnitude = argument.magnitude * GROUP_ROWS_MAX;
+        let data_type = sum_type(magnitude, type_scale(argument.data_type())?)?;
+        let mut calls = Vec::new();
+        let mut sums: Vec<Expression> = Vec::new();
+        let mut present = Vec::new();
+        let scales = outcomes.scales();
+        for (place, scale) in scales.iter().enumerate() {
+            let is_last = place + 1 == scales.len();
+            if !outcomes.is_zero(*scale) {
+                let sum = self.call(Aggregate::Sum, Some(outcomes.values_of(*scale)), data_type.clone());
+                present.push(Expression::predicate(Function::IsNotNull, vec![result(&sum)]));
+                sums.push(result(&sum));
+                calls.push(sum);
+                continue;
+            }
+            // Where no value is NULL and there is none of the other scales, every row is a zero.
+            let mut count = self.call(Aggregate::Count, None, DataType::Int64);
+            if !(is_last && argument.is_never_null()) {
+                let chosen = outcomes.is_chosen(*scale);
+                count.filter = Expression::all_of(count.filter.take().into_iter().chain([chosen]).collect());
+            }
+            let none = Expression::literal(Value::Int(0), DataType::Int64);
+            present.push(Expression::predicate(Function::Greater, vec![result(&count), none]));
+            calls.push(count);
+        }
+        let zero = Expression::literal(Value::Decimal(0), data_type.clone());
+        let or_zero = |sum| Expression::call(Function::Coalesce, vec![sum, zero.clone()], data_type.clone());
+        let add = |a, b| Expression::call(Function::Add, vec![a, b], data_type.clone());
+        let total = sums.into_iter().map(or_zero).reduce(add).unwrap_or(zero.clone());
+        let any = match present.as_slice() {
+            [one] => one.clone(),
+            _ => Expression::predicate(Function::Or, present.clone()),
+        };
+        let value = Expression::Case {
+            branches: vec![CaseBranch { condition: any, result: total }],
+            otherwise: None,
+            data_type,
+        };
+        Ok((calls, Lowered::number(value, first_scale(present, &scales), magnitude)))
+    }
+
+    /// The least or greatest of a choice among values of several scales, from one for each scale. Of equal values PostgreSQL
+    /// shows that of the last row; here it is the one with most digits.
+    fn extreme_by_scale(
+        &self,
+        function: Aggregate,
+        argument: &Lowered,
+        outcomes: &Outcomes,
+    ) -> LoweredAggregate {
+        let data_type = argument.data_type().clone();
+        let scales = outcomes.scales();
+        let of_scale = |scale: &i32| self.call(function, Some(outcomes.values_of(*scale)), data_type.clone());
+        let calls: Vec<_> = scales.iter().map(of_scale).collect();
+        let results: Vec<_> = calls.iter().map(result).collect();
+        let choice = if function == Aggregate::Min { Function::Least } else { Function::Greatest };
+        let value = Expression::call(choice, results.clone(), data_type);
+        let is_value = |found| Expression::predicate(Function::Equal, vec![found, value.clone()]);
+        let scale = first_scale(results.into_iter().map(is_value).collect(), &scales);
+        LoweredAggregate { calls, value: Lowered::number(value, scale, argument.magnitude) }
+    }
+}
+
+/// The first scale whose condition is true.
+fn first_scale(conditions: Vec<Expression>, scales: &[i32]) -> Scale {
+    let branches = conditions.into_iter().zip(scales);
+    let branches =
+        branches.map(|(condition, scale)| CaseBranch { condition, result: Expression::int32(*scale) });
+    let otherwise = Some(Box::new(Expression::int32(0)));
+    let data_type = DataType::Int32;
+    Scale::Varies(Box::new(Expression::Case { branches: branches.collect(), otherwise, data_type }))
+}
+
+fn refuse(name: &str, why: AggregateRefusal) -> Refusal {
+    Refusal::AggregateUse { name: name.to_owned(), why }
+}
+
+/// The type of a sum: 128 bits wherever the bound allows.
+fn sum_type(magnitude: f64, scale: i32) -> Result<DataType, Refusal> {
+    match decimal_type(magnitude, scale)? {
+        DataType::Decimal { precision, scale } if precision <= 38 => {
+            Ok(DataType::Decimal { precision: 38, scale })
+        }
+        DataType::Decimal { scale, .. } => Ok(DataType::Decimal { precision: 76, scale }),
+        other => Ok(other),
+    }
+}
+
+fn as_decimal(argument: &Lowered) -> Result<Lowered, Refusal> {
+    if !argument.data_type().is_integer() {
+        return Ok(argument.clone());
+    }
+    let magnitude = argument.magnitude.min(type_magnitude(argument.data_type()));
+    let data_type = decimal_type(magnitude, 0)?;
+    let expression = Expression::call(Function::Cast, vec![argument.expression.clone()], data_type);
+    Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
+}
+
+fn result(call: &AggregateCall) -> Expression {
+    let id: ColumnId = call.id;
+    Expression::column(id, call.data_type.clone())
+}

@@ -1,0 +1,135 @@
+//! Choices among values: CASE, COALESCE, GREATEST, LEAST, NULLIF.
+
+use pystachio_plan::{CaseBranch, DataType, Expression, Function};
+
+use crate::{
+    Call, Collation, Lowered, LoweredResult, Lowering, Refusal, Source, SourceType, check_order,
+    common_scale,
+    numeric::{choose, unify_branches},
+};
+
+/// How large the operand of a simple CASE may be: it is there once a branch.
+const OPERAND_PARTS_MAX: usize = 100;
+
+impl Lowering<'_> {
+    pub(crate) fn lower_case(
+        &self,
+        case: &Source,
+        operand: Option<&Source>,
+        branches: &[(Source, Source)],
+        otherwise: Option<&Source>,
+    ) -> LoweredResult {
+        if let Some(operand) = operand {
+            let operand = self.lower(operand)?;
+            if operand.size().parts > OPERAND_PARTS_MAX {
+                return Err(Refusal::LargeCaseOperand);
+            }
+            self.case_operands.borrow_mut().push(operand);
+        }
+        let branches = self.lower_branches(branches);
+        if operand.is_some() {
+            self.case_operands.borrow_mut().pop();
+        }
+        let (conditions, mut results) = branches?;
+        if let Some(otherwise) = otherwise {
+            results.push(self.lower_conditionally(otherwise)?);
+        }
+        check_padding(&case.of)?;
+        let not_null = otherwise.is_some() && results.iter().all(Lowered::is_never_null);
+        let (results, data_type, magnitude) = unify_branches(results)?;
+        let build = |values: Vec<Expression>, data_type: DataType| {
+            let mut values = values.into_iter();
+            let branches = conditions
+                .iter()
+                .cloned()
+                .zip(values.by_ref())
+                .map(|(condition, result)| CaseBranch { condition, result })
+                .collect();
+            Expression::Case { branches, otherwise: values.next().map(Box::new), data_type }
+        };
+        Ok(Lowered { not_null, ..choose(results, data_type, magnitude, build) })
+    }
+
+    /// Conditions and results.
+    fn lower_branches(
+        &self,
+        branches: &[(Source, Source)],
+    ) -> Result<(Vec<Expression>, Vec<Lowered>), Refusal> {
+        let mut conditions = Vec::new();
+        let mut results = Vec::new();
+        for (condition, result) in branches {
+            let is_first = conditions.is_empty();
+            let condition =
+                if is_first { self.lower(condition)? } else { self.lower_conditionally(condition)? };
+            conditions.push(condition.expression);
+            results.push(self.lower_conditionally(result)?);
+        }
+        Ok((conditions, results))
+    }
+
+    pub(crate) fn lower_coalesce(&self, arguments: &[Source]) -> LoweredResult {
+        let arguments = self.lower_choices(arguments)?;
+        let not_null = arguments.iter().any(Lowered::is_never_null);
+        let (arguments, data_type, magnitude) = unify_branches(arguments)?;
+        // The display scale is that of the chosen argument.
+        let values: Vec<_> = arguments.iter().map(|argument| argument.expression.clone()).collect();
+        let build = |results: Vec<Expression>, data_type: DataType| {
+            if results == values {
+                return Expression::call(Function::Coalesce, results, data_type);
+            }
+            let branches = values
+                .iter()
+                .zip(results)
+                .map(|(value, result)| CaseBranch {
+                    condition: Expression::predicate(Function::IsNotNull, vec![value.clone()]),
+                    result,
+                })
+                .collect();
+            Expression::Case { branches, otherwise: None, data_type }
+        };
+        Ok(Lowered { not_null, ..choose(arguments, data_type, magnitude, build) })
+    }
+
+    pub(crate) fn lower_extreme(
+        &self,
+        function: Function,
+        collation: Option<&Collation>,
+        of: &SourceType,
+        arguments: &[Source],
+    ) -> LoweredResult {
+        check_order(of, collation)?;
+        let (arguments, data_type, magnitude) = unify_branches(self.lower_choices(arguments)?)?;
+        let scale = common_scale(&arguments).ok_or(Refusal::ExtremeOfScales)?;
+        let arguments = arguments.into_iter().map(|argument| argument.expression).collect();
+        Ok(Lowered::number(Expression::call(function, arguments, data_type), scale, magnitude))
+    }
+
+    /// Values of which the first is always evaluated.
+    fn lower_choices(&self, values: &[Source]) -> Result<Vec<Lowered>, Refusal> {
+        let lower = |(place, value): (usize, &Source)| {
+            check_padding(&value.of)?;
+            if place == 0 { self.lower(value) } else { self.lower_conditionally(value) }
+        };
+        values.iter().enumerate().map(lower).collect()
+    }
+
+    pub(crate) fn lower_null_if(&self, call: &Call, source: &Source) -> LoweredResult {
+        self.lower_equal_operands(call, source)?;
+        let [a, b] = call.arguments.as_slice() else { return Err(Refusal::NullIfWithoutOperands) };
+        let (a, b) = (self.lower(a)?, self.lower(b)?);
+        if a.data_type() != b.data_type() && !(a.data_type().is_decimal() && b.data_type().is_decimal()) {
+            return Err(Refusal::NullIfOfTwoTypes);
+        }
+        let data_type = a.data_type().clone();
+        if data_type == DataType::Numeric {
+            return Err(Refusal::NullIfOfRuntimeNumeric);
+        }
+        let expression = Expression::call(Function::NullIf, vec![a.expression, b.expression], data_type);
+        Ok(Lowered::number(expression, a.scale, a.magnitude))
+    }
+}
+
+/// `char(n)` branches of different lengths would lose their blanks.
+fn check_padding(of: &SourceType) -> Result<(), Refusal> {
+    if *of == SourceType::Character { Err(Refusal::ChoiceOfCharacter) } else { Ok(()) }
+}

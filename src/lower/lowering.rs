@@ -1,0 +1,203 @@
+//! One expression.
+
+use std::cell::{Cell, RefCell};
+
+use pystachio_plan::{DataType, Expression, Function};
+
+use crate::{
+    DEPTH_MAX, Lowered, LoweredResult, Notes, PARTS_MAX, Part, Refusal, Scope, Server, Source, constant,
+};
+
+/// Lowers expressions over one scope.
+pub struct Lowering<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) notes: &'a Notes,
+    pub(crate) server: &'a dyn Server,
+    /// Set while inside a branch that may not be evaluated.
+    pub(crate) conditional: Cell<bool>,
+    /// The operands of the simple CASEs around this place.
+    pub(crate) case_operands: RefCell<Vec<Lowered>>,
+    /// How many parts around this place are being lowered.
+    depth: Cell<usize>,
+}
+
+impl<'a> Lowering<'a> {
+    /// A lowering over the scope.
+    pub fn new(scope: &'a Scope, notes: &'a Notes, server: &'a dyn Server) -> Self {
+        Self {
+            scope,
+            notes,
+            server,
+            conditional: Cell::new(false),
+            case_operands: RefCell::new(Vec::new()),
+            depth: Cell::new(0),
+        }
+    }
+
+    /// The plan expression with exactly PostgreSQL's value.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub fn lower(&self, source: &Source) -> LoweredResult {
+        let depth = self.depth.get();
+        if depth >= DEPTH_MAX {
+            return Err(Refusal::TooDeep);
+        }
+        if let Some(found) = self.scope.find(source) {
+            return Ok(found);
+        }
+        if !self.server.has_stack() {
+            return Err(Refusal::NoStack);
+        }
+        self.depth.set(depth + 1);
+        let lowered = self.lower_whole(source);
+        self.depth.set(depth);
+        if depth == 0 && lowered.is_err() && source.has_given {
+            self.notes.lose_parameter();
+        }
+        lowered
+    }
+
+    fn lower_whole(&self, source: &Source) -> LoweredResult {
+        if let Some(value) = self.lower_runtime_value(source)? {
+            return Ok(value);
+        }
+        let lowered = self.lower_part(source)?;
+        // Columns may stand for expressions of subqueries, so that this grows with every level of these.
+        let size = lowered.size();
+        if size.depth > DEPTH_MAX {
+            return Err(Refusal::TooDeep);
+        }
+        if size.parts > PARTS_MAX {
+            return Err(Refusal::TooManyParts);
+        }
+        Ok(lowered)
+    }
+
+    /// A condition.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none; NULL-valued text and the like can't be one.
+    pub fn lower_condition(&self, source: &Source) -> Result<Expression, Refusal> {
+        let lowered = self.lower(source)?;
+        match lowered.data_type() {
+            DataType::Bool => Ok(lowered.expression),
+            other => Err(Refusal::Condition(other.clone())),
+        }
+    }
+
+    /// Something that need not be evaluated for every row.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Lowering::lower`].
+    pub fn lower_conditionally(&self, source: &Source) -> LoweredResult {
+        let outside = self.conditional.replace(true);
+        let lowered = self.lower(source);
+        self.conditional.set(outside);
+        lowered
+    }
+
+    /// The part by what it is, whether or not PostgreSQL could evaluate it when the query starts.
+    pub(crate) fn lower_part(&self, source: &Source) -> LoweredResult {
+        match &source.part {
+            Part::Constant(constant) => constant::lower_constant(constant, &source.of, self.notes),
+            Part::Call(call) => self.lower_call(call, source),
+            Part::UnusualCall { name } => Err(Refusal::Function(name.clone())),
+            Part::Distinct(call) => {
+                let (a, b) = self.lower_equal_operands(call, source)?;
+                Ok(Lowered::plain(Expression::predicate(Function::IsDistinctFrom, vec![a, b])))
+            }
+            Part::NullIf(call) => self.lower_null_if(call, source),
+            Part::ArrayComparison(comparison) => self.lower_array_comparison(comparison),
+            Part::RowComparison { order, columns } => self.lower_row_comparison(*order, columns),
+            Part::Logic { function, arguments } => self.lower_logic(*function, arguments),
+            Part::Relabel(argument) => self.lower_relabel(argument, source),
+            Part::CoerceViaText(argument) => self.lower_coerce_via_text(argument, source),
+            Part::Case { operand, branches, otherwise } => {
+                self.lower_case(source, operand.as_deref(), branches, otherwise.as_deref())
+            }
+            Part::CaseOperand => {
+                self.case_operands.borrow().last().cloned().ok_or(Refusal::CaseOperandOutside)
+            }
+            Part::Coalesce(arguments) => self.lower_coalesce(arguments),
+            Part::Extreme { function, collation, arguments } => {
+                self.lower_extreme(*function, collation.as_deref(), &source.of, arguments)
+            }
+            Part::NullTest { is_of_row: true, .. } => Err(Refusal::NullTestOfRow),
+            Part::NullTest { function, argument, .. } => {
+                let argument = self.lower(argument)?;
+                Ok(Lowered::plain(Expression::predicate(*function, vec![argument.expression])))
+            }
+            Part::TruthTest { function, argument } => {
+                let argument = self.lower_condition(argument)?;
+                Ok(Lowered::plain(Expression::predicate(*function, vec![argument])))
+            }
+            Part::Column(column) => Err(match column.attribute {
+                0 => Refusal::WholeRow,
+                ..0 => Refusal::SystemColumn,
+                _ => Refusal::ColumnElsewhere,
+            }),
+            Part::Placeholder(placeholder) => {
+                // Over exactly its own relations no outer join has made it NULL yet.
+                if placeholder.levels_up != 0 || !self.scope.is_over(&placeholder.relations) {
+                    return Err(Refusal::BelowOuterJoin);
+                }
+                self.lower(&placeholder.expression)
+            }
+            Part::Subquery => Err(Refusal::Subquery),
+            Part::Aggregate(_) => Err(Refusal::AggregateOutside),
+            Part::WindowFunction => Err(Refusal::WindowFunction),
+            // Groups of several sets are never lowered, and all else is grouped by every key.
+            Part::Grouping { levels_up: 0 } => Ok(Lowered::plain(Expression::int32(0))),
+            Part::Grouping { .. } => Err(Refusal::GroupingOfOtherLevel),
+            Part::Parameter { .. } => Err(Refusal::Kind("T_Param".into())),
+            Part::ServerValue => Err(Refusal::Kind("T_SQLValueFunction".into())),
+            Part::Array { .. } => Err(Refusal::Kind("T_ArrayExpr".into())),
+            Part::ArrayCast { .. } => Err(Refusal::Kind("T_ArrayCoerceExpr".into())),
+            Part::Row(_) => Err(Refusal::Kind("T_RowExpr".into())),
+            Part::Unknown(unknown) => Err(Refusal::Kind(unknown.kind.clone())),
+        }
+    }
+
+    fn lower_logic(&self, function: Function, arguments: &[Source]) -> LoweredResult {
+        let outside = self.conditional.get();
+        let mut lowered = Ok(Vec::new());
+        for (place, argument) in arguments.iter().enumerate() {
+            // The first may decide alone.
+            self.conditional.set(outside || place > 0);
+            lowered = lowered.and_then(|mut lowered: Vec<Expression>| {
+                lowered.push(self.lower_condition(argument)?);
+                Ok(lowered)
+            });
+        }
+        self.conditional.set(outside);
+        Ok(Lowered::plain(Expression::predicate(function, lowered?)))
+    }
+
+    fn lower_relabel(&self, argument: &Source, source: &Source) -> LoweredResult {
+        let lowered = self.lower(argument)?;
+        let (from, to) = (&argument.of, &source.of);
+        if from == to || (from.is_unpadded_text() && to.is_unpadded_text()) {
+            return Ok(lowered);
+        }
+        if from.is_unpadded_text() && *to == crate::SourceType::Character {
+            let trimmed = Expression::call(Function::TrimBlanks, vec![lowered.expression], DataType::Text);
+            return Ok(Lowered::plain(trimmed));
+        }
+        Err(Refusal::Relabel { from: from.name().to_owned(), to: to.name().to_owned() })
+    }
+
+    fn lower_coerce_via_text(&self, argument: &Source, source: &Source) -> LoweredResult {
+        use crate::SourceType::{BigInt, Integer, SmallInt, Uuid};
+        let is_plain = matches!(argument.of, SmallInt | Integer | BigInt | Uuid);
+        if is_plain && source.of.is_unpadded_text() {
+            let argument = self.lower(argument)?;
+            let text = Expression::call(Function::Cast, vec![argument.expression], DataType::Text);
+            return Ok(Lowered::plain(text));
+        }
+        Err(Refusal::Cast { from: argument.of.name().to_owned(), to: source.of.name().to_owned() })
+    }
+}

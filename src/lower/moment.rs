@@ -1,0 +1,249 @@
+//! Functions of dates and times.
+
+use pystachio_plan::{CatalogUse, DataType, DateField, Expression, Function, Interval, Literal, Value};
+
+use crate::{
+    FunctionRefusal, Lowered, LoweredResult, Refusal, Scale, SourceType,
+    call::{CallSite, values},
+    has_parameter,
+    numeric::{cast_to, decimal_type},
+    zone::{add_in_session_zone, session_zone, to_local_time},
+};
+
+impl CallSite<'_> {
+    /// A call of a function of dates and times.
+    pub(crate) fn build_moment(
+        &self,
+        function: Function,
+        is: CatalogUse,
+        arguments: Vec<Lowered>,
+    ) -> LoweredResult {
+        let plain = |arguments, data_type| {
+            Ok(Lowered::plain(Expression::call(function, values(arguments), data_type)))
+        };
+        match function {
+            Function::Extract(_) | Function::DatePart(_) => self.extract(arguments),
+            Function::DateTrunc(_) => self.date_trunc(arguments),
+            Function::DateBin => self.date_bin(arguments),
+            Function::ToTimestamp => self.to_timestamp(arguments),
+            Function::LocalTime => self.at_time_zone(arguments),
+            Function::AddDays | Function::SubtractDays => plain(self.two(arguments)?.into(), DataType::Date),
+            Function::DaysBetween => plain(arguments, DataType::Int32),
+            Function::AddInterval => self.add_interval(is == CatalogUse::MinusSecond, arguments),
+            Function::TimestampDifference => {
+                // A difference with an infinite timestamp is an error only where intervals can't be infinite.
+                if self.server.has_infinite_intervals() {
+                    arguments.iter().try_for_each(|argument| self.check_finite(argument))?;
+                }
+                plain(arguments, DataType::Interval)
+            }
+            // Functions that the planner alone makes.
+            _ => Err(self.refuse(FunctionRefusal::Arguments)),
+        }
+    }
+
+    /// PostgreSQL counts microseconds from 2000 and the plan from 1970, so that the last 30 years of one are
+    /// beyond the other, and differences overflow in other places.
+    pub(crate) fn check_distance(&self, arguments: &[Lowered]) -> Result<(), Refusal> {
+        const MICROSECONDS_MAX: f64 = 9e18;
+        let is_timestamp =
+            |argument: &&Lowered| matches!(argument.data_type(), DataType::Timestamp | DataType::TimestampTz);
+        let known = arguments.iter().filter(is_timestamp);
+        let distance: f64 = known.map(|argument| argument.magnitude).filter(|bound| bound.is_finite()).sum();
+        if distance > MICROSECONDS_MAX {
+            return Err(self.refuse(FunctionRefusal::FarTimestamps));
+        }
+        Ok(())
+    }
+
+    fn field(&self, argument: &Lowered) -> Result<DateField, Refusal> {
+        match argument.literal().map(|literal| &literal.value) {
+            Some(Value::Text(word)) => {
+                date_field(word).ok_or_else(|| self.refuse(FunctionRefusal::Field(word.clone())))
+            }
+            Some(_) => Err(self.refuse(FunctionRefusal::UnknownField)),
+            None => Err(self.refuse(FunctionRefusal::VaryingField)),
+        }
+    }
+
+    fn extract(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let [field, value] = self.two(arguments)?;
+        let field = self.field(&field)?;
+        self.check_finite(&value)?;
+        // Seconds since 1970 are the same everywhere.
+        let value = if field == DateField::Epoch { value } else { to_local_time(self.notes, value) };
+        let data_type = value.data_type().clone();
+        let is_known = match data_type {
+            DataType::Date => field.is_of_date(),
+            DataType::Timestamp | DataType::TimestampTz => true,
+            DataType::Time => field.is_of_time(),
+            _ => false,
+        };
+        if !is_known {
+            return Err(self.refuse(FunctionRefusal::FieldOf { field: format!("{field:?}"), of: data_type }));
+        }
+        if *self.result_type() == SourceType::Double {
+            let arguments = vec![value.expression];
+            let part = Expression::call(Function::DatePart(field), arguments, DataType::Float64);
+            return Ok(Lowered::plain(part));
+        }
+        let scale = i32::from(field.scale(&data_type));
+        let magnitude = match field {
+            DateField::Epoch => 1e13,
+            DateField::Microseconds => 6e7,
+            _ => 1e6,
+        };
+        let extracted = Expression::call(
+            Function::Extract(field),
+            vec![value.expression],
+            decimal_type(magnitude, scale)?,
+        );
+        Ok(Lowered::number(extracted, Scale::Fixed(scale), magnitude))
+    }
+
+    /// Fields of what is infinite are NULL, or infinite numbers, which engines have none of.
+    pub(crate) fn check_finite(&self, value: &Lowered) -> Result<(), Refusal> {
+        let is_moment = |data_type: &DataType| {
+            matches!(data_type, DataType::Date | DataType::Timestamp | DataType::TimestampTz)
+        };
+        if has_parameter(&value.expression, is_moment) || self.notes.met_infinity() {
+            return Err(self.refuse(FunctionRefusal::Infinite));
+        }
+        Ok(())
+    }
+
+    fn date_trunc(&self, mut arguments: Vec<Lowered>) -> LoweredResult {
+        let zone = if arguments.len() == 3 { arguments.pop().map(|zone| zone.expression) } else { None };
+        let [field, value] = self.two(arguments)?;
+        let field = self.field(&field)?;
+        if *value.data_type() == DataType::TimestampTz && field.is_unit() {
+            let arguments = vec![value.expression, zone.unwrap_or_else(|| session_zone(self.notes))];
+            let function = Function::DateTruncInZone(field);
+            return Ok(Lowered::plain(Expression::call(function, arguments, DataType::TimestampTz)));
+        }
+        if *value.data_type() != DataType::Timestamp || !field.is_unit() {
+            return Err(self.refuse(FunctionRefusal::UnitOf {
+                field: format!("{field:?}"),
+                of: value.data_type().clone(),
+            }));
+        }
+        let expression =
+            Expression::call(Function::DateTrunc(field), vec![value.expression], DataType::Timestamp);
+        Ok(Lowered::plain(expression))
+    }
+
+    fn date_bin(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        const DAY_MICROSECONDS: i64 = 86_400_000_000;
+        let [stride, value, origin] =
+            <[Lowered; 3]>::try_from(arguments).map_err(|_| self.refuse(FunctionRefusal::Arguments))?;
+        let data_type = value.data_type().clone();
+        if !matches!(data_type, DataType::Timestamp | DataType::TimestampTz)
+            || *origin.data_type() != data_type
+        {
+            return Err(self.refuse(FunctionRefusal::Types));
+        }
+        if self.server.bins_wrongly() {
+            return Err(self.refuse(FunctionRefusal::BeforeOrigin));
+        }
+        let Expression::Literal(Literal { value: Value::Interval(stride), .. }) = stride.expression else {
+            return Err(self.refuse(FunctionRefusal::VaryingStride));
+        };
+        let days = i64::from(stride.days).checked_mul(DAY_MICROSECONDS);
+        let stride = match days.and_then(|days| days.checked_add(stride.microseconds)) {
+            Some(microseconds @ 1..) if stride.months == 0 => microseconds,
+            _ => return Err(self.refuse(FunctionRefusal::Stride)),
+        };
+        let stride = Expression::literal(Value::Int(stride), DataType::Int64);
+        let arguments = vec![value.expression, stride, origin.expression];
+        Ok(Lowered::plain(Expression::call(Function::DateBin, arguments, data_type)))
+    }
+
+    fn to_timestamp(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let seconds = self.one(arguments)?;
+        if *seconds.data_type() != DataType::Float64 {
+            return Err(self.refuse(FunctionRefusal::Of(seconds.data_type().clone())));
+        }
+        // Of an exact number they are finite.
+        if !seconds.magnitude.is_finite() {
+            self.notes.meet_infinity();
+        }
+        let arguments = vec![seconds.expression];
+        Ok(Lowered::plain(Expression::call(Function::ToTimestamp, arguments, DataType::TimestampTz)))
+    }
+
+    /// `AT TIME ZONE`, and `AT LOCAL` without a zone.
+    fn at_time_zone(&self, mut arguments: Vec<Lowered>) -> LoweredResult {
+        let zone =
+            if arguments.len() == 2 { arguments.remove(0).expression } else { session_zone(self.notes) };
+        let value = self.one(arguments)?;
+        let (function, result) = match value.data_type() {
+            DataType::TimestampTz => (Function::LocalTime, DataType::Timestamp),
+            DataType::Timestamp => (Function::Instant, DataType::TimestampTz),
+            other => return Err(self.refuse(FunctionRefusal::Of(other.clone()))),
+        };
+        Ok(Lowered::plain(Expression::call(function, vec![value.expression, zone], result)))
+    }
+
+    fn add_interval(&self, negated: bool, arguments: Vec<Lowered>) -> LoweredResult {
+        let [moment, interval] = self.two(arguments)?;
+        let interval = match interval.expression {
+            Expression::Literal(literal) => match literal.value {
+                // Infinite, where the server's version has such.
+                Value::Interval(interval) if interval.months.unsigned_abs() >= i32::MAX.unsigned_abs() => {
+                    return Err(self.refuse(FunctionRefusal::IntervalRange));
+                }
+                Value::Interval(interval) => {
+                    let sign = if negated { -1 } else { 1 };
+                    let parts = (
+                        interval.months.checked_mul(sign),
+                        interval.days.checked_mul(sign),
+                        interval.microseconds.checked_mul(i64::from(sign)),
+                    );
+                    match parts {
+                        (Some(months), Some(days), Some(microseconds)) => {
+                            Interval { months, days, microseconds }
+                        }
+                        _ => return Err(self.refuse(FunctionRefusal::IntervalRange)),
+                    }
+                }
+                _ => return Err(self.refuse(FunctionRefusal::NullInterval)),
+            },
+            _ => return Err(self.refuse(FunctionRefusal::VaryingInterval)),
+        };
+        if *moment.data_type() == DataType::TimestampTz {
+            return Ok(Lowered::plain(add_in_session_zone(self.notes, moment.expression, interval)));
+        }
+        let moment = cast_to(moment, &DataType::Timestamp);
+        let interval = Expression::literal(Value::Interval(interval), DataType::Interval);
+        Ok(Lowered::plain(Expression::call(
+            Function::AddInterval,
+            vec![moment, interval],
+            DataType::Timestamp,
+        )))
+    }
+}
+
+/// The field of a date that a word of `extract` and `date_trunc` names.
+fn date_field(word: &str) -> Option<DateField> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "microseconds" | "microsecond" => DateField::Microseconds,
+        "milliseconds" | "millisecond" => DateField::Milliseconds,
+        "second" | "seconds" => DateField::Second,
+        "minute" | "minutes" => DateField::Minute,
+        "hour" | "hours" => DateField::Hour,
+        "day" | "days" => DateField::Day,
+        "week" | "weeks" => DateField::Week,
+        "month" | "months" => DateField::Month,
+        "quarter" => DateField::Quarter,
+        "year" | "years" => DateField::Year,
+        "decade" | "decades" => DateField::Decade,
+        "century" | "centuries" => DateField::Century,
+        "millennium" | "millennia" => DateField::Millennium,
+        "dow" => DateField::DayOfWeek,
+        "isodow" => DateField::IsoDayOfWeek,
+        "doy" => DateField::DayOfYear,
+        "isoyear" => DateField::IsoYear,
+        "epoch" => DateField::Epoch,
+        _ => return None,
+    })
+}

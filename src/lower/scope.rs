@@ -1,0 +1,133 @@
+//! How an expression of PostgreSQL finds the columns of a relation's plan.
+
+use std::{collections::HashMap, rc::Rc};
+
+use pystachio_plan::{Expression, Value};
+
+use crate::{Lowered, Part, Source};
+
+/// A column as PostgreSQL's expressions name it: range-table index and attribute number.
+pub type VarKey = (u32, i16);
+
+/// The columns of a relation, found by PostgreSQL's expressions.
+#[derive(Debug)]
+pub enum Scope {
+    /// A base relation or a labelled subquery.
+    Base {
+        /// Its range-table index.
+        relation_index: u32,
+        /// Its columns by attribute number.
+        columns: HashMap<i16, Lowered>,
+    },
+    /// Results of grouping: whole expressions.
+    Expressions(Vec<(Source, Lowered)>),
+    /// Both inputs of a join.
+    Join(Rc<Scope>, Rc<Scope>),
+    /// Columns that are NULL in every row: the right side of an anti join.
+    Null(Rc<Scope>),
+    /// Columns that an outer join may turn into NULL.
+    Nullable(Rc<Scope>),
+    /// A scope with some columns found elsewhere: a semi join's right keys are its left ones.
+    Replaced {
+        /// Tried second.
+        input: Rc<Scope>,
+        /// Tried first.
+        columns: HashMap<VarKey, Lowered>,
+    },
+    /// A scope with PlaceHolderVars that were computed at this relation.
+    Placed {
+        /// Everything else.
+        input: Rc<Scope>,
+        /// By `phid`.
+        placeholders: HashMap<u32, Lowered>,
+    },
+}
+
+impl Scope {
+    /// The column that the expression is, if it is one as a whole.
+    pub fn find(&self, source: &Source) -> Option<Lowered> {
+        let found = match &source.part {
+            Part::Column(column) => self.find_column((column.relation, column.attribute)),
+            Part::Placeholder(placeholder) => self.find_placeholder(placeholder.id),
+            _ => None,
+        };
+        found.or_else(|| self.find_expression(source))
+    }
+
+    /// Whether these are exactly the relations that the scope has columns of.
+    pub fn is_over(&self, relations: &[u32]) -> bool {
+        let mut indexes = Vec::new();
+        self.collect_relations(&mut indexes)
+            && indexes.len() == relations.len()
+            && indexes.iter().all(|index| relations.contains(index))
+    }
+
+    /// Adds the range-table indexes of the relations; false where grouping has left none.
+    fn collect_relations(&self, indexes: &mut Vec<u32>) -> bool {
+        match self {
+            Self::Base { relation_index, .. } => {
+                indexes.push(*relation_index);
+                true
+            }
+            Self::Expressions(_) => false,
+            Self::Join(left, right) => left.collect_relations(indexes) && right.collect_relations(indexes),
+            Self::Null(input)
+            | Self::Nullable(input)
+            | Self::Replaced { input, .. }
+            | Self::Placed { input, .. } => input.collect_relations(indexes),
+        }
+    }
+
+    /// A column by its name.
+    pub fn find_column(&self, key: VarKey) -> Option<Lowered> {
+        match self {
+            Self::Base { relation_index, columns } => {
+                if *relation_index == key.0 {
+                    columns.get(&key.1).cloned()
+                } else {
+                    None
+                }
+            }
+            Self::Expressions(_) => None,
+            Self::Join(left, right) => left.find_column(key).or_else(|| right.find_column(key)),
+            Self::Null(input) => input.find_column(key).map(null_of),
+            Self::Nullable(input) => input.find_column(key).map(nullable),
+            Self::Replaced { input, columns } => {
+                columns.get(&key).cloned().or_else(|| input.find_column(key))
+            }
+            Self::Placed { input, .. } => input.find_column(key),
+        }
+    }
+
+    /// A PlaceHolderVar by its number.
+    pub fn find_placeholder(&self, id: u32) -> Option<Lowered> {
+        match self {
+            Self::Base { .. } | Self::Expressions(_) => None,
+            Self::Join(left, right) => left.find_placeholder(id).or_else(|| right.find_placeholder(id)),
+            Self::Null(input) => input.find_placeholder(id).map(null_of),
+            Self::Nullable(input) => input.find_placeholder(id).map(nullable),
+            Self::Replaced { input, .. } => input.find_placeholder(id),
+            Self::Placed { input, placeholders } => {
+                placeholders.get(&id).cloned().or_else(|| input.find_placeholder(id))
+            }
+        }
+    }
+
+    fn find_expression(&self, source: &Source) -> Option<Lowered> {
+        match self {
+            Self::Expressions(entries) => {
+                entries.iter().find(|(known, _)| known == source).map(|(_, lowered)| lowered.clone())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn nullable(lowered: Lowered) -> Lowered {
+    Lowered { not_null: false, ..lowered }
+}
+
+fn null_of(lowered: Lowered) -> Lowered {
+    let data_type = lowered.expression.data_type().clone();
+    Lowered { expression: Expression::literal(Value::Null, data_type), not_null: false, ..lowered }
+}

@@ -1,0 +1,105 @@
+use super::*;
+use crate::{ARRAY_ITEMS_MAX, ArrayComparison, RuntimeValue};
+
+fn any(name: &str, is_any: bool, scalar: Source, array: Source) -> Source {
+    let function = Rc::new(CatalogFunction::builtin(name));
+    let has_given = scalar.has_given || array.has_given;
+    let operands = Some(Box::new((scalar, array)));
+    let part =
+        Part::ArrayComparison(ArrayComparison { function, collation: bytes_collation(), is_any, operands });
+    Source { has_given, ..Source::new(part, SourceType::Bool) }
+}
+
+fn integers() -> SourceType {
+    SourceType::array_of(SourceType::Integer)
+}
+
+fn constants(values: impl IntoIterator<Item = i64>) -> Source {
+    let items = values.into_iter().map(|value| Constant::Value(Value::Int(value))).collect();
+    Source::new(Part::Constant(Constant::Array(items)), integers())
+}
+
+#[test]
+fn constants_become_a_list() {
+    let found = any("int4eq", true, column(NUMBER), constants([1, 2]));
+    assert_eq!(lowered(&found), "(column 1 IN (1, 2))");
+    assert_eq!(
+        lowered(&any("int4ne", false, column(NUMBER), constants([1, 2]))),
+        "(NOT (column 1 IN (1, 2)))"
+    );
+    assert_eq!(
+        lowered(&any("int4lt", true, column(NUMBER), constants([1, 2]))),
+        "((column 1 < 1) OR (column 1 < 2))"
+    );
+    assert_eq!(
+        lowered(&any("int4lt", false, column(NUMBER), constants([1, 2]))),
+        "((column 1 < 1) AND (column 1 < 2))"
+    );
+    assert_eq!(lowered(&any("int4lt", true, column(NUMBER), constants([7]))), "(column 1 < 7)");
+}
+
+#[test]
+fn nothing_is_found_in_nothing() {
+    let of_nothing =
+        |is_any| lower(&any("int4eq", is_any, column(NUMBER), constants([]))).unwrap().expression;
+    assert_eq!(of_nothing(true), Expression::literal(Value::Bool(false), DataType::Bool));
+    let all = lower(&any("int4ne", false, column(NUMBER), constants([]))).unwrap().expression;
+    assert_eq!(all, Expression::literal(Value::Bool(true), DataType::Bool));
+}
+
+#[test]
+fn arrays_that_plans_do_not_hold_are_refused() {
+    let null = null(integers());
+    assert_eq!(refused(&any("int4eq", true, column(NUMBER), null)), Refusal::NullArray);
+    let long = Source::new(Part::Constant(Constant::LongArray(10_001)), integers());
+    let refusal = refused(&any("int4eq", true, column(NUMBER), long));
+    assert_eq!(refusal.to_string(), format!("an array of 10001 elements, more than {ARRAY_ITEMS_MAX}"));
+}
+
+#[test]
+fn an_array_of_run_time_is_one_parameter() {
+    let notes = Notes::default();
+    let found = any("int4eq", true, column(NUMBER), given(3, integers()));
+    let found = lower_with(&found, &notes).unwrap();
+    assert_eq!(expression_text(&found.expression), "(column 1 = ANY ($1))");
+    let list = DataType::List(Box::new(DataType::Int32));
+    assert_eq!(notes.parameter_at(0), Some((RuntimeValue::Origin(Origin(3)), list)));
+    // The elements come in the type in which they are compared.
+    lower_with(&any("int84eq", true, column(BIG), given(3, integers())), &notes).unwrap();
+    let wide = DataType::List(Box::new(DataType::Int64));
+    assert_eq!(notes.parameter_at(1), Some((RuntimeValue::Origin(Origin(3)), wide)));
+    assert_eq!(refused(&any("int4lt", true, column(NUMBER), given(3, integers()))), Refusal::RuntimeAny);
+}
+
+#[test]
+fn an_array_of_each_row_is_refused() {
+    let array = Part::ArrayCast { array: Box::new(column(NAME)), evaluated: None };
+    let array = Source::new(array, integers());
+    assert_eq!(refused(&any("int4eq", true, column(NUMBER), array.clone())), Refusal::AnyOfRow);
+    assert_eq!(refused(&any("textlike", true, column(NAME), array)), Refusal::LikeAnyOfRow);
+}
+
+#[test]
+fn like_any_is_a_like_for_each_pattern() {
+    let patterns = ["a%", "b%"].map(|pattern| Constant::Value(Value::Text(pattern.into())));
+    let texts = SourceType::array_of(SourceType::Text);
+    let array = Source::new(Part::Constant(Constant::Array(patterns.into())), texts.clone());
+    let found = any("textlike", true, column(NAME), array);
+    assert_eq!(lowered(&found), "((column 4 LIKE 'a%') OR (column 4 LIKE 'b%'))");
+    let notes = Notes::default();
+    lower_with(&any("textlike", true, column(NAME), given(0, texts.clone())), &notes).unwrap();
+    let list = DataType::List(Box::new(DataType::Text));
+    assert_eq!(notes.parameter_at(0), Some((RuntimeValue::Origin(Origin(0)), list)));
+}
+
+#[test]
+fn a_cast_of_an_array_of_run_time_is_evaluated_with_it() {
+    let of_texts = given(0, SourceType::array_of(SourceType::Text));
+    let cast = Part::ArrayCast { array: Box::new(of_texts), evaluated: Some(Origin(1)) };
+    let found = any("int4eq", true, column(NUMBER), Source::new(cast, integers()));
+    assert!(lower(&found).is_ok());
+    // Where it need not be evaluated it could fail without need.
+    let guarded =
+        Part::Logic { function: pystachio_plan::Function::Or, arguments: vec![column(FLAG), found] };
+    assert_eq!(refused(&Source::new(guarded, SourceType::Bool)), Refusal::AnyOfRow);
+}

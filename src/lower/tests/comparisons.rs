@@ -1,0 +1,83 @@
+use pystachio_plan::Function;
+
+use super::*;
+use crate::RowColumn;
+
+fn rows(order: Option<Function>, name: &str, columns: Vec<(Source, Source)>) -> Source {
+    let column = |(left, right)| RowColumn {
+        function: Rc::new(CatalogFunction::builtin(name)),
+        collation: None,
+        left,
+        right,
+    };
+    let columns = columns.into_iter().map(column).collect();
+    Source::new(Part::RowComparison { order, columns }, SourceType::Bool)
+}
+
+#[test]
+fn rows_are_bounded_by_their_first_column() {
+    let pairs = vec![(column(NUMBER), integer(1)), (column(NUMBER), integer(2))];
+    let before = rows(Some(Function::Less), "int4lt", pairs.clone());
+    assert_eq!(lowered(&before), "((column 1 <= 1) AND ((column 1 < 1) OR (column 1 < 2)))");
+    let not_after = rows(Some(Function::LessEqual), "int4le", pairs.clone());
+    assert_eq!(lowered(&not_after), "((column 1 <= 1) AND ((column 1 < 1) OR (column 1 <= 2)))");
+    assert_eq!(refused(&rows(None, "int4lt", pairs.clone())), Refusal::RowOperators);
+    assert_eq!(refused(&rows(Some(Function::Less), "int4gt", pairs)), Refusal::RowOperators);
+    assert_eq!(refused(&rows(Some(Function::Less), "int4lt", Vec::new())), Refusal::EmptyRows);
+}
+
+#[test]
+fn text_is_ordered_by_bytes_only() {
+    let of = |name: &str, collation| {
+        let call = Call { collation, ..call_of(name, vec![column(NAME), text("a")]) };
+        Source::new(Part::Call(call), SourceType::Bool)
+    };
+    assert_eq!(lowered(&of("text_lt", bytes_collation())), "(column 4 < 'a')");
+    assert_eq!(lowered(&of("texteq", language_collation(true))), "(column 4 = 'a')");
+    let order = refused(&of("text_lt", language_collation(true)));
+    assert_eq!(order, Refusal::OrderByCollation("de".into()));
+    let equality = refused(&of("texteq", language_collation(false)));
+    assert_eq!(equality, Refusal::EqualityByCollation("de".into()));
+    assert_eq!(refused(&of("texteq", None)), Refusal::SeveralCollations);
+}
+
+#[test]
+fn intervals_and_json_are_not_compared() {
+    let span = test("interval_lt", column(SPAN), column(SPAN));
+    assert_eq!(refused(&span).to_string(), "equality of interval");
+    assert_eq!(refused(&test("texteq", column(JSON), column(JSON))).to_string(), "equality of json");
+}
+
+#[test]
+fn a_date_before_a_timestamp_is_before_a_date() {
+    const DAY_MICROSECONDS: i64 = 86_400_000_000;
+    let moment = |microseconds| constant(Value::Int(microseconds), SourceType::Timestamp);
+    let bound = |microseconds| match lower(&test("date_lt_timestamp", column(DAY), moment(microseconds))) {
+        Ok(Lowered { expression: Expression::Call { function, arguments, .. }, .. }) => {
+            (function, arguments[1].clone())
+        }
+        other => panic!("{other:?}"),
+    };
+    let day = |days| Expression::literal(Value::Int(days), DataType::Date);
+    assert_eq!(bound(3 * DAY_MICROSECONDS), (Function::Less, day(3)));
+    assert_eq!(bound(3 * DAY_MICROSECONDS + 1), (Function::LessEqual, day(3)));
+    assert_eq!(bound(-1), (Function::LessEqual, day(-1)));
+}
+
+#[test]
+fn two_types_of_moments_are_compared_if_one_is_a_value() {
+    let value = given(0, SourceType::TimestampTz);
+    assert_eq!(lowered(&test("date_lt_timestamptz", column(DAY), value)), "(column 5 < $1)");
+    let of_row = test("date_lt_timestamptz", column(DAY), column(MOMENT));
+    assert_eq!(
+        refused(&of_row).to_string(),
+        "a comparison of a date and a timestamp with time zone of the same row"
+    );
+}
+
+#[test]
+fn distinct_takes_the_operands_of_its_operator() {
+    let distinct = Part::Distinct(call_of("int48eq", vec![column(NUMBER), column(BIG)]));
+    let distinct = Source::new(distinct, SourceType::Bool);
+    assert_eq!(lowered(&distinct), "((column 1)::bigint IS DISTINCT FROM column 10)");
+}

@@ -1,0 +1,118 @@
+use pystachio_plan::Interval;
+
+use super::*;
+use crate::RuntimeValue;
+
+fn at_zone(zone: Source, value: Source, of: SourceType) -> Source {
+    call("timezone", of, vec![zone, value])
+}
+
+#[test]
+fn zones_are_parameters_that_are_shared() {
+    let notes = Notes::default();
+    let berlin = |attribute, of| at_zone(text("Europe/Berlin"), column(attribute), of);
+    let local = lower_with(&berlin(MOMENT, SourceType::Timestamp), &notes).unwrap();
+    let moment = lower_with(&berlin(LOCAL, SourceType::TimestampTz), &notes).unwrap();
+    assert_eq!(*local.data_type(), DataType::Timestamp);
+    assert_eq!(*moment.data_type(), DataType::TimestampTz);
+    let zone = RuntimeValue::Zone(Value::Text("Europe/Berlin".into()));
+    assert_eq!(notes.parameter_at(0), Some((zone, DataType::Bytea)));
+    assert_eq!(notes.parameter_at(1), None);
+}
+
+#[test]
+fn a_zone_that_the_server_does_not_know_is_refused() {
+    let refusal = refused(&at_zone(text("Nowhere"), column(MOMENT), SourceType::Timestamp));
+    assert_eq!(refusal.to_string(), "time zone \"Nowhere\" not recognized");
+    assert_eq!(refused(&at_zone(column(NAME), column(MOMENT), SourceType::Timestamp)), Refusal::ZoneOfRow);
+    let null = at_zone(null(SourceType::Text), column(MOMENT), SourceType::Timestamp);
+    assert!(lower(&null).is_ok());
+}
+
+#[test]
+fn fields_of_a_moment_are_of_the_session_s_zone() {
+    let notes = Notes::default();
+    let field =
+        |name: &str, attribute| call("extract", SourceType::Numeric, vec![text(name), column(attribute)]);
+    lower_with(&field("hour", LOCAL), &notes).unwrap();
+    lower_with(&field("epoch", MOMENT), &notes).unwrap();
+    assert_eq!(notes.parameter_at(0), None);
+    lower_with(&field("hour", MOMENT), &notes).unwrap();
+    assert_eq!(notes.parameter_at(0), Some((RuntimeValue::SessionZone, DataType::Bytea)));
+}
+
+#[test]
+fn a_field_is_a_constant_that_is_known() {
+    let field = |field| call("extract", SourceType::Numeric, vec![field, column(LOCAL)]);
+    assert_eq!(lower(&field(text("SECONDS"))).unwrap().scale, Scale::Fixed(6));
+    assert_eq!(refused(&field(text("fortnight"))).to_string(), "function extract with the field fortnight");
+    assert_eq!(
+        refused(&field(column(NAME))).to_string(),
+        "function extract with a field that is no constant"
+    );
+    assert_eq!(refused(&field(null(SourceType::Text))).to_string(), "function extract with an unknown field");
+    let of_date = call("extract", SourceType::Numeric, vec![text("hour"), column(DAY)]);
+    assert_eq!(refused(&of_date).to_string(), "function extract of Hour on date");
+}
+
+#[test]
+fn what_may_be_infinite_has_no_fields() {
+    let value = given(0, SourceType::Timestamp);
+    let field = call("extract", SourceType::Numeric, vec![text("year"), value]);
+    assert_eq!(refused(&field).to_string(), "function extract on a value that may be infinite");
+    let notes = Notes::default();
+    let infinity = constant(Value::Int(i64::MAX), SourceType::Timestamp);
+    lower_with(&test("timestamp_lt", column(LOCAL), infinity), &notes).unwrap();
+    assert!(notes.met_infinity());
+    let field = call("extract", SourceType::Numeric, vec![text("year"), column(LOCAL)]);
+    assert!(lower_with(&field, &notes).is_err());
+    assert!(lower(&field).is_ok());
+}
+
+#[test]
+fn months_and_days_are_added_in_the_session_s_zone() {
+    let interval = |months, days| {
+        let value = Value::Interval(Interval { months, days, microseconds: 5 });
+        constant(value, SourceType::Interval)
+    };
+    let later = |attribute, interval| {
+        let (name, of) = match attribute {
+            MOMENT => ("timestamptz_pl_interval", SourceType::TimestampTz),
+            _ => ("timestamp_pl_interval", SourceType::Timestamp),
+        };
+        call(name, of, vec![column(attribute), interval])
+    };
+    let depth = |source: &Source| lower(source).unwrap().size().depth;
+    assert_eq!(depth(&later(LOCAL, interval(1, 1))), 2);
+    // A local time and back for the months, the same for the days, and the rest.
+    assert_eq!(depth(&later(MOMENT, interval(1, 1))), 8);
+    assert_eq!(depth(&later(MOMENT, interval(0, 0))), 2);
+    let refusal = refused(&later(LOCAL, column(SPAN)));
+    assert_eq!(refusal.to_string(), "function timestamp_pl_interval with an interval that is no constant");
+    let least = interval(i32::MIN, 0);
+    assert!(refused(&later(LOCAL, least)).to_string().ends_with("with an interval out of range"));
+}
+
+#[test]
+fn differences_with_infinities_are_refused_where_intervals_may_be_infinite() {
+    let value = given(0, SourceType::Timestamp);
+    let difference = call("timestamp_mi", SourceType::Interval, vec![column(LOCAL), value]);
+    assert!(lower(&difference).is_ok());
+    let server = TestServer { has_infinite_intervals: true, ..TestServer::default() };
+    assert!(Lowering::new(&scope(), &Notes::default(), &server).lower(&difference).is_err());
+}
+
+#[test]
+fn bins_are_lengths_of_time() {
+    let bin = |months, days| {
+        let stride = Value::Interval(Interval { months, days, microseconds: 0 });
+        let origin = constant(Value::Int(0), SourceType::Timestamp);
+        let stride = constant(stride, SourceType::Interval);
+        call("date_bin", SourceType::Timestamp, vec![stride, column(LOCAL), origin])
+    };
+    assert!(lower(&bin(0, 7)).is_ok());
+    let refusal = refused(&bin(1, 0));
+    assert_eq!(refusal.to_string(), "function date_bin with a stride that is no length of time");
+    let server = TestServer { bins_wrongly: true, ..TestServer::default() };
+    assert!(Lowering::new(&scope(), &Notes::default(), &server).lower(&bin(0, 7)).is_err());
+}

@@ -1,0 +1,85 @@
+use super::*;
+use crate::FunctionRefusal;
+
+fn like(name: &str, value: Source, collation: Option<Rc<Collation>>) -> Source {
+    let call = Call { collation, ..call_of(name, vec![value, text("a%")]) };
+    Source::new(Part::Call(call), SourceType::Bool)
+}
+
+#[test]
+fn not_like_is_not_of_like() {
+    assert_eq!(lowered(&like("textlike", column(NAME), bytes_collation())), "(column 4 LIKE 'a%')");
+    assert_eq!(lowered(&like("textnlike", column(NAME), bytes_collation())), "(NOT (column 4 LIKE 'a%'))");
+    // Matching knows no order.
+    assert_eq!(lowered(&like("textlike", column(NAME), language_collation(true))), "(column 4 LIKE 'a%')");
+}
+
+#[test]
+fn ilike_needs_letters() {
+    assert!(lower(&like("texticlike", column(NAME), bytes_collation())).is_ok());
+    let refusal = refused(&like("texticlike", column(NAME), language_collation(true)));
+    let why = FunctionRefusal::Letters(UnknownLetters::NotLibc);
+    assert_eq!(refusal, Refusal::FunctionUse { name: "texticlike".into(), why });
+    assert_eq!(refusal.to_string(), "function texticlike under a collation that libc does not provide");
+}
+
+#[test]
+fn matching_needs_equality_by_bytes() {
+    let refusal = refused(&like("textlike", column(NAME), language_collation(false)));
+    assert_eq!(refusal.to_string(), "function textlike under a nondeterministic collation");
+    assert_eq!(refused(&like("textlike", column(NAME), None)), Refusal::SeveralCollations);
+}
+
+#[test]
+fn blanks_count_where_postgresql_counts_them() {
+    assert_eq!(
+        lowered(&like("bpcharlike", column(CODE), bytes_collation())),
+        "(pad_blanks(column 11, 5) LIKE 'a%')"
+    );
+    let unknown = Source { modifier: -1, ..column(CODE) };
+    let refusal = refused(&like("bpcharlike", unknown, bytes_collation()));
+    assert_eq!(refusal.to_string(), "function bpcharlike on a character value of unknown length");
+    assert_eq!(lowered(&call("length", SourceType::Integer, vec![column(CODE)])), "length(column 11)");
+}
+
+#[test]
+fn a_constant_of_character_has_no_blanks_at_its_end() {
+    let blanks = constant(Value::Text("ab  ".into()), SourceType::Character);
+    assert_eq!(lowered(&blanks), "'ab'");
+    assert_eq!(lowered(&text("ab  ")), "'ab  '");
+}
+
+#[test]
+fn a_cast_to_a_length_cuts() {
+    let flag = |value| constant(Value::Bool(value), SourceType::Bool);
+    let cast = |name, of, is_explicit| call(name, of, vec![column(NAME), integer(7), flag(is_explicit)]);
+    assert_eq!(lowered(&cast("varchar", SourceType::Varchar, true)), "left(column 4, 3)");
+    assert_eq!(lowered(&cast("bpchar", SourceType::Character, true)), "trim_blanks(left(column 4, 3))");
+    let refusal = refused(&cast("varchar", SourceType::Varchar, false));
+    assert_eq!(
+        refusal.to_string(),
+        "function varchar with a length that is no constant, or in an assignment"
+    );
+}
+
+#[test]
+fn right_is_refused_where_the_server_errs() {
+    let source = call("right", SourceType::Text, vec![column(NAME), column(NUMBER)]);
+    let server = TestServer { right_wraps: true, ..TestServer::default() };
+    let (scope, notes) = (scope(), Notes::default());
+    let lowering = Lowering::new(&scope, &notes, &server);
+    let why = FunctionRefusal::LeastCount;
+    assert_eq!(lowering.lower(&source), Err(Refusal::FunctionUse { name: "right".into(), why }));
+    let fixed = call("right", SourceType::Text, vec![column(NAME), integer(2)]);
+    assert!(lowering.lower(&fixed).is_ok());
+    assert!(lower(&source).is_ok());
+}
+
+#[test]
+fn casts_between_texts_change_no_byte() {
+    let relabel = |of| Source::new(Part::Relabel(Box::new(column(NAME))), of);
+    assert_eq!(lowered(&relabel(SourceType::Varchar)), "column 4");
+    assert_eq!(lowered(&relabel(SourceType::Character)), "trim_blanks(column 4)");
+    let xml = refused(&relabel(SourceType::other("xml")));
+    assert_eq!(xml.to_string(), "text taken as xml");
+}
