@@ -3,6 +3,8 @@
 //! - `hooks.rs`: calls of other libraries' hooks
 //! - `list.rs`: lists, names, options and descriptors
 //! - `locale.rs`: what libc says of locales
+//! - `nodes.rs`: walking trees of nodes
+//! - `mirror/`: expressions as values, for `src/lower`
 //! - `wait.rs`: waiting without holding up a cancel
 //! - `zone.rs`: the session's time zone
 //! - `compat.rs`: everything that differs between PostgreSQL's versions
@@ -11,5 +13,7 @@ pub mod compat;
 pub mod hooks;
 pub mod list;
 pub mod locale;
+pub mod mirror;
+pub mod nodes;
 pub mod wait;
 pub mod zone;

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use pgrx::{pg_sys, prelude::*};
+use pystachio_lower::{Lowered, Scale, Scope, type_magnitude};
 use pystachio_plan::{
     ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn, ScanExtent,
     TableDescription,
@@ -12,15 +13,19 @@ use super::{
     cost,
     descriptions::{describe, describe_expanded, describe_now},
     keyed_join::is_our_path,
-    lower::{Lowered, Refusal, Scale, type_name},
     nodes::{elements, list_of, tag_of, text_of},
     planning::with_planning,
     relation_info::{Place, RelationInfo, place_placeholders},
-    scope::Scope,
     security::leveled_conditions,
     sorted::SortedScan,
 };
-use crate::{error::OrRaise, options, options::TableOptions, pg::compat, types};
+use crate::{
+    error::OrRaise,
+    options,
+    options::TableOptions,
+    pg::{compat, mirror::type_name},
+    types,
+};
 
 /// Fills the planning callbacks of the wrapper's routine table.
 pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
@@ -156,8 +161,8 @@ unsafe fn build(
         let place = Place { root, relation, inputs: &[] };
         let (scan, scope) = match place_placeholders(&place, scan.clone(), scope.clone()) {
             Ok(placed) => placed,
-            Err(Refusal(reason)) => {
-                with_planning(|planning| planning.refuse(format!("column of {name}: {reason}")));
+            Err(refusal) => {
+                with_planning(|planning| planning.refuse(format!("column of {name}: {refusal}")));
                 (scan, scope)
             }
         };
@@ -216,7 +221,7 @@ fn lowered_column(
     let magnitude = described
         .filter(|described| is_number || described.data_type.as_ref() == Some(&column.data_type))
         .and_then(ColumnDescription::magnitude)
-        .unwrap_or_else(|| super::lower::type_magnitude(&column.data_type));
+        .unwrap_or_else(|| type_magnitude(&column.data_type));
     Lowered {
         expression: Expression::column(column.id, column.data_type.clone()),
         scale,

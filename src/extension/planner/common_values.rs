@@ -9,14 +9,13 @@
 use std::sync::Arc;
 
 use pgrx::pg_sys;
+use pystachio_lower::{Notes, lower_constant};
 use pystachio_plan::{
     CommonValue, DataType, Expression, Relation, ScanColumn, Value, heavy_key_columns, with_common_values,
 };
 
-use super::{
-    lower::{is_infinite, lower_datum},
-    planning::with_planning,
-};
+use super::planning::with_planning;
+use crate::pg::mirror::{constant, source_type};
 
 /// What fewer rows have would matter to more than sixteen ranks.
 const SHARE_MIN: f64 = 1.0 / 64.0;
@@ -101,11 +100,13 @@ unsafe fn most_common(tuple: pg_sys::HeapTuple, data_type: &DataType) -> Vec<Com
 
 /// A value as the plan has it in a column of a type; `None` if it has another form there, or none.
 unsafe fn value_of(datum: pg_sys::Datum, type_oid: pg_sys::Oid, data_type: &DataType) -> Option<Value> {
+    let notes = Notes::default();
+    let constant = unsafe { constant(datum, false, type_oid) };
+    let lowered = lower_constant(&constant, &source_type(type_oid), &notes).ok()?;
     // As a constant of the query it would say that values of the query may be infinite.
-    if is_infinite(datum, type_oid) {
+    if notes.met_infinity() {
         return None;
     }
-    let Ok(lowered) = (unsafe { lower_datum(datum, false, type_oid) }) else { return None };
     let Expression::Literal(literal) = lowered.expression else { return None };
     match (literal.value, &literal.data_type, data_type) {
         (Value::Decimal(unscaled), DataType::Decimal { scale: own, .. }, DataType::Decimal { scale, .. }) => {

@@ -1,6 +1,7 @@
 //! The ForeignScan: what the engine returns, and how the scan's tuple is made of it.
 
 use pgrx::{pg_sys, prelude::*};
+use pystachio_lower::{Lowered, Scale};
 use pystachio_plan::{
     ColumnId, DataType, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation, prune_columns,
 };
@@ -9,7 +10,6 @@ use super::{
     base::unreadable_column,
     common_values::with_analyzed_values,
     keyed_join::{ScanFilter, key_number},
-    lower::{Lowered, Refusal, Scale},
     nodes::{elements, list_of, node_as},
     outputs::{output_modifier, outputs_of},
     planning::with_planning,
@@ -111,15 +111,7 @@ unsafe fn base_scan(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo, tabl
                 builder.add_absent(attribute.atttypid, attribute.atttypmod);
                 continue;
             }
-            let var = pg_sys::makeVar(
-                (*relation).relid as i32,
-                attribute.attnum,
-                attribute.atttypid,
-                attribute.atttypmod,
-                attribute.attcollation,
-                0,
-            );
-            match info.scope().find(var.cast()) {
+            match info.scope().find_column(((*relation).relid, attribute.attnum)) {
                 Some(lowered) => builder.add(lowered, attribute.atttypid, attribute.atttypmod),
                 None => {
                     result = Err(unreadable_column(table_oid, attribute.attnum));
@@ -163,8 +155,8 @@ unsafe fn needed_attributes(relation: *mut pg_sys::RelOptInfo, info: &RelationIn
 /// A scan of joins or of what comes above them: its tuple has what the target needs.
 unsafe fn upper_scan(info: &RelationInfo, target: *mut pg_sys::PathTarget) -> Built {
     unsafe {
-        let outputs = outputs_of(info, target).map_err(|Refusal(reason)| {
-            pystachio_plan::Error::internal(format!("a checked target can't be returned: {reason}"))
+        let outputs = outputs_of(info, target).map_err(|refusal| {
+            pystachio_plan::Error::internal(format!("a checked target can't be returned: {refusal}"))
         })?;
         let mut builder = ScanBuilder::new(info);
         let mut entries = Vec::new();

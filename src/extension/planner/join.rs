@@ -11,18 +11,18 @@
 use std::{collections::HashMap, rc::Rc};
 
 use pgrx::{pg_sys, pg_sys::NodeTag, prelude::*};
+use pystachio_lower::{Lowered, Refusal, Scope, VarKey, check_depth};
 use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Relation};
 
 use super::{
     base::offer_paths,
     clauses::in_order,
     cost::{self, JoinInput},
-    lower::{Lowered, Lowering, Refusal, check_depth},
+    lowering::{Lowering, is_lasting},
     nodes::{elements, node_as, tag_of},
     outputs::outputs_of,
     planning::with_planning,
     relation_info::{Built, Place, RelationInfo, place_placeholders},
-    scope::{Scope, VarKey},
     sorted::SortedScan,
 };
 use crate::{pg::compat, settings};
@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
         }
         // Engines join relations without columns of outside only.
         if [joined, outer, inner].iter().any(|relation| !(**relation).lateral_relids.is_null()) {
-            with_planning(|planning| planning.refuse("join: LATERAL".into()));
+            with_planning(|planning| planning.refuse(format!("join: {}", Refusal::Lateral)));
             return;
         }
         let kind = match join_type {
@@ -81,8 +81,8 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
             };
             match built {
                 Ok(info) => info.attach(joined),
-                Err(Refusal(reason)) => {
-                    with_planning(|planning| planning.refuse(format!("join: {reason}")));
+                Err(refusal) => {
+                    with_planning(|planning| planning.refuse(format!("join: {refusal}")));
                 }
             }
         }
@@ -162,7 +162,7 @@ impl WaitingJoin {
         let inputs = [self.outer, self.inner];
         match unsafe { self.candidate(JoinKind::Inner, &inputs).built() } {
             Ok(built) => built,
-            Err(Refusal(reason)) => pgrx::error!("a join that was checked can't be planned: {reason}"),
+            Err(refusal) => pgrx::error!("a join that was checked can't be planned: {refusal}"),
         }
     }
 
@@ -206,14 +206,12 @@ impl WaitingJoin {
     /// Whether a clause over plain relations can be lowered.
     unsafe fn lowers(&self, clause: *mut pg_sys::RestrictInfo) -> bool {
         unsafe {
-            // The genetic search frees others, and their place may become that of another clause.
-            let is_lasting = pg_sys::GetMemoryChunkContext(clause.cast()) == (*self.root).planner_cxt;
+            let is_lasting = is_lasting(self.root, clause);
             let known = with_planning(|planning| planning.is_lowered(clause)).filter(|_| is_lasting);
             known.unwrap_or_else(|| {
-                let condition: *mut pg_sys::Node = (*clause).clause.cast();
                 let scope = self.scope_of((*clause).clause_relids);
                 let is_lowered =
-                    scope.is_some_and(|scope| Lowering::new(&scope).lower_condition(condition).is_ok());
+                    scope.is_some_and(|scope| Lowering::new(&scope).lower_clause(self.root, clause).is_ok());
                 if is_lasting {
                     with_planning(|planning| planning.note_lowered(clause, is_lowered));
                 }
@@ -337,11 +335,11 @@ impl Candidate<'_> {
                         || !pg_sys::bms_is_subset((*clause).required_relids, joined));
                 if is_above {
                     let above = self.result_scope(HashMap::new());
-                    let lowered = Lowering::new(&above).lower_condition((*clause).clause.cast())?;
+                    let lowered = Lowering::new(&above).lower_clause(self.place.root, clause)?;
                     conditions.above.push(lowered);
                     continue;
                 }
-                self.add_clause((*clause).clause.cast(), scope, &mut conditions)?;
+                self.add_clause(clause, scope, &mut conditions)?;
             }
             Ok(conditions)
         }
@@ -349,15 +347,15 @@ impl Candidate<'_> {
 
     unsafe fn add_clause(
         &self,
-        clause: *mut pg_sys::Node,
+        clause: *mut pg_sys::RestrictInfo,
         scope: &Scope,
         conditions: &mut Conditions,
     ) -> Result<(), Refusal> {
         unsafe {
-            let lowered = Lowering::new(scope).lower_condition(clause)?;
+            let lowered = Lowering::new(scope).lower_clause(self.place.root, clause)?;
             if let Some(key) = self.as_key(&lowered) {
                 if self.kind == JoinKind::Semi {
-                    self.note_equal(clause, conditions);
+                    self.note_equal((*clause).clause.cast(), conditions);
                 }
                 conditions.keys.push(key);
                 return Ok(());
@@ -415,7 +413,7 @@ impl Candidate<'_> {
             for (this, other) in [(*a, *b), (*b, *a)] {
                 let var = node_as::<pg_sys::Var>(this, NodeTag::T_Var);
                 if let Some(var) = var
-                    && self.right.scope().find(this).is_some()
+                    && self.right.scope().find_column((var.varno as u32, var.varattno)).is_some()
                     && let Ok(lowered) = Lowering::new(self.left.scope()).lower(other)
                     && pg_sys::exprType(this) == pg_sys::exprType(other)
                 {

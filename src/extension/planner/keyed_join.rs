@@ -26,7 +26,7 @@ use pystachio_plan::{Expression, could_fail, narrow};
 use super::{
     cost,
     join::may_push,
-    lower::Lowering,
+    lowering::Lowering,
     nodes::{elements, list_of, make_node, node_as, substitute, tag_of},
     planning::with_planning,
     relation_info::RelationInfo,

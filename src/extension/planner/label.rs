@@ -7,17 +7,17 @@
 use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use pgrx::{pg_sys, prelude::*};
+use pystachio_lower::{Lowered, Refusal, Scale, Scope, check_depth, common_scale, retype, unify_branches};
 use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation, could_fail};
 
 use super::{
     clauses::in_order,
     cost, empty,
     join::may_push,
-    lower::{Lowered, Lowering, Refusal, Scale, check_depth, common_scale, retype, unify_branches},
+    lowering::Lowering,
     nodes::elements,
     planning::with_planning,
     relation_info::{Place, RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
-    scope::Scope,
 };
 
 /// Labels a relation of the range table, if an engine can compute it whole.
@@ -36,7 +36,7 @@ pub unsafe fn label_relation(
         }
         if !(*relation).lateral_relids.is_null() {
             if is_subquery {
-                with_planning(|planning| planning.refuse("subquery: LATERAL".into()));
+                with_planning(|planning| planning.refuse(format!("subquery: {}", Refusal::Lateral)));
             }
             return;
         }
@@ -54,8 +54,8 @@ pub unsafe fn label_relation(
         let (routine, info) = match checked {
             Ok(Some(built)) => built,
             Ok(None) => return,
-            Err(Refusal(reason)) => {
-                with_planning(|planning| planning.refuse(format!("subquery: {reason}")));
+            Err(refusal) => {
+                with_planning(|planning| planning.refuse(format!("subquery: {refusal}")));
                 return;
             }
         };
@@ -180,10 +180,10 @@ unsafe fn finish_label(
         let relation = place.relation;
         let mut filters = Vec::new();
         for clause in in_order(place.root, (*relation).baserestrictinfo) {
-            filters.push(Lowering::new(&scope).lower_condition((*clause).clause.cast())?);
+            filters.push(Lowering::new(&scope).lower_clause(place.root, clause)?);
         }
         if is_barrier && filters.iter().any(|filter| could_fail(filter, &|_| false)) {
-            return Err(Refusal::new("a condition above a security barrier that could fail"));
+            return Err(Refusal::CouldFailAboveBarrier);
         }
         let rows = (*relation).rows;
         if let Some(predicate) = Expression::all_of(filters) {

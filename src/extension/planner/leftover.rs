@@ -11,11 +11,10 @@ use pgrx::pg_sys::{self, NodeTag};
 
 use super::{
     keyed_join,
-    lower::function_name,
     nodes::{element_count, elements, node_as, tag_of, text_of},
     relation_info::is_ours_oid,
 };
-use crate::settings;
+use crate::{pg::mirror::function_name, settings};
 
 /// Why the statement is not one scan of ours, beyond what the callbacks said. `said` is what they said.
 pub unsafe fn reasons(statement: *mut pg_sys::PlannedStmt, said: &[String]) -> Vec<String> {

@@ -15,10 +15,10 @@
 //! - `sorted.rs`: scans in the order that a merge join, a window or DISTINCT ON asks for
 //! - `keyed_join.rs`: joins with relations that stay in PostgreSQL, by their keys
 //! - `clauses.rs`: the order in which conditions are tested
-//! - `relation_info.rs`, `scope.rs`: what is known about a relation, and how its columns are found
+//! - `relation_info.rs`: what is known about a relation
 //! - `known_servers.rs`: which servers are ours
 //! - `security.rs`: which conditions of a table must wait for others
-//! - `lower/`: PostgreSQL's expressions as plan expressions; `shippable.rs` says which
+//! - `lowering.rs`: PostgreSQL's expressions as plan expressions, by `src/lower`, which says which, and how columns are found
 //! - `descriptions.rs`: what footers say about tables, asked for once
 //! - `statistics.rs`: what footers tell about columns that were never analyzed
 //! - `common_values.rs`: what ANALYZE has found to be frequent
@@ -34,12 +34,11 @@
 #![allow(
     clippy::missing_safety_doc,
     clippy::undocumented_unsafe_blocks,
-    reason = "see the invariants of `nodes`"
+    reason = "every function takes nodes that PostgreSQL's planner made and that live as long as the planning in which they are used"
 )]
 
 mod base;
 mod clauses;
-mod collation;
 mod common_values;
 mod cost;
 mod descriptions;
@@ -51,19 +50,18 @@ mod keyed_join;
 mod known_servers;
 mod label;
 mod leftover;
-mod lower;
-mod nodes;
+mod lowering;
 mod outputs;
 mod planning;
 mod relation_info;
 mod replan;
 mod rewrite;
-mod scope;
 mod security;
-mod shippable;
 mod sorted;
 mod statistics;
 mod upper;
+
+use crate::pg::nodes;
 
 pub use base::fill_routine;
 pub use hooks::install_hooks;

@@ -13,12 +13,14 @@
 //! Invariants: no returned expression returns a set, and none has parameters that have values only inside a SubPlan.
 
 use pgrx::pg_sys::{self, NodeTag};
+use pystachio_lower::{Lowered, Refusal};
 
 use super::{
-    lower::{Lowered, Lowering, Refusal, type_name},
+    lowering::Lowering,
     nodes::{contains, elements, node_as, tag_of, walk_expression},
     relation_info::RelationInfo,
 };
+use crate::pg::mirror::type_name;
 
 /// The outputs that the expressions of a target need.
 ///
@@ -31,7 +33,7 @@ pub unsafe fn outputs_of(
 ) -> Result<Vec<(*mut pg_sys::Node, Lowered)>, Refusal> {
     unsafe {
         if pg_sys::expression_returns_set((*target).exprs.cast()) {
-            return Err(Refusal::new("a function in the target that returns a set"));
+            return Err(Refusal::SetInTarget);
         }
         let mut outputs = Outputs { info, found: Vec::new() };
         // A stack of its own: expressions may nest deeper than calls may.
@@ -129,9 +131,7 @@ impl Outputs<'_> {
                     Ok(true)
                 }
                 Err(refusal) if is_leaf => Err(refusal),
-                Ok(_) if is_leaf => {
-                    Err(Refusal(format!("a {} of unknown length", type_name(pg_sys::exprType(node)))))
-                }
+                Ok(_) if is_leaf => Err(Refusal::UnknownLength(type_name(pg_sys::exprType(node)))),
                 _ => Ok(false),
             }
         }
@@ -140,7 +140,7 @@ impl Outputs<'_> {
     unsafe fn lower(&self, part: Part) -> Result<Lowered, Refusal> {
         unsafe {
             if !is_whole(part.node) {
-                return Err(Refusal::new("a part of an expression"));
+                return Err(Refusal::PartOfExpression);
             }
             let lowering = Lowering::new(self.info.scope());
             if !part.is_guarded || is_column(part.node) {
@@ -148,7 +148,7 @@ impl Outputs<'_> {
             }
             let lowered = lowering.lower_conditionally(part.node)?;
             if lowered.could_fail() {
-                return Err(Refusal::new("what could fail where PostgreSQL does not evaluate it"));
+                return Err(Refusal::CouldFailUnasked);
             }
             Ok(lowered)
         }

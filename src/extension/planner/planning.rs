@@ -1,7 +1,8 @@
 //! What one run of the planner keeps: column ids, runtime parameters, table descriptions, refusals, and
 //! the range-table entries of absorbed subqueries.
 //!
-//! Invariant: it keeps no node of another's memory. The current memory context may be one that is freed before planning ends.
+//! Invariant: it keeps no node of another's memory ([`Origins`]). The current memory context may be one that is freed before
+//! planning ends.
 //!
 //! Planning nests (a SQL function may be folded while its caller is planned), so there is a stack. If the
 //! library was loaded in mid-planning, the hook has not pushed an entry; an implicit one serves then, and
@@ -10,9 +11,10 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use pgrx::pg_sys;
+use pystachio_lower::{Notes, Source};
 use pystachio_plan::{ColumnId, DataType, FileSet, TableDescription};
 
-use crate::known_files::TableKey;
+use crate::{known_files::TableKey, pg::mirror::Origins};
 
 /// What is known of a table's files.
 #[derive(Clone)]
@@ -26,17 +28,16 @@ struct Description {
 
 /// The state of one run of the planner.
 pub struct Planning {
-    next_column_id: u32,
+    notes: Rc<Notes>,
+    /// The nodes that PostgreSQL evaluates when the query starts.
+    origins: Rc<Origins>,
     /// The tables and attributes that columns of scans are.
     scanned: HashMap<ColumnId, (pg_sys::Oid, i16)>,
-    /// Expressions that PostgreSQL evaluates when the query starts, with the type that the engine wants. They are copies in
-    /// `memory`.
-    parameters: Vec<(*mut pg_sys::Node, DataType)>,
-    /// Where nodes are that this keeps: the memory context in which the run began.
-    memory: pg_sys::MemoryContext,
     descriptions: HashMap<TableKey, Description>,
     /// Whether a clause over plain relations can be lowered. The clauses live as long as this run.
     lowered: HashMap<*const pg_sys::RestrictInfo, bool>,
+    /// Mirrors of clauses that live as long as this run.
+    mirrors: HashMap<*const pg_sys::RestrictInfo, Rc<Source>>,
     refusals: Vec<String>,
     /// Subqueries that became part of a foreign scan.
     absorbed: Vec<*mut pg_sys::PlannerInfo>,
@@ -44,10 +45,6 @@ pub struct Planning {
     hooked: bool,
     /// A foreign table of ours is in the query.
     met_table: bool,
-    /// A constant of the query is an infinite date or timestamp.
-    met_infinity: bool,
-    /// What was not pushed down has a parameter of the statement.
-    lost_parameter: bool,
 }
 
 thread_local! {
@@ -106,25 +103,33 @@ pub fn with_planning<T>(work: impl FnOnce(&mut Planning) -> T) -> T {
 impl Planning {
     fn new(memory: pg_sys::MemoryContext) -> Self {
         Self {
-            next_column_id: 0,
+            notes: Rc::default(),
+            // SAFETY: the memory context is the one in which the run began, or lives as long as the process.
+            origins: Rc::new(unsafe { Origins::new(memory) }),
             scanned: HashMap::new(),
-            parameters: Vec::new(),
-            memory,
             descriptions: HashMap::new(),
             lowered: HashMap::new(),
+            mirrors: HashMap::new(),
             refusals: Vec::new(),
             absorbed: Vec::new(),
             hooked: false,
             met_table: false,
-            met_infinity: false,
-            lost_parameter: false,
         }
     }
 
     /// An id that no other column of this run has.
-    pub fn new_column(&mut self) -> ColumnId {
-        self.next_column_id += 1;
-        ColumnId(self.next_column_id)
+    pub fn new_column(&self) -> ColumnId {
+        self.notes.new_column()
+    }
+
+    /// What lowering notes in this run.
+    pub fn notes(&self) -> &Rc<Notes> {
+        &self.notes
+    }
+
+    /// The nodes that PostgreSQL evaluates when the query starts.
+    pub fn origins(&self) -> &Rc<Origins> {
+        &self.origins
     }
 
     /// Notes which attribute of a table a column is.
@@ -140,32 +145,23 @@ impl Planning {
         self.scanned.get(&id).copied()
     }
 
-    /// The index of a value that PostgreSQL evaluates when the query starts.
-    pub unsafe fn parameter(&mut self, node: *mut pg_sys::Node, data_type: DataType) -> u32 {
-        let known = self.parameters.iter().position(|(known, known_type)| {
-            *known_type == data_type && unsafe { pg_sys::equal((*known).cast(), node.cast()) }
-        });
-        let index = known.unwrap_or_else(|| {
-            self.parameters.push((unsafe { self.kept(node) }, data_type));
-            self.parameters.len() - 1
-        });
-        index as u32
-    }
-
-    /// A copy of a node that lives as long as this run. The node itself may not: the genetic join search frees what was made
-    /// for one join order before it tries the next.
-    unsafe fn kept(&self, node: *mut pg_sys::Node) -> *mut pg_sys::Node {
-        unsafe {
-            let former = pg_sys::MemoryContextSwitchTo(self.memory);
-            let copy = pg_sys::copyObjectImpl(node.cast()).cast();
-            pg_sys::MemoryContextSwitchTo(former);
-            copy
-        }
-    }
-
     /// The expression and type of a parameter.
     pub fn parameter_at(&self, index: u32) -> Option<(*mut pg_sys::Node, DataType)> {
-        self.parameters.get(index as usize).cloned()
+        let (value, data_type) = self.notes.parameter_at(index)?;
+        Some((self.origins.node_of(&value)?, data_type))
+    }
+
+    /// The mirror of a clause, if it is known.
+    pub fn mirror_of(&self, clause: *const pg_sys::RestrictInfo) -> Option<Rc<Source>> {
+        self.mirrors.get(&clause).cloned()
+    }
+
+    /// Keeps the mirror of a clause that lives as long as this run.
+    pub fn keep_mirror(&mut self, clause: *const pg_sys::RestrictInfo, source: Rc<Source>) {
+        // Without the hook the entry outlives the clause.
+        if self.hooked {
+            self.mirrors.insert(clause, source);
+        }
     }
 
     /// Whether a clause over plain relations can be lowered, if that is known.
@@ -220,24 +216,9 @@ impl Planning {
         self.met_table = true;
     }
 
-    /// Whether an infinite date or timestamp was lowered, so that values of the engine may be infinite.
-    pub fn met_infinity(&self) -> bool {
-        self.met_infinity
-    }
-
-    /// Notes an infinite date or timestamp.
-    pub fn meet_infinity(&mut self) {
-        self.met_infinity = true;
-    }
-
     /// Whether something with a parameter of the statement was not pushed down: with a constant in its place it might be.
     pub fn lost_parameter(&self) -> bool {
-        self.lost_parameter
-    }
-
-    /// Notes that something with a parameter of the statement was not pushed down.
-    pub fn lose_parameter(&mut self) {
-        self.lost_parameter = true;
+        self.notes.lost_parameter()
     }
 
     /// What this run knows of a table, which it plans with.

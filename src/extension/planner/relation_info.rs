@@ -3,16 +3,16 @@
 use std::{cell::OnceCell, rc::Rc, sync::Arc};
 
 use pgrx::{PgMemoryContexts, pg_sys};
+use pystachio_lower::{Lowered, Refusal, Scale, Scope};
 use pystachio_plan::{NamedExpression, Operator, Relation};
 
 use super::{
     join::WaitingJoin,
     known_servers,
-    lower::{Lowered, Lowering, Refusal},
+    lowering::Lowering,
     nodes::{any_entry, elements, node_as},
     outputs::outputs_of,
     planning::with_planning,
-    scope::Scope,
 };
 
 /// How large an expression may be that is left to its readers, each of which has it as its own.
@@ -224,14 +224,14 @@ impl Place<'_> {
             let known = elements::<pg_sys::PlaceHolderInfo>((*self.root).placeholder_list)
                 .find(|known| (**known).phid == placeholder.phid);
             let Some(known) = known else {
-                return Err(Refusal::new("an expression of a subquery of another level"));
+                return Err(Refusal::PlaceholderOfOtherLevel);
             };
             if !(*known).ph_lateral.is_null() {
-                return Err(Refusal::new("an expression of LATERAL columns below an outer join"));
+                return Err(Refusal::LateralPlaceholder);
             }
             // Here it would not be NULL where an outer join between has found no partner.
             if self.inputs.iter().any(|input| pg_sys::bms_is_subset((*known).ph_eval_at, (**input).relids)) {
-                return Err(Refusal::new("an expression below an outer join that the input does not have"));
+                return Err(Refusal::LostPlaceholder);
             }
             Ok(())
         }
@@ -257,7 +257,7 @@ pub unsafe fn place_placeholders(
         let placeholder =
             unsafe { node_as::<pg_sys::PlaceHolderVar>(node, pg_sys::NodeTag::T_PlaceHolderVar) };
         let Some(placeholder) = placeholder else { continue };
-        if unsafe { scope.find(node) }.is_some() {
+        if scope.find_placeholder(placeholder.phid).is_some() {
             continue;
         }
         unsafe { place.check(placeholder)? };
@@ -288,7 +288,7 @@ pub fn pass_through(relation: &Relation) -> Vec<NamedExpression> {
 /// Otherwise gives it a column here. An expression that is computed late is computed for fewer rows.
 pub fn defer_or_name(lowered: Lowered, computed: &mut Vec<NamedExpression>) -> Lowered {
     let scale_follows = match &lowered.scale {
-        super::lower::Scale::Varies(scale) => scale.is_null_with_columns(),
+        Scale::Varies(scale) => scale.is_null_with_columns(),
         _ => true,
     };
     if scale_follows

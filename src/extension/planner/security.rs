@@ -13,15 +13,12 @@
 use std::collections::BTreeMap;
 
 use pgrx::pg_sys;
+use pystachio_lower::{Refusal, Scope, has_parameter};
 use pystachio_plan::{Expression, could_fail};
 
 use super::{
-    clauses::in_order,
-    lower::{Lowering, Refusal, has_parameter},
-    nodes::elements,
-    planning::with_planning,
+    clauses::in_order, lowering::Lowering, nodes::elements, planning::with_planning,
     relation_info::RelationInfo,
-    scope::Scope,
 };
 use crate::settings;
 
@@ -47,27 +44,27 @@ pub unsafe fn leveled_conditions(
     table: &str,
 ) -> LeveledConditions {
     unsafe {
-        let refuse = |reason: &str| {
-            with_planning(|planning| planning.refuse(format!("filter on {table}: {reason}")));
+        let refuse = |refusal: Refusal| {
+            with_planning(|planning| planning.refuse(format!("filter on {table}: {refusal}")));
         };
         let mut local = Vec::new();
         let mut lowered = Vec::new();
         let mut lowest = u32::MAX;
         for clause in in_order(root, (*relation).baserestrictinfo) {
             lowest = lowest.min((*clause).security_level);
-            match Lowering::new(scope).lower_condition((*clause).clause.cast()) {
+            match Lowering::new(scope).lower_clause(root, clause) {
                 // A value that engines don't have makes such a condition fail, and the way out is this setting.
                 Ok(condition) if !settings::pushdown() && has_parameter(&condition, |_| true) => {
                     local.push(clause);
                 }
                 // A condition guards those that PostgreSQL tests after it.
                 Ok(condition) if !local.is_empty() && could_fail(&condition, &|_| false) => {
-                    refuse("a condition that could fail, after one that PostgreSQL tests");
+                    refuse(Refusal::CouldFailAfterLocal);
                     local.push(clause);
                 }
                 Ok(condition) => lowered.push((clause, condition)),
-                Err(Refusal(reason)) => {
-                    refuse(&reason);
+                Err(refusal) => {
+                    refuse(refusal);
                     local.push(clause);
                 }
             }
@@ -79,7 +76,7 @@ pub unsafe fn leveled_conditions(
             let level = (*clause).security_level;
             let is_silent = !could_fail(&condition, &|_| false);
             if level > lowest_local && !(is_silent && (*clause).leakproof) {
-                refuse("a condition on rows that a policy may hide, which PostgreSQL checks");
+                refuse(Refusal::HiddenByPolicy);
                 local.push(clause);
             } else if level > lowest && !is_silent {
                 levels.entry(level).or_default().push(condition);

@@ -19,7 +19,7 @@ use pystachio_plan::{DataType, Expression, Operator, Relation, SortKey, Value, c
 use super::{
     cost,
     join::may_push,
-    lower::{Lowering, check_equality, check_order},
+    lowering::{Lowering, check_equality, check_order},
     nodes::{elements, list_of, node_as, text_of},
     relation_info::RelationInfo,
 };
@@ -194,9 +194,8 @@ unsafe fn member_of(
             return None;
         }
         let node: *mut pg_sys::Node = member.em_expr.cast();
-        let (type_oid, collation) = (pg_sys::exprType(node), pg_sys::exprCollation(node));
-        check_order(type_oid, collation).ok()?;
-        check_equality(type_oid, collation).ok()?;
+        check_order(node).ok()?;
+        check_equality(node).ok()?;
         Lowering::new(info.scope()).lower(node).ok().map(|lowered| lowered.expression)
     }
 }

@@ -3,6 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use pgrx::{pg_sys, prelude::*};
+use pystachio_lower::{Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, check_depth};
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, DataType, Expression, NamedExpression, Operator, Relation,
     SortKey, Value,
@@ -13,12 +14,11 @@ use super::{
     clauses::conditions_in_order,
     cost,
     join::may_push,
-    lower::{Lowered, LoweredAggregate, Lowering, Refusal, Scale, check_depth, check_equality, check_order},
+    lowering::{Lowering, check_equality, check_order},
     nodes::{element_count, elements, list_of, node_as, tag_of, walk_expression},
     outputs::outputs_of,
     planning::with_planning,
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
-    scope::Scope,
     sorted::SortedScan,
 };
 use crate::pg::compat;
@@ -40,9 +40,7 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
         }
         let Some(info) = RelationInfo::complete_of(input) else { return };
         if (*(*root).parse).hasTargetSRFs && expands_sets(input) {
-            with_planning(|planning| {
-                planning.refuse("a function in the target that returns a set".into());
-            });
+            with_planning(|planning| planning.refuse(Refusal::SetInTarget.to_string()));
             return;
         }
         let upper = Upper { root, parse: (*root).parse, info };
@@ -99,8 +97,8 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
                 built.attach(output);
                 offer_paths(output, paths);
             }
-            Err(Refusal(reason)) => {
-                with_planning(|planning| planning.refuse(format!("{word}: {reason}")));
+            Err(refusal) => {
+                with_planning(|planning| planning.refuse(format!("{word}: {refusal}")));
             }
         }
     }
@@ -124,7 +122,7 @@ impl Upper<'_> {
     ) -> BuiltRelation {
         unsafe {
             if !(*self.parse).groupingSets.is_null() {
-                return Err(Refusal::new("GROUPING SETS"));
+                return Err(Refusal::GroupingSets);
             }
             let mut found = Vec::new();
             let mut groups = Vec::new();
@@ -137,11 +135,12 @@ impl Upper<'_> {
                 if clause.is_none() {
                     continue;
                 }
-                found.push((node, name_key(self.lower_key(node)?, &mut groups, &mut aggregates)));
+                let (source, key) = self.lower_key(node)?;
+                found.push((source, name_key(key, &mut groups, &mut aggregates)));
                 keys.push(node);
             }
             if keys.len() < distinct_references((*self.parse).groupClause) {
-                return Err(Refusal::new("a key that is not in the target"));
+                return Err(Refusal::KeyNotInTarget);
             }
             let having = (*extra).havingQual.cast::<pg_sys::List>();
             let mut computed = Vec::new();
@@ -152,13 +151,14 @@ impl Upper<'_> {
             {
                 let (distinct, call) = self.distinct_rows(row, &mut groups, &aggregates)?;
                 input = distinct;
-                found.push(((*only).cast(), Lowered::plain(Expression::column(call.id, DataType::Int64))));
+                let count = Lowered::plain(Expression::column(call.id, DataType::Int64));
+                found.push((self.lowering().mirror((*only).cast())?, count));
                 aggregates.push(call);
             } else {
                 for node in called {
-                    let lowered = self.lowering().lower_aggregate(&*node)?;
-                    let value = share_calls(lowered, &mut aggregates);
-                    found.push((node.cast(), defer_or_name(value, &mut computed)));
+                    let lowering = self.lowering();
+                    let value = share_calls(lowering.lower_aggregate(node)?, &mut aggregates);
+                    found.push((lowering.mirror(node.cast())?, defer_or_name(value, &mut computed)));
                 }
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
@@ -194,18 +194,19 @@ impl Upper<'_> {
     }
 
     /// A key of grouping or DISTINCT.
-    unsafe fn lower_key(&self, node: *mut pg_sys::Node) -> Result<Lowered, Refusal> {
+    unsafe fn lower_key(&self, node: *mut pg_sys::Node) -> Result<(Source, Lowered), Refusal> {
         unsafe {
-            check_equality(pg_sys::exprType(node), pg_sys::exprCollation(node))?;
-            let lowered = self.lowering().lower(node)?;
+            check_equality(node)?;
+            let source = self.lowering().mirror(node)?;
+            let lowered = self.lowering().lower_source(&source)?;
             if lowered.data_type().is_float() {
                 // 0 and -0 are one group and print differently; the one that comes first wins.
-                return Err(Refusal::new("groups of floating-point numbers"));
+                return Err(Refusal::GroupsOfFloats);
             }
             if *lowered.data_type() == DataType::Numeric {
-                return Err(Refusal::new("groups of a runtime numeric"));
+                return Err(Refusal::GroupsOfRuntimeNumeric);
             }
-            Ok(lowered)
+            Ok((source, lowered))
         }
     }
 
@@ -218,7 +219,7 @@ impl Upper<'_> {
         companions: &[AggregateCall],
     ) -> Result<(Arc<Relation>, AggregateCall), Refusal> {
         if !companions.is_empty() {
-            return Err(Refusal::new("rows counted by groups of numerics whose scale varies"));
+            return Err(Refusal::RowsCountedByScales);
         }
         let mut columns = Vec::new();
         for group in groups {
@@ -230,7 +231,7 @@ impl Upper<'_> {
         unsafe {
             let fields: Vec<_> = elements::<pg_sys::Node>(row.args).collect();
             for field in &fields {
-                let lowered = self.lower_key(*field)?;
+                let (_, lowered) = self.lower_key(*field)?;
                 name_column(Lowered { scale: Scale::None, ..lowered }, &mut columns);
             }
             let rows = self.estimate_groups(&fields, self.info.rows);
@@ -289,7 +290,7 @@ impl Upper<'_> {
     unsafe fn distinct(&self, target: *mut pg_sys::PathTarget) -> BuiltRelation {
         unsafe {
             if (*self.parse).hasDistinctOn {
-                return Err(Refusal::new("DISTINCT ON"));
+                return Err(Refusal::DistinctOn);
             }
             let mut groups = Vec::new();
             let mut aggregates = Vec::new();
@@ -300,9 +301,10 @@ impl Upper<'_> {
                 let is_key = elements::<pg_sys::SortGroupClause>((*self.parse).distinctClause)
                     .any(|clause| (*clause).tleSortGroupRef == reference);
                 if reference == 0 || !is_key {
-                    return Err(Refusal::new("a column that is not among the distinct ones"));
+                    return Err(Refusal::NotDistinct);
                 }
-                found.push((node, name_key(self.lower_key(node)?, &mut groups, &mut aggregates)));
+                let (source, key) = self.lower_key(node)?;
+                found.push((source, name_key(key, &mut groups, &mut aggregates)));
                 keys.push(node);
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
@@ -322,8 +324,8 @@ impl Upper<'_> {
             for clause in elements::<pg_sys::SortGroupClause>((*self.parse).sortClause) {
                 let entry = pg_sys::get_sortgroupclause_tle(clause, (*self.root).processed_tlist);
                 let node: *mut pg_sys::Node = (*entry).expr.cast();
-                check_order(pg_sys::exprType(node), pg_sys::exprCollation(node))?;
-                check_equality(pg_sys::exprType(node), pg_sys::exprCollation(node))?;
+                check_order(node)?;
+                check_equality(node)?;
                 let lowered = self.lowering().lower(node)?;
                 if *lowered.data_type() == DataType::Numeric {
                     // A runtime value is the same in every row.
@@ -349,10 +351,10 @@ impl Upper<'_> {
         unsafe {
             let parse = &*self.parse;
             if parse.limitOption == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {
-                return Err(Refusal::new("WITH TIES"));
+                return Err(Refusal::WithTies);
             }
             if parse.hasTargetSRFs {
-                return Err(Refusal::new("a function in the target that returns a set"));
+                return Err(Refusal::SetInTarget);
             }
             let is_sorted = self.info.is_sorted;
             let has_limit = !parse.limitCount.is_null() || !parse.limitOffset.is_null();
@@ -380,7 +382,7 @@ impl Upper<'_> {
         }
         let lowered = unsafe { self.lowering().lower(node)? };
         if *lowered.data_type() != DataType::Int64 {
-            return Err(Refusal::new("a limit that is no bigint"));
+            return Err(Refusal::LimitType);
         }
         Ok(Some(lowered.expression))
     }
@@ -464,7 +466,7 @@ unsafe fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
     // Operator families that initdb made order as the types' comparisons do; `text_pattern_ops` too, but
     // its operators have names of their own and never come here by ORDER BY.
     if !is_known || u32::from(operator) >= pg_sys::FirstNormalObjectId {
-        return Err(Refusal::new("a sort operator that is not built in"));
+        return Err(Refusal::SortOperator);
     }
     Ok(i64::from(strategy) == i64::from(pg_sys::BTGreaterStrategyNumber))
 }

@@ -21,7 +21,7 @@ mod parameter;
 mod text;
 
 pub use block::RowBlock;
-pub use catalog::{data_type, numeric_modifier, scan_column};
+pub use catalog::{data_type, scan_column};
 pub use column::{ColumnReader, ColumnSource};
 pub use fixed::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 pub use parameter::{elements, literal, null_literal};

@@ -22,9 +22,9 @@ use super::{
     correlation::{Key, group_by_keys, join_clauses, take_keys},
     derived::{append_subquery, has_links_by_row, is_ungrouped, left_join, null_test, nullable_column},
 };
-use crate::planner::{
-    lower::function_name,
-    nodes::{contains, element_count, elements, list_of, make_node, node_as, substitute, tag_of},
+use crate::{
+    pg::mirror::function_name,
+    planner::nodes::{contains, element_count, elements, list_of, make_node, node_as, substitute, tag_of},
 };
 
 /// Rewrites every correlated scalar aggregate of the query's WHERE and columns. Returns whether there was one.

@@ -1,7 +1,7 @@
 //! Walking PostgreSQL's trees: lists, tags, expressions.
 //!
-//! Invariants: every function here takes pointers that PostgreSQL's planner made and that live as long as
-//! the planning in which they are used.
+//! Invariants: every function here takes valid nodes, and keeps none.
+#![expect(unsafe_code, reason = "reads PostgreSQL's nodes")]
 
 use std::{
     any::Any,
@@ -12,43 +12,73 @@ use std::{
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
-use crate::pg::compat;
-pub use crate::pg::list::{integers, pointers as elements, string as text_of};
+use super::compat;
+pub use super::list::{integers, pointers as elements, string as text_of};
 
 /// How many elements a list has.
+///
+/// # Safety
+///
+/// NIL or a valid list.
 pub unsafe fn element_count(list: *mut pg_sys::List) -> usize {
+    // SAFETY: as the caller says.
     if list.is_null() { 0 } else { unsafe { (*list).length as usize } }
 }
 
 /// A list of the pointers.
+///
+/// # Safety
+///
+/// The pointers are of nodes.
 pub unsafe fn list_of<T>(items: impl IntoIterator<Item = *mut T>) -> *mut pg_sys::List {
+    // SAFETY: as the caller says.
     items.into_iter().fold(std::ptr::null_mut(), |list, item| unsafe { pg_sys::lappend(list, item.cast()) })
 }
 
 /// The node as `T`, if it has that tag.
+///
+/// # Safety
+///
+/// NULL or a valid node, which outlives the result; `T` is the node of the tag.
 pub unsafe fn node_as<'a, T>(node: *const pg_sys::Node, tag: NodeTag) -> Option<&'a T> {
+    // SAFETY: as the caller says.
     unsafe { if !node.is_null() && (*node).type_ == tag { Some(&*node.cast::<T>()) } else { None } }
 }
 
 /// The tag of a node.
+///
+/// # Safety
+///
+/// The node is valid.
 pub unsafe fn tag_of(node: *const pg_sys::Node) -> NodeTag {
+    // SAFETY: as the caller says.
     unsafe { (*node).type_ }
 }
 
 /// Calls `visit` on the node and, while it returns true, on everything below it. Queries inside SubLinks
 /// are not entered.
+///
+/// # Safety
+///
+/// The node is valid.
 pub unsafe fn walk_expression(node: *mut pg_sys::Node, visit: &mut dyn FnMut(*mut pg_sys::Node) -> bool) {
     let mut visit_at = |node, _depth| if visit(node) { Visited::Enter } else { Visited::Pass };
+    // SAFETY: as the caller says.
     unsafe { walk_levels(node, &mut visit_at) }
 }
 
 /// Whether nodes below `node` nest more than `depth_max` deep, itself included.
+///
+/// # Safety
+///
+/// The node is valid.
 pub unsafe fn is_deeper(node: *mut pg_sys::Node, depth_max: usize) -> bool {
     let mut found = false;
     let mut visit = |_node, depth| {
         found = found || depth > depth_max;
         if found { Visited::Stop } else { Visited::Enter }
     };
+    // SAFETY: as the caller says.
     unsafe { walk_levels(node, &mut visit) };
     found
 }
@@ -75,11 +105,16 @@ struct NodeWalk<'a> {
 
 /// Walks as core's own walkers do, with about their need of stack: what core can walk can be walked here. A
 /// guard at each level would need ten times as much.
+///
+/// # Safety
+///
+/// The node is valid.
 unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
     unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
         if node.is_null() {
             return false;
         }
+        // SAFETY: a node of the tree, and the context that was given with it.
         unsafe {
             // Nothing here needs dropping while the walker runs, which may leave by an ERROR.
             let walk = context.cast::<NodeWalk<'_>>();
@@ -106,6 +141,7 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
     }
     let mut walk = NodeWalk { visit, depth: 0, panic: None };
     let context: *mut NodeWalk<'_> = &raw mut walk;
+    // SAFETY: as the caller says; the context outlives the walk.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(node, context.cast())) };
     if let Some(panic) = walk.panic {
         resume_unwind(panic);
@@ -114,6 +150,10 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
 
 /// Whether an entry of a range table satisfies the test: one of the query, of its subqueries and CTEs, or of a query inside
 /// a SubLink.
+///
+/// # Safety
+///
+/// The query is valid.
 pub unsafe fn any_entry(
     query: *mut pg_sys::Query,
     test: &mut dyn FnMut(*mut pg_sys::RangeTblEntry) -> bool,
@@ -122,6 +162,7 @@ pub unsafe fn any_entry(
         if node.is_null() {
             return false;
         }
+        // SAFETY: a node of the tree, and the context that was given with it.
         unsafe {
             // Nothing here needs dropping while the walker runs, which may leave by an ERROR.
             match tag_of(node) {
@@ -142,6 +183,7 @@ pub unsafe fn any_entry(
     }
     let mut search = Search { test, panic: None };
     let context: *mut Search<'_> = &raw mut search;
+    // SAFETY: as the caller says; the context outlives the walk.
     let found = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(query.cast(), context.cast())) };
     match search.panic {
         Some(panic) => resume_unwind(panic),
@@ -155,6 +197,10 @@ struct Search<'a> {
 }
 
 /// Whether a row of the query's relation is named whole, in the query or in one within it.
+///
+/// # Safety
+///
+/// The query is valid.
 pub unsafe fn names_row(query: *mut pg_sys::Query, relation_index: i32) -> bool {
     struct Search {
         relation_index: i32,
@@ -187,12 +233,18 @@ pub unsafe fn names_row(query: *mut pg_sys::Query, relation_index: i32) -> bool 
     }
     let mut search = Search { relation_index, levels_up: 0 };
     let context: *mut Search = &raw mut search;
+    // SAFETY: as the caller says; the context outlives the walk.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| compat::walk_query(query, step, context.cast())) }
 }
 
 /// Whether a node below (or at) `node` satisfies the test.
+///
+/// # Safety
+///
+/// The node is valid.
 pub unsafe fn contains(node: *mut pg_sys::Node, test: &dyn Fn(*mut pg_sys::Node) -> bool) -> bool {
     let mut found = false;
+    // SAFETY: as the caller says.
     unsafe {
         walk_expression(node, &mut |part| {
             found = found || test(part);
@@ -204,14 +256,20 @@ pub unsafe fn contains(node: *mut pg_sys::Node, test: &dyn Fn(*mut pg_sys::Node)
 
 /// A copy of an expression, or of a list of such, with other nodes in the place of those for which `replace` has one; what
 /// is below them is not looked at. Queries inside SubLinks are shared with the original.
+///
+/// # Safety
+///
+/// The node is valid.
 pub unsafe fn substitute(
     node: *mut pg_sys::Node,
     replace: &mut dyn FnMut(*mut pg_sys::Node) -> Option<*mut pg_sys::Node>,
 ) -> *mut pg_sys::Node {
     unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> *mut pg_sys::Node {
+        // SAFETY: not NULL, and a node of the tree.
         if node.is_null() || unsafe { tag_of(node) } == NodeTag::T_Query {
             return node;
         }
+        // SAFETY: a node of the tree, and the context that was given with it.
         unsafe {
             // Nothing here needs dropping while the mutator runs, which may leave by an ERROR.
             match replacement(context.cast::<Substitution<'_>>(), node) {
@@ -234,6 +292,7 @@ pub unsafe fn substitute(
     }
     let mut substitution = Substitution { replace, panic: None };
     let context: *mut Substitution<'_> = &raw mut substitution;
+    // SAFETY: as the caller says; the context outlives the walk.
     let copy = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(node, context.cast())) };
     match substitution.panic {
         Some(panic) => resume_unwind(panic),
@@ -247,7 +306,12 @@ struct Substitution<'a> {
 }
 
 /// A new node of zeroes with the tag, in the current memory context.
+///
+/// # Safety
+///
+/// `T` is the node of the tag.
 pub unsafe fn make_node<T>(tag: NodeTag) -> *mut T {
+    // SAFETY: new memory of the length of the node, which is valid zeroed.
     unsafe {
         let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
         (*node).type_ = tag;

@@ -1,0 +1,507 @@
+//! One expression.
+
+use pgrx::pg_sys::{self, Node, NodeTag, Oid};
+use pystachio_lower::{
+    AggregateSource, ArrayComparison, Call, ColumnReference, DEPTH_MAX, Part, Placeholder, Refusal,
+    RowColumn, Source, SourceType, UnknownPart,
+};
+use pystachio_plan::Function;
+
+use super::{
+    Origins,
+    catalog::{function, function_name, source_type},
+    collation, constant,
+};
+use crate::pg::{
+    compat::{self, RowComparison},
+    list::{oids, pointers},
+    nodes::{contains, is_deeper, list_of, tag_of},
+};
+
+/// An expression as a value.
+///
+/// # Errors
+///
+/// If there is none, or it nests too deep.
+///
+/// # Safety
+///
+/// The node is NULL or a valid expression.
+pub unsafe fn mirror(node: *mut Node, origins: &Origins) -> Result<Source, Refusal> {
+    if node.is_null() {
+        return Err(Refusal::Empty);
+    }
+    // SAFETY: the caller says that the node is valid.
+    unsafe {
+        if is_deeper(node, DEPTH_MAX) {
+            return Err(Refusal::TooDeep);
+        }
+        Ok(Mirror { origins }.expression(node)?.source)
+    }
+}
+
+/// An aggregate as a value.
+///
+/// # Errors
+///
+/// As of [`mirror`].
+///
+/// # Safety
+///
+/// The node is valid.
+pub unsafe fn mirror_aggregate(
+    aggregate: *mut pg_sys::Aggref,
+    origins: &Origins,
+) -> Result<AggregateSource, Refusal> {
+    // SAFETY: the caller says that the node is valid.
+    match unsafe { mirror(aggregate.cast(), origins)? }.part {
+        Part::Aggregate(aggregate) => Ok(aggregate),
+        _ => Err(Refusal::Empty),
+    }
+}
+
+/// A source, and what is in it.
+struct Seen {
+    source: Source,
+    /// Something that PostgreSQL can't evaluate before it has a row.
+    has_columns: bool,
+    /// Something volatile, as far as that was asked.
+    is_volatile: bool,
+}
+
+struct Mirror<'a> {
+    origins: &'a Origins,
+}
+
+/// What the parts of one node have in them.
+#[derive(Default)]
+struct Contents {
+    has_columns: bool,
+    has_given: bool,
+    is_volatile: bool,
+}
+
+impl Contents {
+    fn add(&mut self, seen: Seen) -> Source {
+        self.has_columns |= seen.has_columns;
+        self.has_given |= seen.source.has_given;
+        self.is_volatile |= seen.is_volatile;
+        seen.source
+    }
+}
+
+impl Mirror<'_> {
+    /// # Safety
+    ///
+    /// The node is a valid expression.
+    unsafe fn expression(&self, node: *mut Node) -> Result<Seen, Refusal> {
+        let mut contents = Contents::default();
+        // SAFETY: the caller says that the node is valid.
+        unsafe {
+            if pg_sys::stack_is_too_deep() {
+                return Err(Refusal::NoStack);
+            }
+            let (part, of) = self.part(node, &mut contents)?;
+            let modifier = pg_sys::exprTypmod(node);
+            let has_given = contents.has_given;
+            let mut source = Source { part, of, modifier, origin: None, has_given };
+            let is_constant = matches!(source.part, Part::Constant(_));
+            if !contents.has_columns && !contents.is_volatile && !is_constant {
+                contents.is_volatile =
+                    pg_sys::contain_volatile_functions(node) || pg_sys::expression_returns_set(node);
+                if !contents.is_volatile {
+                    source.origin = Some(self.origins.number(node));
+                }
+            }
+            Ok(Seen { source, has_columns: contents.has_columns, is_volatile: contents.is_volatile })
+        }
+    }
+
+    /// What a node is, and its type.
+    ///
+    /// # Safety
+    ///
+    /// The node is a valid expression.
+    unsafe fn part(&self, node: *mut Node, contents: &mut Contents) -> Result<(Part, SourceType), Refusal> {
+        // SAFETY: the caller says that the node is valid, and the tag says what it is.
+        unsafe {
+            let part = match tag_of(node) {
+                NodeTag::T_Const => {
+                    let known = &*node.cast::<pg_sys::Const>();
+                    Part::Constant(constant(known.constvalue, known.constisnull, known.consttype))
+                }
+                NodeTag::T_Var => {
+                    contents.has_columns = true;
+                    let var = &*node.cast::<pg_sys::Var>();
+                    Part::Column(ColumnReference {
+                        relation: var.varno as u32,
+                        attribute: var.varattno,
+                        levels_up: var.varlevelsup,
+                    })
+                }
+                NodeTag::T_PlaceHolderVar => self.placeholder(&*node.cast(), contents)?,
+                NodeTag::T_Param => {
+                    let kind = (*node.cast::<pg_sys::Param>()).paramkind;
+                    let is_given = kind == pg_sys::ParamKind::PARAM_EXTERN;
+                    contents.has_given = is_given;
+                    Part::Parameter { is_given }
+                }
+                NodeTag::T_SQLValueFunction => Part::ServerValue,
+                NodeTag::T_FuncExpr => {
+                    let call = &*node.cast::<pg_sys::FuncExpr>();
+                    let part = self.call(call.funcid, call.args, call.inputcollid, contents)?;
+                    match call.funcvariadic || call.funcretset {
+                        true => Part::UnusualCall { name: function_name(call.funcid) },
+                        false => Part::Call(part),
+                    }
+                }
+                NodeTag::T_OpExpr => Part::Call(self.operator(node.cast(), contents)?),
+                NodeTag::T_DistinctExpr => Part::Distinct(self.operator(node.cast(), contents)?),
+                NodeTag::T_NullIfExpr => Part::NullIf(self.operator(node.cast(), contents)?),
+                NodeTag::T_ScalarArrayOpExpr => self.array_comparison(&mut *node.cast(), contents)?,
+                NodeTag::T_RowCompareExpr => self.row_comparison(&*node.cast(), contents)?,
+                NodeTag::T_BoolExpr => {
+                    let logic = &*node.cast::<pg_sys::BoolExpr>();
+                    let function = match logic.boolop {
+                        pg_sys::BoolExprType::AND_EXPR => Function::And,
+                        pg_sys::BoolExprType::OR_EXPR => Function::Or,
+                        _ => Function::Not,
+                    };
+                    Part::Logic { function, arguments: self.list(logic.args, contents)? }
+                }
+                NodeTag::T_RelabelType => {
+                    Part::Relabel(self.boxed((*node.cast::<pg_sys::RelabelType>()).arg, contents)?)
+                }
+                NodeTag::T_CoerceViaIO => {
+                    Part::CoerceViaText(self.boxed((*node.cast::<pg_sys::CoerceViaIO>()).arg, contents)?)
+                }
+                NodeTag::T_CaseExpr => self.case(&*node.cast(), contents)?,
+                NodeTag::T_CaseTestExpr => {
+                    contents.has_columns = true;
+                    Part::CaseOperand
+                }
+                NodeTag::T_CoalesceExpr => {
+                    Part::Coalesce(self.list((*node.cast::<pg_sys::CoalesceExpr>()).args, contents)?)
+                }
+                NodeTag::T_MinMaxExpr => {
+                    let call = &*node.cast::<pg_sys::MinMaxExpr>();
+                    let is_greatest = call.op == pg_sys::MinMaxOp::IS_GREATEST;
+                    Part::Extreme {
+                        function: if is_greatest { Function::Greatest } else { Function::Least },
+                        collation: collation(call.inputcollid),
+                        arguments: self.list(call.args, contents)?,
+                    }
+                }
+                NodeTag::T_NullTest => {
+                    let test = &*node.cast::<pg_sys::NullTest>();
+                    let is_null = test.nulltesttype == pg_sys::NullTestType::IS_NULL;
+                    Part::NullTest {
+                        function: if is_null { Function::IsNull } else { Function::IsNotNull },
+                        argument: self.boxed(test.arg, contents)?,
+                        is_of_row: test.argisrow,
+                    }
+                }
+                NodeTag::T_BooleanTest => {
+                    let test = &*node.cast::<pg_sys::BooleanTest>();
+                    let function = truth_test(test.booltesttype);
+                    Part::TruthTest { function, argument: self.boxed(test.arg, contents)? }
+                }
+                NodeTag::T_ArrayExpr => {
+                    let array = &*node.cast::<pg_sys::ArrayExpr>();
+                    let items = pointers::<Node>(array.elements).map(|item| name_as_text(item));
+                    let items = items.map(|item| Ok(contents.add(self.expression(item)?)));
+                    Part::Array { items: items.collect::<Result<_, _>>()?, is_nested: array.multidims }
+                }
+                NodeTag::T_ArrayCoerceExpr => self.array_cast(node.cast(), contents)?,
+                NodeTag::T_RowExpr => Part::Row(self.list((*node.cast::<pg_sys::RowExpr>()).args, contents)?),
+                NodeTag::T_Aggref => self.aggregate(&*node.cast(), contents)?,
+                NodeTag::T_GroupingFunc => {
+                    contents.has_columns = true;
+                    Part::Grouping { levels_up: (*node.cast::<pg_sys::GroupingFunc>()).agglevelsup }
+                }
+                other => {
+                    note_unknown(node, contents);
+                    match other {
+                        NodeTag::T_SubPlan | NodeTag::T_AlternativeSubPlan => Part::Subquery,
+                        NodeTag::T_WindowFunc => Part::WindowFunction,
+                        other => Part::Unknown(UnknownPart { kind: format!("{other:?}") }),
+                    }
+                }
+            };
+            let of = match part {
+                // Core knows no type of some of these.
+                Part::Unknown(_) if contents.has_columns => SourceType::other(""),
+                _ => source_type(pg_sys::exprType(node)),
+            };
+            Ok((part, of))
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The node is a valid expression.
+    unsafe fn boxed<T>(&self, node: *mut T, contents: &mut Contents) -> Result<Box<Source>, Refusal> {
+        // SAFETY: as the caller says.
+        Ok(Box::new(contents.add(unsafe { self.expression(node.cast())? })))
+    }
+
+    /// The expression, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The node is NULL or a valid expression.
+    unsafe fn optional<T>(
+        &self,
+        node: *mut T,
+        contents: &mut Contents,
+    ) -> Result<Option<Box<Source>>, Refusal> {
+        // SAFETY: as the caller says.
+        if node.is_null() { Ok(None) } else { unsafe { self.boxed(node, contents).map(Some) } }
+    }
+
+    /// # Safety
+    ///
+    /// NIL or a valid list of valid expressions.
+    unsafe fn list(&self, list: *mut pg_sys::List, contents: &mut Contents) -> Result<Vec<Source>, Refusal> {
+        // SAFETY: as the caller says.
+        unsafe { pointers::<Node>(list).map(|node| Ok(contents.add(self.expression(node)?))).collect() }
+    }
+
+    /// # Safety
+    ///
+    /// The list is valid.
+    unsafe fn call(
+        &self,
+        function_oid: Oid,
+        arguments: *mut pg_sys::List,
+        collation_oid: Oid,
+        contents: &mut Contents,
+    ) -> Result<Call, Refusal> {
+        let function = function(function_oid);
+        let is_comparison = function.meaning.is_some_and(|meaning| meaning.comparison().is_some());
+        // SAFETY: as the caller says.
+        let arguments = unsafe {
+            let nodes = pointers::<Node>(arguments);
+            let nodes = nodes.map(|node| if is_comparison { name_as_text(node) } else { node });
+            nodes.map(|node| Ok(contents.add(self.expression(node)?))).collect::<Result<Vec<_>, _>>()?
+        };
+        Ok(Call { function, collation: collation(collation_oid), arguments })
+    }
+
+    /// # Safety
+    ///
+    /// The node is a valid one that is laid out as an operator's.
+    unsafe fn operator(
+        &self,
+        operator: *mut pg_sys::OpExpr,
+        contents: &mut Contents,
+    ) -> Result<Call, Refusal> {
+        // SAFETY: as the caller says.
+        unsafe {
+            pg_sys::set_opfuncid(operator);
+            self.call((*operator).opfuncid, (*operator).args, (*operator).inputcollid, contents)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The node is valid.
+    unsafe fn placeholder(
+        &self,
+        placeholder: &pg_sys::PlaceHolderVar,
+        contents: &mut Contents,
+    ) -> Result<Part, Refusal> {
+        let mut relations = Vec::new();
+        // SAFETY: as the caller says.
+        let expression = unsafe {
+            let mut relation = pg_sys::bms_next_member(placeholder.phrels, -1);
+            while relation >= 0 {
+                relations.push(relation.unsigned_abs());
+                relation = pg_sys::bms_next_member(placeholder.phrels, relation);
+            }
+            self.boxed(placeholder.phexpr, contents)?
+        };
+        contents.has_columns = true;
+        let (id, levels_up) = (placeholder.phid, placeholder.phlevelsup);
+        Ok(Part::Placeholder(Placeholder { id, levels_up, relations, expression }))
+    }
+
+    /// # Safety
+    ///
+    /// The node is valid.
+    unsafe fn array_comparison(
+        &self,
+        call: &mut pg_sys::ScalarArrayOpExpr,
+        contents: &mut Contents,
+    ) -> Result<Part, Refusal> {
+        // SAFETY: as the caller says.
+        let (function, operands) = unsafe {
+            pg_sys::set_sa_opfuncid(call);
+            (function(call.opfuncid), self.list(call.args, contents)?)
+        };
+        let operands = <[Source; 2]>::try_from(operands).ok();
+        Ok(Part::ArrayComparison(ArrayComparison {
+            function,
+            collation: collation(call.inputcollid),
+            is_any: call.useOr,
+            operands: operands.map(|[scalar, array]| Box::new((scalar, array))),
+        }))
+    }
+
+    /// # Safety
+    ///
+    /// The node is valid.
+    unsafe fn row_comparison(
+        &self,
+        call: &pg_sys::RowCompareExpr,
+        contents: &mut Contents,
+    ) -> Result<Part, Refusal> {
+        let order = match compat::row_comparison(call) {
+            RowComparison::Less => Some(Function::Less),
+            RowComparison::LessEqual => Some(Function::LessEqual),
+            RowComparison::Greater => Some(Function::Greater),
+            RowComparison::GreaterEqual => Some(Function::GreaterEqual),
+            RowComparison::Other => None,
+        };
+        // SAFETY: as the caller says. The lists have one length.
+        let columns = unsafe {
+            let operands = pointers::<Node>(call.largs).zip(pointers::<Node>(call.rargs));
+            let operators = oids(call.opnos).zip(oids(call.inputcollids));
+            let column = |((left, right), (operator, collation_oid))| {
+                Ok(RowColumn {
+                    function: function(pg_sys::get_opcode(operator)),
+                    collation: collation(collation_oid),
+                    left: contents.add(self.expression(name_as_text(left))?),
+                    right: contents.add(self.expression(name_as_text(right))?),
+                })
+            };
+            operands.zip(operators).map(column).collect::<Result<Vec<_>, _>>()?
+        };
+        Ok(Part::RowComparison { order, columns })
+    }
+
+    /// # Safety
+    ///
+    /// The node is valid.
+    unsafe fn case(&self, case: &pg_sys::CaseExpr, contents: &mut Contents) -> Result<Part, Refusal> {
+        // SAFETY: as the caller says.
+        unsafe {
+            let operand = self.optional(case.arg, contents)?;
+            let branches = pointers::<pg_sys::CaseWhen>(case.args).map(|when| {
+                let condition = contents.add(self.expression((*when).expr.cast())?);
+                Ok((condition, contents.add(self.expression((*when).result.cast())?)))
+            });
+            let branches = branches.collect::<Result<_, _>>()?;
+            Ok(Part::Case { operand, branches, otherwise: self.optional(case.defresult, contents)? })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The node is valid.
+    unsafe fn array_cast(
+        &self,
+        cast: *mut pg_sys::ArrayCoerceExpr,
+        contents: &mut Contents,
+    ) -> Result<Part, Refusal> {
+        // SAFETY: as the caller says.
+        unsafe {
+            let array = self.boxed((*cast).arg, contents)?;
+            let is_evaluated = array.is_known_at_start() && !pg_sys::contain_volatile_functions(cast.cast());
+            let evaluated = is_evaluated.then(|| self.origins.number(cast.cast()));
+            // Its operand stands for an element.
+            contents.has_columns = true;
+            Ok(Part::ArrayCast { array, evaluated })
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The node is valid.
+    unsafe fn aggregate(&self, aggregate: &pg_sys::Aggref, contents: &mut Contents) -> Result<Part, Refusal> {
+        // SAFETY: as the caller says.
+        let (arguments, filter) = unsafe {
+            let arguments = pointers::<pg_sys::TargetEntry>(aggregate.args);
+            let arguments = arguments.map(|entry| Ok(contents.add(self.expression((*entry).expr.cast())?)));
+            (arguments.collect::<Result<_, _>>()?, self.optional(aggregate.aggfilter, contents)?)
+        };
+        contents.has_columns = true;
+        let has_direct = !aggregate.aggdirectargs.is_null();
+        Ok(Part::Aggregate(AggregateSource {
+            function: function(aggregate.aggfnoid),
+            collation: collation(aggregate.inputcollid),
+            has_order: !aggregate.aggorder.is_null() || has_direct || aggregate.aggvariadic,
+            is_of_other_level: aggregate.agglevelsup > 0
+                || aggregate.aggsplit != pg_sys::AggSplit::AGGSPLIT_SIMPLE,
+            is_distinct: !aggregate.aggdistinct.is_null(),
+            arguments,
+            filter,
+        }))
+    }
+}
+
+/// Notes what is in a node that is not looked into.
+///
+/// # Safety
+///
+/// The node is a valid expression.
+unsafe fn note_unknown(node: *mut Node, contents: &mut Contents) {
+    // SAFETY: the caller says that the node is valid, and so are those below it.
+    unsafe {
+        contents.has_columns = contains(node, &|part| is_of_rows(tag_of(part)));
+        contents.has_given = contains(node, &|part| {
+            tag_of(part) == NodeTag::T_Param
+                && (*part.cast::<pg_sys::Param>()).paramkind == pg_sys::ParamKind::PARAM_EXTERN
+        });
+    }
+}
+
+/// Whether PostgreSQL can't evaluate such a node before it has a row, or a query around it.
+fn is_of_rows(tag: NodeTag) -> bool {
+    matches!(
+        tag,
+        NodeTag::T_Var
+            | NodeTag::T_PlaceHolderVar
+            | NodeTag::T_Aggref
+            | NodeTag::T_CaseTestExpr
+            | NodeTag::T_SubPlan
+            | NodeTag::T_AlternativeSubPlan
+            | NodeTag::T_WindowFunc
+            | NodeTag::T_GroupingFunc
+    )
+}
+
+fn truth_test(kind: pg_sys::BoolTestType::Type) -> Function {
+    match kind {
+        pg_sys::BoolTestType::IS_TRUE => Function::IsTrue,
+        pg_sys::BoolTestType::IS_NOT_TRUE => Function::IsNotTrue,
+        pg_sys::BoolTestType::IS_FALSE => Function::IsFalse,
+        pg_sys::BoolTestType::IS_NOT_FALSE => Function::IsNotFalse,
+        pg_sys::BoolTestType::IS_UNKNOWN => Function::IsNull,
+        _ => Function::IsNotNull,
+    }
+}
+
+/// A value of type `name`, such as `current_user`, as the text that comparisons of `name` with `text` take it for;
+/// anything else as it is.
+///
+/// # Safety
+///
+/// The node is a valid expression.
+unsafe fn name_as_text(node: *mut Node) -> *mut Node {
+    // SAFETY: as the caller says.
+    unsafe {
+        if pg_sys::exprType(node) != pg_sys::NAMEOID {
+            return node;
+        }
+        let cast = pg_sys::makeFuncExpr(
+            Oid::from(pg_sys::F_TEXT_NAME),
+            pg_sys::TEXTOID,
+            list_of([node]),
+            pg_sys::DEFAULT_COLLATION_OID,
+            pg_sys::C_COLLATION_OID,
+            pg_sys::CoercionForm::COERCE_IMPLICIT_CAST,
+        );
+        cast.cast()
+    }
+}

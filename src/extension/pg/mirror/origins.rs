@@ -1,0 +1,118 @@
+//! The nodes that PostgreSQL evaluates when a query starts.
+//!
+//! Invariant: they are copies in a memory context that lives as long as the planning. The current one may not: the genetic
+//! join search frees what was made for one join order before it tries the next.
+
+use std::cell::RefCell;
+
+use pgrx::{IntoDatum, pg_sys};
+use pystachio_lower::{Origin, RuntimeValue};
+use pystachio_plan::Value;
+
+use crate::pg::nodes::list_of;
+
+/// Nodes by their numbers.
+pub struct Origins {
+    memory: pg_sys::MemoryContext,
+    nodes: RefCell<Vec<*mut pg_sys::Node>>,
+}
+
+impl Origins {
+    /// No nodes, and where those will be.
+    ///
+    /// # Safety
+    ///
+    /// The memory context outlives the result, and what it gives.
+    pub unsafe fn new(memory: pg_sys::MemoryContext) -> Self {
+        Self { memory, nodes: RefCell::default() }
+    }
+
+    /// The number of a node: that of an equal one, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The node is valid.
+    pub unsafe fn number(&self, node: *mut pg_sys::Node) -> Origin {
+        let mut nodes = self.nodes.borrow_mut();
+        // SAFETY: the caller says that the node is valid, and those that are kept are.
+        let known = nodes.iter().position(|known| unsafe { pg_sys::equal((*known).cast(), node.cast()) });
+        let place = known.unwrap_or_else(|| {
+            // SAFETY: as the caller says.
+            nodes.push(unsafe { self.kept(node) });
+            nodes.len() - 1
+        });
+        Origin(place as u32)
+    }
+
+    /// A copy of a node that lives as long as this.
+    ///
+    /// # Safety
+    ///
+    /// The node is valid.
+    unsafe fn kept(&self, node: *mut pg_sys::Node) -> *mut pg_sys::Node {
+        // SAFETY: whoever made this says that the memory context lives; the current one is restored.
+        unsafe {
+            let former = pg_sys::MemoryContextSwitchTo(self.memory);
+            let copy = pg_sys::copyObjectImpl(node.cast()).cast();
+            pg_sys::MemoryContextSwitchTo(former);
+            copy
+        }
+    }
+
+    /// The node whose value a parameter has.
+    pub fn node_of(&self, value: &RuntimeValue) -> Option<*mut pg_sys::Node> {
+        match value {
+            RuntimeValue::Origin(Origin(place)) => self.nodes.borrow().get(*place as usize).copied(),
+            RuntimeValue::SessionZone => Some(session_zone()),
+            RuntimeValue::Zone(zone) => zone_constant(zone),
+        }
+    }
+}
+
+/// The session's time zone. It is of type `name`, which no argument of a function of zones is.
+fn session_zone() -> *mut pg_sys::Node {
+    // SAFETY: makes nodes of constants.
+    unsafe {
+        let call = |function_oid: u32, type_oid, argument: *mut pg_sys::Node| {
+            pg_sys::makeFuncExpr(
+                pg_sys::Oid::from(function_oid),
+                type_oid,
+                list_of([argument]),
+                pg_sys::DEFAULT_COLLATION_OID,
+                pg_sys::DEFAULT_COLLATION_OID,
+                pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
+            )
+        };
+        let name = text_constant("TimeZone");
+        let setting = call(pg_sys::F_CURRENT_SETTING_TEXT, pg_sys::TEXTOID, name);
+        call(pg_sys::F_NAME_TEXT, pg_sys::NAMEOID, setting.cast()).cast()
+    }
+}
+
+fn zone_constant(zone: &Value) -> Option<*mut pg_sys::Node> {
+    match zone {
+        Value::Text(name) => Some(text_constant(name)),
+        Value::Interval(interval) => {
+            // SAFETY: makes a node of a new value, which has the type's length.
+            unsafe {
+                let value = pg_sys::palloc(size_of::<pg_sys::Interval>()).cast::<pg_sys::Interval>();
+                value.write(pg_sys::Interval {
+                    time: interval.microseconds,
+                    day: interval.days,
+                    month: interval.months,
+                });
+                let (length, datum) = (size_of::<pg_sys::Interval>() as i32, pg_sys::Datum::from(value));
+                let none = pg_sys::InvalidOid;
+                Some(pg_sys::makeConst(pg_sys::INTERVALOID, -1, none, length, datum, false, false).cast())
+            }
+        }
+        _ => None,
+    }
+}
+
+fn text_constant(text: &str) -> *mut pg_sys::Node {
+    let datum = text.into_datum().unwrap_or(pg_sys::Datum::from(0));
+    let collation = pg_sys::DEFAULT_COLLATION_OID;
+    // SAFETY: makes a node of a value of the type.
+    unsafe { pg_sys::makeConst(pg_sys::TEXTOID, -1, collation, -1, datum, false, false).cast() }
+}
