@@ -67,7 +67,7 @@ pub use source::{
 };
 pub use types::{ArrayType, OtherType, SourceType, character_length, numeric_modifier};
 
-/// How deep an expression may nest, before and after it is lowered. Lowering needs most stack, some 3 kB a
+/// How deep an expression may nest, before and after it is lowered. Lowering needs most stack, some 4 kB a
 /// level; with this it fits PostgreSQL's default.
 pub const DEPTH_MAX: usize = 200;
 /// How large a lowered expression may be. One that is used twice is there twice, so that a short one of

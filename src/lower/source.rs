@@ -31,7 +31,7 @@ pub struct Source {
     pub part: Part,
     /// The type of its value.
     pub of: SourceType,
-    /// The type modifier of its value; -1 if it has none.
+    /// The type modifier of its value, if that is a `numeric` or a `character`; -1 if it has none.
     pub modifier: i32,
     /// Set if PostgreSQL can evaluate it when the query starts.
     pub origin: Option<Origin>,
@@ -153,7 +153,7 @@ pub enum Part {
     /// A SubPlan.
     Subquery,
     /// An aggregate.
-    Aggregate(AggregateSource),
+    Aggregate(Rc<AggregateSource>),
     /// A window function.
     WindowFunction,
     /// GROUPING().

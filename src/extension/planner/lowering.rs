@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use pgrx::pg_sys;
-use pystachio_lower::{Lowered, LoweredAggregate, Notes, Refusal, Scope, Source};
+use pystachio_lower::{Lowered, LoweredAggregate, Notes, Part, Refusal, Scope, Source};
 use pystachio_plan::Expression;
 
 use super::planning::with_planning;
@@ -61,13 +61,17 @@ impl<'scope> Lowering<'scope> {
         self.of_sources().lower_conditionally(&unsafe { self.mirror(node)? })
     }
 
-    /// An aggregate of a grouping over this scope.
+    /// An aggregate of a grouping over this scope, and its mirror.
     pub unsafe fn lower_aggregate(
         &self,
         aggregate: *mut pg_sys::Aggref,
-    ) -> Result<LoweredAggregate, Refusal> {
-        let aggregate = unsafe { mirror::mirror_aggregate(aggregate, &self.origins)? };
-        self.of_sources().lower_aggregate(&aggregate)
+    ) -> Result<(Source, LoweredAggregate), Refusal> {
+        let source = unsafe { self.mirror(aggregate.cast())? };
+        let lowered = match &source.part {
+            Part::Aggregate(aggregate) => self.of_sources().lower_aggregate(aggregate)?,
+            _ => return Err(Refusal::AggregateOutside),
+        };
+        Ok((source, lowered))
     }
 
     fn of_sources(&self) -> pystachio_lower::Lowering<'_> {

@@ -156,9 +156,9 @@ impl Upper<'_> {
                 aggregates.push(call);
             } else {
                 for node in called {
-                    let lowering = self.lowering();
-                    let value = share_calls(lowering.lower_aggregate(node)?, &mut aggregates);
-                    found.push((lowering.mirror(node.cast())?, defer_or_name(value, &mut computed)));
+                    let (source, lowered) = self.lowering().lower_aggregate(node)?;
+                    let value = share_calls(lowered, &mut aggregates);
+                    found.push((source, defer_or_name(value, &mut computed)));
                 }
             }
             let rows = self.estimate_groups(&keys, self.info.rows);

@@ -15,6 +15,13 @@ fn nested(depth: usize) -> Source {
 fn expressions_nest_up_to_a_limit() {
     assert!(lower(&nested(DEPTH_MAX)).is_ok());
     assert_eq!(refused(&nested(DEPTH_MAX + 1)).to_string(), "an expression nested more than 200 deep");
+    let negated = |inner, _| call("int4um", SourceType::Integer, vec![inner]);
+    assert!(lower(&(1..DEPTH_MAX).fold(column(NUMBER), negated)).is_ok());
+    let chosen = |inner, _| {
+        let (branches, otherwise) = (vec![(column(FLAG), integer(1))], Some(Box::new(inner)));
+        Source::new(Part::Case { operand: None, branches, otherwise }, SourceType::Integer)
+    };
+    assert!(lower(&(1..DEPTH_MAX).fold(column(NUMBER), chosen)).is_ok());
     let server = TestServer { has_no_stack: true, ..TestServer::default() };
     let refusal = Lowering::new(&scope(), &Notes::default(), &server).lower(&nested(2));
     assert_eq!(refusal, Err(Refusal::NoStack));
@@ -115,7 +122,7 @@ fn parts_that_rows_do_not_have_are_refused() {
         arguments: Vec::new(),
         filter: None,
     };
-    assert_eq!(of(Part::Aggregate(aggregate)), Refusal::AggregateOutside);
+    assert_eq!(of(Part::Aggregate(Rc::new(aggregate))), Refusal::AggregateOutside);
     assert_eq!(lowered(&Source::new(Part::Grouping { levels_up: 0 }, SourceType::Integer)), "0");
 }
 

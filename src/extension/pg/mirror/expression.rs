@@ -1,5 +1,7 @@
 //! One expression.
 
+use std::rc::Rc;
+
 use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 use pystachio_lower::{
     AggregateSource, ArrayComparison, Call, ColumnReference, DEPTH_MAX, Part, Placeholder, Refusal,
@@ -37,26 +39,6 @@ pub unsafe fn mirror(node: *mut Node, origins: &Origins) -> Result<Source, Refus
             return Err(Refusal::TooDeep);
         }
         Ok(Mirror { origins }.expression(node)?.source)
-    }
-}
-
-/// An aggregate as a value.
-///
-/// # Errors
-///
-/// As of [`mirror`].
-///
-/// # Safety
-///
-/// The node is valid.
-pub unsafe fn mirror_aggregate(
-    aggregate: *mut pg_sys::Aggref,
-    origins: &Origins,
-) -> Result<AggregateSource, Refusal> {
-    // SAFETY: the caller says that the node is valid.
-    match unsafe { mirror(aggregate.cast(), origins)? }.part {
-        Part::Aggregate(aggregate) => Ok(aggregate),
-        _ => Err(Refusal::Empty),
     }
 }
 
@@ -102,7 +84,8 @@ impl Mirror<'_> {
                 return Err(Refusal::NoStack);
             }
             let (part, of) = self.part(node, &mut contents)?;
-            let modifier = pg_sys::exprTypmod(node);
+            let has_modifier = matches!(of, SourceType::Numeric | SourceType::Character);
+            let modifier = if has_modifier { pg_sys::exprTypmod(node) } else { -1 };
             let has_given = contents.has_given;
             let mut source = Source { part, of, modifier, origin: None, has_given };
             let is_constant = matches!(source.part, Part::Constant(_));
@@ -214,7 +197,19 @@ impl Mirror<'_> {
                 }
                 NodeTag::T_ArrayCoerceExpr => self.array_cast(node.cast(), contents)?,
                 NodeTag::T_RowExpr => Part::Row(self.list((*node.cast::<pg_sys::RowExpr>()).args, contents)?),
-                NodeTag::T_Aggref => self.aggregate(&*node.cast(), contents)?,
+                NodeTag::T_Aggref => {
+                    let known = self.origins.aggregate(node);
+                    let (aggregate, has_given) = match known {
+                        Some(known) => known,
+                        None => {
+                            let aggregate = Rc::new(self.aggregate(&*node.cast(), contents)?);
+                            self.origins.keep_aggregate(node, aggregate.clone(), contents.has_given);
+                            (aggregate, contents.has_given)
+                        }
+                    };
+                    (contents.has_columns, contents.has_given) = (true, has_given);
+                    Part::Aggregate(aggregate)
+                }
                 NodeTag::T_GroupingFunc => {
                     contents.has_columns = true;
                     Part::Grouping { levels_up: (*node.cast::<pg_sys::GroupingFunc>()).agglevelsup }
@@ -231,7 +226,7 @@ impl Mirror<'_> {
             let of = match part {
                 // Core knows no type of some of these.
                 Part::Unknown(_) if contents.has_columns => SourceType::other(""),
-                _ => source_type(pg_sys::exprType(node)),
+                _ => source_type(type_of(node)),
             };
             Ok((part, of))
         }
@@ -418,16 +413,19 @@ impl Mirror<'_> {
     /// # Safety
     ///
     /// The node is valid.
-    unsafe fn aggregate(&self, aggregate: &pg_sys::Aggref, contents: &mut Contents) -> Result<Part, Refusal> {
+    unsafe fn aggregate(
+        &self,
+        aggregate: &pg_sys::Aggref,
+        contents: &mut Contents,
+    ) -> Result<AggregateSource, Refusal> {
         // SAFETY: as the caller says.
         let (arguments, filter) = unsafe {
             let arguments = pointers::<pg_sys::TargetEntry>(aggregate.args);
             let arguments = arguments.map(|entry| Ok(contents.add(self.expression((*entry).expr.cast())?)));
             (arguments.collect::<Result<_, _>>()?, self.optional(aggregate.aggfilter, contents)?)
         };
-        contents.has_columns = true;
         let has_direct = !aggregate.aggdirectargs.is_null();
-        Ok(Part::Aggregate(AggregateSource {
+        Ok(AggregateSource {
             function: function(aggregate.aggfnoid),
             collation: collation(aggregate.inputcollid),
             has_order: !aggregate.aggorder.is_null() || has_direct || aggregate.aggvariadic,
@@ -436,7 +434,7 @@ impl Mirror<'_> {
             is_distinct: !aggregate.aggdistinct.is_null(),
             arguments,
             filter,
-        }))
+        })
     }
 }
 
@@ -471,6 +469,33 @@ fn is_of_rows(tag: NodeTag) -> bool {
     )
 }
 
+/// The type of an expression's value. Most nodes say it; core is asked for others.
+///
+/// # Safety
+///
+/// The node is a valid expression.
+unsafe fn type_of(node: *mut Node) -> Oid {
+    // SAFETY: the caller says that the node is valid, and the tag says what it is.
+    unsafe {
+        match tag_of(node) {
+            NodeTag::T_Var => (*node.cast::<pg_sys::Var>()).vartype,
+            NodeTag::T_Const => (*node.cast::<pg_sys::Const>()).consttype,
+            NodeTag::T_FuncExpr => (*node.cast::<pg_sys::FuncExpr>()).funcresulttype,
+            NodeTag::T_OpExpr => (*node.cast::<pg_sys::OpExpr>()).opresulttype,
+            NodeTag::T_BoolExpr
+            | NodeTag::T_NullTest
+            | NodeTag::T_BooleanTest
+            | NodeTag::T_ScalarArrayOpExpr => pg_sys::BOOLOID,
+            NodeTag::T_RelabelType => (*node.cast::<pg_sys::RelabelType>()).resulttype,
+            NodeTag::T_CaseExpr => (*node.cast::<pg_sys::CaseExpr>()).casetype,
+            NodeTag::T_CaseTestExpr => (*node.cast::<pg_sys::CaseTestExpr>()).typeId,
+            NodeTag::T_CoalesceExpr => (*node.cast::<pg_sys::CoalesceExpr>()).coalescetype,
+            NodeTag::T_Aggref => (*node.cast::<pg_sys::Aggref>()).aggtype,
+            _ => pg_sys::exprType(node),
+        }
+    }
+}
+
 fn truth_test(kind: pg_sys::BoolTestType::Type) -> Function {
     match kind {
         pg_sys::BoolTestType::IS_TRUE => Function::IsTrue,
@@ -491,7 +516,7 @@ fn truth_test(kind: pg_sys::BoolTestType::Type) -> Function {
 unsafe fn name_as_text(node: *mut Node) -> *mut Node {
     // SAFETY: as the caller says.
     unsafe {
-        if pg_sys::exprType(node) != pg_sys::NAMEOID {
+        if type_of(node) != pg_sys::NAMEOID {
             return node;
         }
         let cast = pg_sys::makeFuncExpr(

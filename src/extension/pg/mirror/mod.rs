@@ -21,6 +21,6 @@ mod server;
 pub use catalog::{function_name, source_type, type_name};
 pub use collation::collation;
 pub use constant::constant;
-pub use expression::{mirror, mirror_aggregate};
+pub use expression::mirror;
 pub use origins::Origins;
 pub use server::Postgres;

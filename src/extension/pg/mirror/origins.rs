@@ -1,12 +1,13 @@
-//! The nodes that PostgreSQL evaluates when a query starts.
+//! What is known of nodes for as long as a planning: those that PostgreSQL evaluates when the query starts have numbers, and
+//! aggregates, which each stage above the joins looks for, are mirrored once.
 //!
 //! Invariant: they are copies in a memory context that lives as long as the planning. The current one may not: the genetic
 //! join search frees what was made for one join order before it tries the next.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, rc::Rc};
 
 use pgrx::{IntoDatum, pg_sys};
-use pystachio_lower::{Origin, RuntimeValue};
+use pystachio_lower::{AggregateSource, Origin, RuntimeValue};
 use pystachio_plan::Value;
 
 use crate::pg::nodes::list_of;
@@ -15,6 +16,13 @@ use crate::pg::nodes::list_of;
 pub struct Origins {
     memory: pg_sys::MemoryContext,
     nodes: RefCell<Vec<*mut pg_sys::Node>>,
+    aggregates: RefCell<Vec<KnownAggregate>>,
+}
+
+struct KnownAggregate {
+    node: *mut pg_sys::Node,
+    source: Rc<AggregateSource>,
+    has_given: bool,
 }
 
 impl Origins {
@@ -24,7 +32,7 @@ impl Origins {
     ///
     /// The memory context outlives the result, and what it gives.
     pub unsafe fn new(memory: pg_sys::MemoryContext) -> Self {
-        Self { memory, nodes: RefCell::default() }
+        Self { memory, nodes: RefCell::default(), aggregates: RefCell::default() }
     }
 
     /// The number of a node: that of an equal one, if there is one.
@@ -42,6 +50,35 @@ impl Origins {
             nodes.len() - 1
         });
         Origin(place as u32)
+    }
+
+    /// The mirror of an equal aggregate, and whether a parameter of the statement is in it.
+    ///
+    /// # Safety
+    ///
+    /// The node is valid.
+    pub unsafe fn aggregate(&self, node: *mut pg_sys::Node) -> Option<(Rc<AggregateSource>, bool)> {
+        let aggregates = self.aggregates.borrow();
+        // SAFETY: the caller says that the node is valid, and those that are kept are.
+        let is_equal = |known: &&KnownAggregate| unsafe { pg_sys::equal(known.node.cast(), node.cast()) };
+        let known = aggregates.iter().find(is_equal)?;
+        Some((known.source.clone(), known.has_given))
+    }
+
+    /// Keeps the mirror of an aggregate.
+    ///
+    /// # Safety
+    ///
+    /// The node is valid.
+    pub unsafe fn keep_aggregate(
+        &self,
+        node: *mut pg_sys::Node,
+        source: Rc<AggregateSource>,
+        has_given: bool,
+    ) {
+        // SAFETY: as the caller says.
+        let node = unsafe { self.kept(node) };
+        self.aggregates.borrow_mut().push(KnownAggregate { node, source, has_given });
     }
 
     /// A copy of a node that lives as long as this.
