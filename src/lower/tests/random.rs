@@ -267,9 +267,16 @@ impl Generator {
             (SourceType::Timestamp, ["timestamp_eq", "timestamp_lt", "timestamp_ge"]),
             (SourceType::TimestampTz, ["timestamptz_eq", "timestamptz_lt", "timestamptz_ge"]),
         ];
+        const MIXED: &[(&str, SourceType, SourceType)] = &[
+            ("int48lt", SourceType::Integer, SourceType::BigInt),
+            ("int84ne", SourceType::BigInt, SourceType::Integer),
+            ("date_lt_timestamp", SourceType::Date, SourceType::Timestamp),
+            ("timestamp_ge_date", SourceType::Timestamp, SourceType::Date),
+            ("timestamp_eq_timestamptz", SourceType::Timestamp, SourceType::TimestampTz),
+        ];
         let (of, names) = self.random.pick(COMPARED);
         let name = self.random.pick(&names);
-        let part = match self.random.below(8) {
+        let part = match self.random.below(9) {
             0 => {
                 let function = self.random.pick(&[Function::And, Function::Or]);
                 let arguments =
@@ -315,6 +322,10 @@ impl Generator {
             5 => {
                 let (a, b) = (self.typed(&of, depth - 1), self.typed(&of, depth - 1));
                 Part::Distinct(call_of(names[0], vec![a, b]))
+            }
+            6 => {
+                let (name, a, b) = self.random.pick(MIXED);
+                Part::Call(call_of(name, vec![self.typed(&a, depth - 1), self.typed(&b, depth - 1)]))
             }
             _ => Part::Call(call_of(name, vec![self.typed(&of, depth - 1), self.typed(&of, depth - 1)])),
         };
