@@ -18,6 +18,10 @@ TYPES = {
     "&str": "text",
     "&'static str": "text",
     "String": "text",
+    # Text in the database's encoding. No function has a bytea.
+    "&[u8]": "text",
+    "Vec<u8>": "text",
+    "Array<'_, &[u8]>": "text[]",
     "bool": "boolean",
     "i32": "integer",
     "i64": "bigint",

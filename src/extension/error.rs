@@ -3,6 +3,8 @@
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys::panic::ErrorReport};
 use pystachio_plan::{Error, ErrorKind};
 
+use crate::pg::encoding::to_message;
+
 /// Keeps Rust's backtraces out of the DETAIL of errors, where pgrx puts them if the server was started
 /// with RUST_BACKTRACE set. RUST_LIB_BACKTRACE, where it is set, still decides.
 #[expect(unsafe_code, reason = "changes the environment")]
@@ -46,12 +48,12 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
 
 /// Ends the statement with this error.
 pub fn raise(error: Error) -> ! {
-    let mut report = ErrorReport::new(sqlstate(error.kind), error.message, "pystachio");
+    let mut report = ErrorReport::new(sqlstate(error.kind), to_message(error.message), "pystachio");
     if let Some(detail) = error.detail {
-        report = report.set_detail(detail);
+        report = report.set_detail(to_message(detail));
     }
     if let Some(hint) = error.hint {
-        report = report.set_hint(hint);
+        report = report.set_hint(to_message(hint));
     }
     report.report(PgLogLevel::ERROR);
     unreachable!("an ERROR does not return")

@@ -17,7 +17,12 @@ use pystachio_plan::{
     check_not_of_other_format, system_reason,
 };
 
-use crate::{client, error::OrRaise, options, pg::list};
+use crate::{
+    client,
+    error::OrRaise,
+    options,
+    pg::{encoding, list},
+};
 
 /// The bytes that PostgreSQL keeps of a name.
 const NAME_BYTES_MAX: usize = pg_sys::NAMEDATALEN as usize - 1;
@@ -37,7 +42,7 @@ pub unsafe extern "C-unwind" fn import_foreign_schema(
     options::require_read_server_files("import tables from files");
     let statements = import(&request, server_oid).or_raise();
     statements.into_iter().fold(std::ptr::null_mut(), |statements, text| {
-        let text = CString::new(text).unwrap_or_default();
+        let text = CString::new(encoding::to_server(text.as_bytes()).or_raise()).unwrap_or_default();
         // SAFETY: the string is copied.
         unsafe { pg_sys::lappend(statements, pg_sys::pstrdup(text.as_ptr()).cast()) }
     })
@@ -207,7 +212,10 @@ fn create_table(
     for column in &description.columns {
         if column.data_type.is_none() {
             let (name, file_type) = (&column.name, &column.file_type);
-            notice!("table \"{table}\": column \"{name}\" is left out: no PostgreSQL type holds {file_type}");
+            let notice = format!(
+                "table \"{table}\": column \"{name}\" is left out: no PostgreSQL type holds {file_type}"
+            );
+            notice!("{}", encoding::to_message(notice));
             continue;
         }
         let name = shorten(&column.name);
@@ -237,13 +245,14 @@ fn column_definition(name: &str, column: &ColumnDescription) -> String {
     format!("{} {}{options}{not_null}", quote_identifier(name), column.sql_type)
 }
 
-/// A name as PostgreSQL would cut it.
+/// A name as PostgreSQL would cut it, which counts bytes of the database's encoding.
 fn shorten(name: &str) -> String {
-    let mut end = name.len().min(NAME_BYTES_MAX);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    name[..end].to_string()
+    let mut bytes = 0;
+    let fits = |character: &char| {
+        bytes += encoding::to_shown(&character.to_string()).as_bytes().len();
+        bytes <= NAME_BYTES_MAX
+    };
+    name.chars().take_while(fits).collect()
 }
 
 fn quote_identifier(name: &str) -> String {

@@ -27,7 +27,7 @@
 
 use std::{collections::HashMap, ffi::CString, fmt, path::Path, ptr};
 
-use pgrx::{FromDatum, PostgresGucEnum, pg_sys, prelude::*};
+use pgrx::{PostgresGucEnum, pg_sys, prelude::*};
 use pystachio_plan::{AffinityRule, Error, ErrorKind, FileSet, MemorySize, Result};
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +35,8 @@ use crate::{
     error::OrRaise,
     execution,
     hosts::{self, HOST_OPTIONS, HostOptions},
-    pg::{compat, list},
-    settings,
+    pg::{compat, encoding, list},
+    settings, types,
 };
 
 const RANKS_MAX: u32 = 64;
@@ -295,10 +295,11 @@ pub fn parse_server_options(options: &[(String, String)]) -> Result<ServerOption
 
 /// Checks the options of an object, as the wrapper's VALIDATOR.
 #[pg_extern(sql = false)]
-fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
+fn validator(options: Array<'_, &[u8]>, catalog: pg_sys::Oid) {
     let options: Vec<(String, String)> = options
-        .into_iter()
+        .iter()
         .flatten()
+        .map(|option| encoding::argument(option).or_raise())
         .map(|option| match option.split_once('=') {
             Some((name, value)) => (name.to_string(), value.to_string()),
             None => (option, String::new()),
@@ -370,7 +371,7 @@ pub fn is_our_server(server_oid: pg_sys::Oid) -> bool {
 
 /// The server of this name. Raises an ERROR if there is none, it is not ours, or the user may not use it.
 pub fn usable_server(name: &str) -> pg_sys::Oid {
-    let found = CString::new(name).ok().and_then(|name| {
+    let found = server_string(name).and_then(|name| {
         // SAFETY: a C string; NULL for a name that does not exist.
         unsafe { pg_sys::GetForeignServerByName(name.as_ptr(), true).as_ref() }
     });
@@ -469,18 +470,22 @@ fn files_of(options: &[(String, String)]) -> Result<FileSet> {
 
 /// Reads an array literal with PostgreSQL's own function, which raises an ERROR for a wrong one.
 fn parse_array(text: &str) -> Vec<String> {
-    let Ok(text) = CString::new(text) else { return Vec::new() };
+    let Some(text) = server_string(text) else { return Vec::new() };
     // SAFETY: array_in takes a C string, the element type and its modifier, and returns a text[].
-    let items = unsafe {
+    unsafe {
         let array = pg_sys::OidInputFunctionCall(
             pg_sys::Oid::from(pg_sys::F_ARRAY_IN),
             text.as_ptr().cast_mut(),
             pg_sys::TEXTOID,
             -1,
         );
-        Vec::<Option<String>>::from_datum(array, false)
-    };
-    items.unwrap_or_default().into_iter().flatten().collect()
+        types::array_texts(array).or_raise()
+    }
+}
+
+/// A C string in the database's encoding.
+fn server_string(text: &str) -> Option<CString> {
+    CString::new(encoding::to_server(text.as_bytes()).or_raise()).ok()
 }
 
 fn parse_device(value: &str) -> Result<Device> {

@@ -54,7 +54,7 @@ impl Lowering<'_> {
         let filter = aggregate.filter.as_deref().map(|filter| self.lower_condition(filter)).transpose()?;
         let (collation, distinct) = (aggregate.collation.as_deref(), aggregate.is_distinct);
         if let (true, Some(source)) = (distinct, source) {
-            check_equality(&source.of, collation)?;
+            check_equality(&source.of, collation, self.server)?;
         }
         let shared = Shared { notes: self.notes, argument, distinct, filter };
         match name.as_str() {
@@ -63,7 +63,7 @@ impl Lowering<'_> {
             "avg" => shared.average(name),
             "min" | "max" => {
                 if let Some(source) = source {
-                    check_order(&source.of, collation)?;
+                    check_order(&source.of, collation, self.server)?;
                 }
                 shared.extreme(if name == "min" { Aggregate::Min } else { Aggregate::Max }, name)
             }

@@ -21,10 +21,10 @@ impl Lowering<'_> {
             return self.lower_like_any(call, scalar, array);
         }
         let collation = call.collation.as_deref();
-        check_equality(&scalar.of, collation)?;
+        check_equality(&scalar.of, collation, self.server)?;
         let items = self.lower_array_items(array)?;
         let scalar = self.lower(scalar)?;
-        let comparison = comparison_of(&call.function, collation)?;
+        let comparison = comparison_of(&call.function, collation, self.server)?;
         let membership = match (comparison, call.is_any) {
             (Comparison::Equal, true) => Some(false),
             (Comparison::NotEqual, false) => Some(true),

@@ -7,6 +7,7 @@ use crate::{
     Server, Source, SourceType, UnknownLetters, character_length, check_equality, check_order,
     collation::{check_determined, is_deterministic},
     comparison::compare,
+    encoding::check_encoding,
     numeric::{Arithmetic, arithmetic, cast_to, decimal_type, type_magnitude, type_scale},
     numeric_modifier,
     zone::{in_session_zone, to_local_time},
@@ -34,6 +35,7 @@ impl Lowering<'_> {
         {
             return Err(site.refuse(FunctionRefusal::RuntimeNumeric));
         }
+        check_encoding(self.server, meaning, call, &arguments).map_err(|why| site.refuse(why))?;
         site.build(meaning, arguments)
     }
 }
@@ -65,13 +67,13 @@ impl CallSite<'_> {
     fn check_operands(&self, meaning: Meaning) -> Result<(), Refusal> {
         let Some(first) = self.call.arguments.first().map(|argument| &argument.of) else { return Ok(()) };
         if let Some(comparison) = meaning.comparison() {
-            check_equality(first, self.collation())?;
+            check_equality(first, self.collation(), self.server)?;
             if comparison.is_ordering() {
-                check_order(first, self.collation())?;
+                check_order(first, self.collation(), self.server)?;
             }
         }
         if meaning.has_caveat(Caveat::Deterministic) {
-            check_determined(first, self.collation())?;
+            check_determined(first, self.collation(), self.server)?;
             if !is_deterministic(self.collation()) {
                 return Err(self.refuse(FunctionRefusal::NondeterministicCollation));
             }

@@ -97,7 +97,7 @@ impl Lowering<'_> {
         of: &SourceType,
         arguments: &[Source],
     ) -> LoweredResult {
-        check_order(of, collation)?;
+        check_order(of, collation, self.server)?;
         let (arguments, data_type, magnitude) = unify_branches(self.lower_choices(arguments)?)?;
         let scale = common_scale(&arguments).ok_or(Refusal::ExtremeOfScales)?;
         let arguments = arguments.into_iter().map(|argument| argument.expression).collect();

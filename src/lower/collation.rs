@@ -4,7 +4,7 @@ use std::fmt;
 
 use pystachio_plan::Ctype;
 
-use crate::{Refusal, SourceType};
+use crate::{Refusal, Server, SourceType, TextForm};
 
 /// A collation. Text without one is compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,16 +48,23 @@ pub(crate) fn is_deterministic(collation: Option<&Collation>) -> bool {
     collation.is_none_or(|collation| collation.is_deterministic)
 }
 
-/// Whether text is ordered byte by byte.
-pub(crate) fn is_byte_order(collation: Option<&Collation>) -> bool {
-    collation.is_none_or(|collation| collation.is_byte_order)
+/// Whether an engine orders text as the collation does: by the bytes of UTF-8.
+pub(crate) fn is_engine_order(collation: Option<&Collation>, server: &dyn Server) -> bool {
+    collation.is_none_or(|collation| collation.is_byte_order && server.text_form().keeps_byte_order())
 }
 
 /// Whether text has a collation. It has none where operands of several collations meet: to compare it is then an error, which
 /// PostgreSQL raises with its first row.
-pub(crate) fn check_determined(of: &SourceType, collation: Option<&Collation>) -> Result<(), Refusal> {
+pub(crate) fn check_determined(
+    of: &SourceType,
+    collation: Option<&Collation>,
+    server: &dyn Server,
+) -> Result<(), Refusal> {
     if of.is_collated_text() && collation.is_none() {
         return Err(Refusal::SeveralCollations);
+    }
+    if of.is_collated_text() && server.text_form() == TextForm::Other {
+        return Err(Refusal::ComparisonByEncoding(server.encoding_name()));
     }
     Ok(())
 }
@@ -67,13 +74,20 @@ pub(crate) fn check_determined(of: &SourceType, collation: Option<&Collation>) -
 /// # Errors
 ///
 /// If it does not.
-pub fn check_order(of: &SourceType, collation: Option<&Collation>) -> Result<(), Refusal> {
-    check_determined(of, collation)?;
+pub fn check_order(
+    of: &SourceType,
+    collation: Option<&Collation>,
+    server: &dyn Server,
+) -> Result<(), Refusal> {
+    check_determined(of, collation, server)?;
     match (of, collation) {
         (SourceType::Interval, _) => Err(Refusal::OrderOfIntervals),
         (SourceType::Json, _) => Err(Refusal::OrderOfJson),
         (text, Some(collation)) if text.is_collated_text() && !collation.is_byte_order => {
             Err(Refusal::OrderByCollation(collation.name.clone()))
+        }
+        (text, Some(_)) if text.is_collated_text() && !server.text_form().keeps_byte_order() => {
+            Err(Refusal::OrderByEncoding(server.encoding_name()))
         }
         _ => Ok(()),
     }
@@ -85,8 +99,12 @@ pub fn check_order(of: &SourceType, collation: Option<&Collation>) -> Result<(),
 /// # Errors
 ///
 /// If it is not.
-pub fn check_equality(of: &SourceType, collation: Option<&Collation>) -> Result<(), Refusal> {
-    check_determined(of, collation)?;
+pub fn check_equality(
+    of: &SourceType,
+    collation: Option<&Collation>,
+    server: &dyn Server,
+) -> Result<(), Refusal> {
+    check_determined(of, collation, server)?;
     if let Some(collation) = collation
         && !collation.is_deterministic
     {

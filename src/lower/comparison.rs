@@ -4,8 +4,8 @@ use pystachio_plan::{DataType, Expression, Function, Literal, Value, are_mixed_m
 
 use crate::{
     Call, CatalogFunction, Collation, Comparison, Lowered, LoweredResult, Lowering, Notes, Refusal,
-    RowColumn, Source, check_equality, check_order,
-    collation::{is_byte_order, is_deterministic},
+    RowColumn, Server, Source, check_equality, check_order,
+    collation::{is_deterministic, is_engine_order},
     numeric::{cast_to, wider},
     zone::in_session_zone,
 };
@@ -43,9 +43,9 @@ impl Lowering<'_> {
         let mut pairs = Vec::new();
         for (place, column) in columns.iter().enumerate() {
             let collation = column.collation.as_deref();
-            check_equality(&column.left.of, collation)?;
-            check_order(&column.left.of, collation)?;
-            if comparison_of(&column.function, collation)? != own {
+            check_equality(&column.left.of, collation, self.server)?;
+            check_order(&column.left.of, collation, self.server)?;
+            if comparison_of(&column.function, collation, self.server)? != own {
                 return Err(Refusal::RowOperators);
             }
             let lower = |value| match place {
@@ -69,10 +69,11 @@ impl Lowering<'_> {
 pub(crate) fn comparison_of(
     function: &CatalogFunction,
     collation: Option<&Collation>,
+    server: &dyn Server,
 ) -> Result<Comparison, Refusal> {
     let comparison = function.meaning.and_then(|meaning| meaning.comparison());
     let comparison = comparison.ok_or_else(|| Refusal::Function(function.name.clone()))?;
-    if !is_deterministic(collation) || (comparison.is_ordering() && !is_byte_order(collation)) {
+    if !is_deterministic(collation) || (comparison.is_ordering() && !is_engine_order(collation, server)) {
         return Err(Refusal::ComparisonByCollation(function.name.clone()));
     }
     Ok(comparison)

@@ -12,6 +12,7 @@
 //! - `lowering.rs`: one expression; `runtime.rs`: values that are known when the query starts; `choice.rs`: CASE, COALESCE,
 //!   GREATEST, NULLIF; `comparison.rs`: comparisons, of rows too; `array.rs`: ANY and ALL
 //! - `call.rs`: functions and operators, `moment.rs` those of dates and times; `zone.rs`: time zones
+//! - `encoding.rs`: what differs in databases that are not UTF-8
 //! - `numeric.rs`: scales, bounds and the arithmetic of numbers
 //! - `aggregate.rs`: aggregates, `outcomes.rs` those of a choice among values of several scales
 //! - `refusal.rs`: why something stays with PostgreSQL
@@ -33,6 +34,7 @@ mod choice;
 mod collation;
 mod comparison;
 mod constant;
+mod encoding;
 mod lowered;
 mod lowering;
 mod meaning;
@@ -54,6 +56,7 @@ use pystachio_plan::{DataType, EXPRESSION_DEPTH_MAX, Expression, RELATION_DEPTH_
 pub use aggregate::LoweredAggregate;
 pub use collation::{Collation, UnknownLetters, check_equality, check_order};
 pub use constant::{ARRAY_ITEMS_MAX, Constant, lower_constant};
+pub use encoding::TextForm;
 pub use lowered::{Lowered, Scale};
 pub use lowering::Lowering;
 pub use meaning::{Comparison, Meaning};

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use pystachio_plan::{ColumnId, DataType, Value};
 
-use crate::Origin;
+use crate::{Origin, TextForm};
 
 /// What differs between servers, and between the moments at which they are asked.
 pub trait Server {
@@ -17,6 +17,12 @@ pub trait Server {
     ///
     /// Why it does not, in PostgreSQL's words.
     fn check_zone(&self, zone: &Value) -> Result<(), String>;
+
+    /// How text of the database differs from the same text in UTF-8.
+    fn text_form(&self) -> TextForm;
+
+    /// PostgreSQL's name of the database's encoding.
+    fn encoding_name(&self) -> String;
 
     /// Whether intervals may be infinite.
     fn has_infinite_intervals(&self) -> bool;

@@ -74,7 +74,7 @@ pub enum Refusal {
     LateTimestamp,
     #[error("an interval constant of more than 292 years of hours")]
     LongInterval,
-    #[error("a text constant that can't be read")]
+    #[error("a text constant that UTF-8 has no equivalent of")]
     UnreadableText,
     #[error("a bytea constant that can't be read")]
     UnreadableBytes,
@@ -114,6 +114,10 @@ pub enum Refusal {
     NullTestOfRow,
     #[error("text of several collations")]
     SeveralCollations,
+    #[error("comparisons of text in a database with encoding {0}")]
+    ComparisonByEncoding(String),
+    #[error("order of text in a database with encoding {0}")]
+    OrderByEncoding(String),
     #[error("text ordered by collation {0}")]
     OrderByCollation(String),
     #[error("order of intervals")]
@@ -226,6 +230,8 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the text of each says what it is")]
 pub enum FunctionRefusal {
+    #[error("in a database with encoding {0}")]
+    Encoding(String),
     #[error("on a runtime numeric")]
     RuntimeNumeric,
     #[error("under a nondeterministic collation")]

@@ -52,8 +52,6 @@ pub struct ArrayType {
 pub struct OtherType {
     /// PostgreSQL's name of it.
     pub name: String,
-    /// The type of the elements of the array that it is a domain over.
-    pub item: Option<SourceType>,
 }
 
 impl SourceType {
@@ -64,7 +62,7 @@ impl SourceType {
 
     /// A type that no plan has.
     pub fn other(name: impl Into<String>) -> Self {
-        Self::Other(Rc::new(OtherType { name: name.into(), item: None }))
+        Self::Other(Rc::new(OtherType { name: name.into() }))
     }
 
     /// PostgreSQL's name of the type.
@@ -131,11 +129,10 @@ impl SourceType {
         }
     }
 
-    /// The type of the elements of an array, or of a domain over one.
+    /// The type of the elements of an array.
     pub fn item(&self) -> Option<&Self> {
         match self {
             Self::Array(array) => Some(&array.item),
-            Self::Other(other) => other.item.as_ref(),
             _ => None,
         }
     }

@@ -20,10 +20,7 @@
 //! ```
 #![expect(unsafe_code, reason = "PostgreSQL's EXPLAIN state is a C structure")]
 
-use std::{
-    ffi::{CStr, CString},
-    time::Duration,
-};
+use std::{ffi::CStr, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
@@ -40,6 +37,7 @@ use crate::{
     client,
     error::OrRaise,
     options::{self, Device},
+    pg::encoding::to_shown,
     privileges,
     scan_private::ScanPrivate,
     settings,
@@ -446,13 +444,13 @@ impl Writer {
 
     /// A text.
     pub fn text(&self, label: &str, value: &str) {
-        let (label, value) = (c_string(label), c_string(value));
+        let (label, value) = (to_shown(label), to_shown(value));
         // SAFETY: both are C strings, and PostgreSQL copies them.
         unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.explain) };
     }
 
     fn number(&self, label: &str, value: u64) {
-        let label = c_string(label);
+        let label = to_shown(label);
         // SAFETY: as above; no unit.
         unsafe {
             pg_sys::ExplainPropertyUInteger(label.as_ptr(), std::ptr::null(), value, self.explain);
@@ -460,7 +458,7 @@ impl Writer {
     }
 
     fn bytes(&self, label: &str, value: u64) {
-        let label = c_string(label);
+        let label = to_shown(label);
         // SAFETY: as above; the unit is shown in text.
         unsafe {
             pg_sys::ExplainPropertyUInteger(label.as_ptr(), c"bytes".as_ptr(), value, self.explain);
@@ -472,7 +470,7 @@ impl Writer {
     }
 
     fn float(&self, label: &str, unit: Option<&CStr>, value: f64) {
-        let (label, unit) = (c_string(label), unit.map_or(std::ptr::null(), CStr::as_ptr));
+        let (label, unit) = (to_shown(label), unit.map_or(std::ptr::null(), CStr::as_ptr));
         // SAFETY: as above; three digits, as PostgreSQL shows times.
         unsafe { pg_sys::ExplainPropertyFloat(label.as_ptr(), unit, value, 3, self.explain) };
     }
@@ -494,7 +492,7 @@ impl Writer {
 
     /// A list: in text one line each, below the label.
     fn lines(&self, label: &str, lines: &[String]) {
-        let label_text = c_string(label);
+        let label_text = to_shown(label);
         // SAFETY: EXPLAIN's own state; its functions copy what they are given.
         unsafe {
             if (*self.explain).format == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
@@ -506,7 +504,7 @@ impl Writer {
                 return;
             }
             let items = lines.iter().fold(std::ptr::null_mut(), |list, line| {
-                let item = pg_sys::pstrdup(c_string(line).as_ptr());
+                let item = pg_sys::pstrdup(to_shown(line).as_ptr());
                 pg_sys::lappend(list, item.cast())
             });
             pg_sys::ExplainPropertyList(label_text.as_ptr(), items, self.explain);
@@ -518,13 +516,8 @@ impl Writer {
         unsafe {
             let target = (*self.explain).str_;
             pg_sys::appendStringInfoSpaces(target, indent * 2);
-            pg_sys::appendStringInfoString(target, c_string(line).as_ptr());
+            pg_sys::appendStringInfoString(target, to_shown(line).as_ptr());
             pg_sys::appendStringInfoString(target, c"\n".as_ptr());
         }
     }
-}
-
-/// Zero bytes can't be shown.
-fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', "")).unwrap_or_default()
 }

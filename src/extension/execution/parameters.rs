@@ -201,7 +201,7 @@ impl Parameter {
     ) -> Result<Vec<Option<Literal>>> {
         // SAFETY: the context is that of the parameter's node, and the datum has the parameter's type.
         unsafe {
-            let element_oid = pg_sys::get_element_type(self.type_oid);
+            let (element_oid, _) = types::base_type(pg_sys::get_element_type(self.type_oid), -1);
             let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
             let elements = types::elements(array, element_oid, item);
             pg_sys::MemoryContextSwitchTo(former);

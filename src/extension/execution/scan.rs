@@ -528,19 +528,13 @@ unsafe fn columns(node: *mut pg_sys::ForeignScanState, private: &ScanPrivate) ->
                 format!("attribute \"{name}\" is of type {}, planned as {planned}", actual.atttypid);
             return Err(Error::internal(message));
         }
-        let mut type_modifier = planned.type_modifier;
         // An unused column is NULL, whatever its type: a dropped one has none.
-        let type_oid = if is_read {
-            // SAFETY: a catalog lookup that takes and sets a modifier.
-            unsafe { pg_sys::getBaseTypeAndTypmod(actual.atttypid, &mut type_modifier) }
-        } else {
-            pg_sys::BOOLOID
-        };
+        let type_oid = if is_read { actual.atttypid } else { pg_sys::BOOLOID };
         columns.push(ColumnReader::new(ColumnSource {
             output_index: planned.output_index.map(|index| index as usize),
             display_scale: planned.display_scale,
             type_oid,
-            type_modifier,
+            type_modifier: planned.type_modifier,
         })?);
     }
     Ok(columns)

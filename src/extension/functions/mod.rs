@@ -25,6 +25,18 @@ mod timeline;
 mod tpch;
 mod writing;
 
+use crate::{error::OrRaise, pg::encoding};
+
+/// An argument of type `text`.
+fn text_argument(bytes: &[u8]) -> String {
+    encoding::argument(bytes).or_raise()
+}
+
+/// A result of type `text`.
+fn text_result(text: &str) -> Vec<u8> {
+    encoding::to_shown(text).into_bytes()
+}
+
 /// A count as SQL has it.
 fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)

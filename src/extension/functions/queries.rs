@@ -9,6 +9,7 @@ use pystachio_plan::{QueryEntry, QueryState, StatisticsEntry};
 use super::{
     count, milliseconds,
     rows::{Row, cell, return_rows},
+    text_argument,
 };
 use crate::{client, error::OrRaise, options, privileges};
 
@@ -103,6 +104,6 @@ fn statistics_rows(server: pg_sys::Oid) -> Vec<Row> {
 
 /// Makes a server's engine forget what queries have cost. Starts nothing.
 #[pg_extern(sql = false)]
-fn statistics_reset(server: &str) {
-    client::reset_statistics(options::usable_server(server)).or_raise();
+fn statistics_reset(server: &[u8]) {
+    client::reset_statistics(options::usable_server(&text_argument(server))).or_raise();
 }

@@ -12,7 +12,10 @@ use std::ffi::CStr;
 use pgrx::{IntoDatum, pg_sys, prelude::*};
 use pystachio_plan::{Error, ErrorKind};
 
-use crate::{error::OrRaise, pg::compat};
+use crate::{
+    error::OrRaise,
+    pg::{compat, encoding},
+};
 
 /// A value of a row.
 #[derive(Debug)]
@@ -90,8 +93,11 @@ impl Cell {
             Self::Int64(value) => value.into_datum(),
             Self::Float64(value) => value.into_datum(),
             Self::Oid(value) => value.into_datum(),
-            Self::Text(value) => value.into_datum(),
-            Self::Texts(value) => value.into_datum(),
+            // Bytes have the layout of text, which pgrx has in UTF-8 alone.
+            Self::Text(value) => encoding::to_shown(&value).into_bytes().into_datum(),
+            Self::Texts(value) => {
+                value.into_iter().map(encoding::to_message).collect::<Vec<_>>().into_datum()
+            }
             Self::Time(value) => value.into_datum(),
         }
     }

@@ -9,24 +9,25 @@ use pystachio_plan::{Activity, Error, ErrorKind, QueryTimeline, Result};
 use super::{
     count, milliseconds,
     rows::{Row, cell, return_rows},
+    text_argument,
 };
-use crate::{client, error::OrRaise, options, privileges};
+use crate::{client, error::OrRaise, options, pg::encoding, privileges};
 
 /// What the GPUs of a server's ranks did for a query: one row a read, copy, kernel, or movement from or to another rank. The last query that was
 /// noted, unless one is named. `bytes` of a kernel: what it reads and writes, estimated from below. Starts nothing.
 #[pg_extern(sql = false)]
-fn timeline(query: Option<i64>, server: &str, fcinfo: pg_sys::FunctionCallInfo) {
+fn timeline(query: Option<i64>, server: &[u8], fcinfo: pg_sys::FunctionCallInfo) {
     return_rows(fcinfo, timeline_rows(query, server));
 }
 
 /// The same, as version 0.2 of the extension declares it.
 #[pg_extern(sql = false)]
-fn timeline_0_2(query: Option<i64>, server: &str, fcinfo: pg_sys::FunctionCallInfo) {
+fn timeline_0_2(query: Option<i64>, server: &[u8], fcinfo: pg_sys::FunctionCallInfo) {
     return_rows(fcinfo, timeline_rows(query, server));
 }
 
-fn timeline_rows(query: Option<i64>, server: &str) -> Vec<Row> {
-    let Some(timeline) = find(server, query).or_raise() else { return Vec::new() };
+fn timeline_rows(query: Option<i64>, server: &[u8]) -> Vec<Row> {
+    let Some(timeline) = find(&text_argument(server), query).or_raise() else { return Vec::new() };
     let number = count(timeline.query);
     let rows = timeline.activities.into_iter().map(|activity| {
         vec![
@@ -47,7 +48,7 @@ fn timeline_rows(query: Option<i64>, server: &str) -> Vec<Row> {
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the function")]
 fn timeline_queries(
-    server: &str,
+    server: &[u8],
 ) -> TableIterator<
     'static,
     (
@@ -57,7 +58,7 @@ fn timeline_queries(
         name!(activities, i64),
     ),
 > {
-    let timelines = visible_timelines(server).or_raise();
+    let timelines = visible_timelines(&text_argument(server)).or_raise();
     let rows = timelines.into_iter().map(|timeline| {
         let started = pgrx::datum::to_timestamp(timeline.started_unix_us as f64 / 1e6);
         let activities = count(timeline.activities.len() as u64);
@@ -70,8 +71,8 @@ fn timeline_queries(
 ///
 /// Source: Trace Event Format, complete events (`"ph": "X"`), times in microseconds.
 #[pg_extern(sql = false)]
-fn timeline_trace(query: Option<i64>, server: &str) -> Option<pgrx::Json> {
-    let timeline = find(server, query).or_raise()?;
+fn timeline_trace(query: Option<i64>, server: &[u8]) -> Option<pgrx::Json> {
+    let timeline = find(&text_argument(server), query).or_raise()?;
     let ranks = ranks(&timeline.activities).into_iter().map(|rank| {
         let name = format!("rank {rank}");
         serde_json::json!({"ph": "M", "name": "process_name", "pid": process(rank), "args": {"name": name}})
@@ -121,7 +122,8 @@ fn visible_timelines(server: &str) -> Result<Vec<QueryTimeline>> {
     let server_oid = options::usable_server(server);
     let mut timelines = client::timelines(server_oid)?;
     if timelines.is_empty() && client::status(server_oid)?.is_some_and(|status| status.device == "cpu") {
-        notice!("the engine of server \"{server}\" has no GPU, and no timelines");
+        let notice = format!("the engine of server \"{server}\" has no GPU, and no timelines");
+        notice!("{}", encoding::to_message(notice));
     }
     timelines.retain(|timeline| privileges::may_see(Some(timeline.role)));
     Ok(timelines)

@@ -3,7 +3,10 @@
 use pgrx::prelude::*;
 use pystachio_plan::{Error, ErrorKind, FileLayout, GenerateRequest, Request, Response, Result};
 
-use super::writing::{check_compression, check_path, invalid, write};
+use super::{
+    text_argument,
+    writing::{check_compression, check_path, invalid, write},
+};
 use crate::{client, error::OrRaise, options};
 
 /// With the parameters by which the specification validates results; "first n rows" is a LIMIT, and the
@@ -50,27 +53,28 @@ fn tpch_query(n: i32) -> &'static str {
 #[pg_extern(sql = false)]
 #[allow(clippy::too_many_arguments, reason = "SQL names them")]
 fn tpch_generate(
-    directory: &str,
+    directory: &[u8],
     scale_factor: f64,
-    tables: Vec<Option<String>>,
+    tables: Array<'_, &[u8]>,
     overwrite: bool,
     row_group_rows: i64,
-    compression: &str,
-    server: &str,
-    layout: &str,
+    compression: &[u8],
+    server: &[u8],
+    layout: &[u8],
 ) -> TableIterator<'static, (name!(table_name, String), name!(row_count, i64))> {
     options::require_write_server_files("generate TPC-H data");
     let request = GenerateRequest {
-        directory: directory.to_string(),
+        directory: text_argument(directory),
         scale_factor,
-        tables: tables.into_iter().flatten().collect(),
+        tables: tables.iter().flatten().map(text_argument).collect(),
         overwrite,
         row_group_rows: u64::try_from(row_group_rows).unwrap_or(0),
-        compression: compression.to_string(),
-        layout: layout_of(layout).or_raise(),
+        compression: text_argument(compression),
+        layout: layout_of(&text_argument(layout)).or_raise(),
     };
     check(&request, row_group_rows).or_raise();
-    let answer = write(options::usable_server(server), &Request::Generate(request), "tables").or_raise();
+    let server_oid = options::usable_server(&text_argument(server));
+    let answer = write(server_oid, &Request::Generate(request), "tables").or_raise();
     let tables = match answer {
         Response::Generated { tables } => Ok(tables),
         other => Err(client::unexpected(&other)),

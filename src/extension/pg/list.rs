@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 
 use pgrx::pg_sys;
 
-use super::compat;
+use super::{compat, encoding};
 
 /// The cells of a list; NIL has none.
 ///
@@ -52,7 +52,7 @@ pub unsafe fn oids(list: *mut pg_sys::List) -> impl Iterator<Item = pg_sys::Oid>
     unsafe { cells(list) }.map(|cell| unsafe { cell.oid_value })
 }
 
-/// A C string as an owned one; bytes that are not UTF-8 are replaced. NULL reads as empty.
+/// A C string of PostgreSQL's in UTF-8; what has no equivalent there is replaced. NULL reads as empty.
 ///
 /// # Safety
 ///
@@ -62,7 +62,8 @@ pub unsafe fn string(text: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: not NULL, and the caller says that it is a C string.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    let text = unsafe { CStr::from_ptr(text) };
+    encoding::to_utf8(text.to_bytes()).unwrap_or_else(|| text.to_string_lossy().into_owned())
 }
 
 /// The attributes of a tuple descriptor, dropped ones included.

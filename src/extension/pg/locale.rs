@@ -3,8 +3,6 @@
 
 use std::ffi::{CStr, CString};
 
-use pgrx::pg_sys;
-
 /// Whether libc has the locale and its characters are UTF-8.
 pub fn is_utf8_ctype(name: &str) -> bool {
     let Ok(name) = CString::new(name) else { return false };
@@ -19,10 +17,4 @@ pub fn is_utf8_ctype(name: &str) -> bool {
         libc::freelocale(locale);
         is_utf8
     }
-}
-
-/// Whether the database's text is UTF-8.
-pub fn is_utf8_database() -> bool {
-    // SAFETY: reads a global that is set before any query runs.
-    unsafe { pg_sys::GetDatabaseEncoding() as u32 == pg_sys::pg_enc::PG_UTF8 }
 }

@@ -1,5 +1,6 @@
 //! Narrow wrappers over `pg_sys`, shared by planner, executor and workers.
 //!
+//! - `encoding.rs`: the database's encoding
 //! - `hooks.rs`: calls of other libraries' hooks
 //! - `list.rs`: lists, names, options and descriptors
 //! - `locale.rs`: what libc says of locales
@@ -10,6 +11,7 @@
 //! - `compat.rs`: everything that differs between PostgreSQL's versions
 
 pub mod compat;
+pub mod encoding;
 pub mod hooks;
 pub mod list;
 pub mod locale;

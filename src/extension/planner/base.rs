@@ -222,12 +222,13 @@ fn lowered_column(
         .filter(|described| is_number || described.data_type.as_ref() == Some(&column.data_type))
         .and_then(ColumnDescription::magnitude)
         .unwrap_or_else(|| type_magnitude(&column.data_type));
+    let (_, base_modifier) = types::base_type(attribute.atttypid, attribute.atttypmod);
     Lowered {
         expression: Expression::column(column.id, column.data_type.clone()),
         scale,
         magnitude,
         not_null: column.not_null,
-        modifier: if column.trim_blanks { attribute.atttypmod } else { -1 },
+        modifier: if column.trim_blanks { base_modifier } else { -1 },
     }
 }
 

@@ -107,12 +107,12 @@ pub unsafe fn is_lasting(root: *mut pg_sys::PlannerInfo, clause: *mut pg_sys::Re
 pub unsafe fn check_order(node: *mut pg_sys::Node) -> Result<(), Refusal> {
     let (of, collation) =
         unsafe { (source_type(pg_sys::exprType(node)), collation(pg_sys::exprCollation(node))) };
-    pystachio_lower::check_order(&of, collation.as_deref())
+    pystachio_lower::check_order(&of, collation.as_deref(), &Postgres)
 }
 
 /// Whether equality of an expression's values is that of their bytes.
 pub unsafe fn check_equality(node: *mut pg_sys::Node) -> Result<(), Refusal> {
     let (of, collation) =
         unsafe { (source_type(pg_sys::exprType(node)), collation(pg_sys::exprCollation(node))) };
-    pystachio_lower::check_equality(&of, collation.as_deref())
+    pystachio_lower::check_equality(&of, collation.as_deref(), &Postgres)
 }

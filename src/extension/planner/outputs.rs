@@ -20,7 +20,7 @@ use super::{
     nodes::{contains, elements, node_as, tag_of, walk_expression},
     relation_info::RelationInfo,
 };
-use crate::pg::mirror::type_name;
+use crate::{pg::mirror::type_name, types::base_type};
 
 /// The outputs that the expressions of a target need.
 ///
@@ -182,9 +182,12 @@ unsafe fn is_column(node: *mut pg_sys::Node) -> bool {
 /// The type modifier with which an expression's values are printed; `None` for `character` of unknown
 /// length, whose blanks the engine has not kept.
 pub unsafe fn output_modifier(node: *mut pg_sys::Node, lowered: &Lowered) -> Option<i32> {
-    let modifier = unsafe { pg_sys::exprTypmod(node) };
-    if unsafe { pg_sys::exprType(node) } != pg_sys::BPCHAROID {
+    let (type_oid, modifier) = unsafe { (pg_sys::exprType(node), pg_sys::exprTypmod(node)) };
+    let (base_oid, base_modifier) = base_type(type_oid, modifier);
+    if base_oid != pg_sys::BPCHAROID {
         return Some(modifier);
     }
-    [modifier, lowered.modifier].into_iter().find(|modifier| *modifier > pg_sys::VARHDRSZ as i32)
+    // A domain's length is its own.
+    let known = if base_oid == type_oid { lowered.modifier } else { -1 };
+    [base_modifier, known].into_iter().find(|modifier| *modifier > pg_sys::VARHDRSZ as i32)
 }

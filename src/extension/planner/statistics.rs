@@ -11,7 +11,7 @@ use super::{descriptions::describe, relation_info::is_ours_oid};
 use crate::{
     options,
     pg::{compat, hooks},
-    types::{EPOCH_DAYS, EPOCH_MICROSECONDS},
+    types::{EPOCH_DAYS, EPOCH_MICROSECONDS, base_type},
 };
 
 static mut NEXT_RELATION_STATS: pg_sys::get_relation_stats_hook_type = None;
@@ -202,7 +202,7 @@ unsafe fn histogram(
     column: &ColumnDescription,
 ) -> Option<Histogram> {
     unsafe {
-        let type_oid = pg_sys::get_atttype(table_oid, attribute_number);
+        let (type_oid, _) = base_type(pg_sys::get_atttype(table_oid, attribute_number), -1);
         let low = datum_of(type_oid, column.data_type.as_ref()?, column.minimum.as_ref()?)?;
         let high = datum_of(type_oid, column.data_type.as_ref()?, column.maximum.as_ref()?)?;
         let entry = pg_sys::lookup_type_cache(type_oid, pg_sys::TYPECACHE_LT_OPR as i32);

@@ -129,6 +129,12 @@ impl<'a> Cells<'a> {
         failure.map_or(Ok(()), Err)
     }
 
+    /// The first cells' values that are not NULL.
+    pub fn values(&self, row_count: usize) -> impl Iterator<Item = Datum> {
+        let cells = self.values.iter().step_by(self.width).zip(self.nulls.iter().step_by(self.width));
+        cells.take(row_count).filter(|(_, null)| !**null).map(|(value, _)| *value)
+    }
+
     /// Sets all cells to NULL.
     pub fn fill_null(&mut self, row_count: usize) {
         for null in self.nulls.iter_mut().step_by(self.width).take(row_count) {

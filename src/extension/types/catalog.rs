@@ -14,9 +14,28 @@ const TYPMOD_OFFSET: i32 = 4;
 /// The digits that a bare `numeric` of unknown files may have.
 const NUMERIC_DIGITS_MAX: u8 = 38;
 
-/// The plan type of a PostgreSQL type, or `None` if there is none.
+/// The plan type of a PostgreSQL type, for a domain that of its own type, or `None` if there is none.
 pub fn data_type(type_oid: pg_sys::Oid, type_modifier: i32) -> Option<DataType> {
-    source_type(type_oid).data_type_with(type_modifier)
+    let (base_oid, base_modifier) = base_type(type_oid, type_modifier);
+    // SAFETY: a catalog lookup that answers InvalidOid for what is no array.
+    let element = unsafe { pg_sys::get_element_type(base_oid) };
+    if element != pg_sys::InvalidOid {
+        return Some(DataType::List(Box::new(data_type(element, base_modifier)?)));
+    }
+    source_type(base_oid).data_type_with(base_modifier)
+}
+
+/// The type that a domain is of in the end, with that type's modifier; any other type as it is.
+pub fn base_type(type_oid: pg_sys::Oid, type_modifier: i32) -> (pg_sys::Oid, i32) {
+    // Types of pg_type.dat are no domains.
+    if u32::from(type_oid) < pg_sys::FirstGenbkiObjectId {
+        return (type_oid, type_modifier);
+    }
+    // A value of a domain has no modifier of its own.
+    let mut base_modifier = -1;
+    // SAFETY: a catalog lookup that takes and sets a modifier.
+    let base_oid = unsafe { pg_sys::getBaseTypeAndTypmod(type_oid, &mut base_modifier) };
+    if base_oid == type_oid { (type_oid, type_modifier) } else { (base_oid, base_modifier) }
 }
 
 /// How a scan reads a column of a foreign table, or `None` if its type can't be read. `described` is the
@@ -27,9 +46,10 @@ pub fn scan_column(
     id: ColumnId,
     described: Option<&ColumnDescription>,
 ) -> Option<ScanColumn> {
-    let has_length = matches!(attribute.atttypid, pg_sys::VARCHAROID | pg_sys::BPCHAROID)
-        && attribute.atttypmod > TYPMOD_OFFSET;
-    let data_type = match data_type(attribute.atttypid, attribute.atttypmod)? {
+    let (type_oid, type_modifier) = base_type(attribute.atttypid, attribute.atttypmod);
+    let has_length =
+        matches!(type_oid, pg_sys::VARCHAROID | pg_sys::BPCHAROID) && type_modifier > TYPMOD_OFFSET;
+    let data_type = match data_type(type_oid, type_modifier)? {
         DataType::Numeric => file_numeric(described),
         DataType::List(item) if *item == DataType::Numeric => match described?.data_type.clone()? {
             DataType::List(item) if item.is_decimal() => DataType::List(item),
@@ -43,8 +63,8 @@ pub fn scan_column(
         data_type,
         // SAFETY: the caller holds a lock on the table.
         not_null: unsafe { compat::is_not_null(relation_oid, attribute) },
-        length_max: has_length.then(|| (attribute.atttypmod - TYPMOD_OFFSET).unsigned_abs()),
-        trim_blanks: attribute.atttypid == pg_sys::BPCHAROID,
+        length_max: has_length.then(|| (type_modifier - TYPMOD_OFFSET).unsigned_abs()),
+        trim_blanks: type_oid == pg_sys::BPCHAROID,
         common: Vec::new(),
     })
 }

@@ -14,7 +14,9 @@ use pystachio_plan::{Error, Result};
 
 use super::{
     array::{ArrayReader, ElementLayout},
+    base_type,
     block::Cells,
+    domain::DomainCheck,
     fixed,
     numeric::{self, NumericScratch, Scales},
     text::{self, TextScratch},
@@ -28,9 +30,9 @@ pub struct ColumnSource {
     pub output_index: Option<usize>,
     /// How many digits a `numeric` shows after the point.
     pub display_scale: DisplayScale,
-    /// The PostgreSQL type; not a domain.
+    /// The PostgreSQL type.
     pub type_oid: pg_sys::Oid,
-    /// Its modifier.
+    /// Its modifier; -1 of a domain.
     pub type_modifier: i32,
 }
 
@@ -38,6 +40,7 @@ pub struct ColumnSource {
 pub struct ColumnReader {
     source: ColumnSource,
     family: Family,
+    domain: Option<DomainCheck>,
     numeric: NumericScratch,
     text: TextScratch,
 }
@@ -67,8 +70,10 @@ impl ColumnReader {
     ///
     /// `Internal` for a PostgreSQL type that nothing is read as.
     pub fn new(source: ColumnSource) -> Result<Self> {
-        let family = Family::of(source.type_oid, source.type_modifier)?;
-        Ok(Self { source, family, numeric: NumericScratch::default(), text: TextScratch::default() })
+        let (type_oid, type_modifier) = base_type(source.type_oid, source.type_modifier);
+        let family = Family::of(type_oid, type_modifier)?;
+        let domain = DomainCheck::of(source.type_oid);
+        Ok(Self { source, family, domain, numeric: NumericScratch::default(), text: TextScratch::default() })
     }
 
     /// Sets the cells of these rows.
@@ -107,6 +112,7 @@ impl ColumnReader {
         rows: Range<usize>,
         cells: &mut Cells<'_>,
     ) -> Result<()> {
+        let row_count = rows.len();
         let any = array.as_any();
         match (&mut self.family, array.data_type()) {
             (Family::Bool, ArrowType::Boolean) => fixed::fill_bool(cast::<BooleanArray>(any)?, rows, cells),
@@ -151,6 +157,9 @@ impl ColumnReader {
                 reader.fill(cast::<ListArray>(any)?, rows, cells)?;
             }
             (_, other) => return Err(wrong_type(other)),
+        }
+        if let Some(domain) = &mut self.domain {
+            domain.check(cells, row_count);
         }
         Ok(())
     }

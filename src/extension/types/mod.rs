@@ -2,6 +2,7 @@
 //!
 //! - `catalog.rs`: which plan type a PostgreSQL type is
 //! - `column.rs`: one column of a batch as datums, by family; `block.rs`: some rows of all columns
+//! - `domain.rs`: values of domains, checked
 //! - `numeric.rs`, `text.rs`, `fixed.rs`, `array.rs`: the families
 //! - `parameter.rs`: datums as literals
 //!
@@ -15,13 +16,14 @@ mod array;
 mod block;
 mod catalog;
 mod column;
+mod domain;
 mod fixed;
 mod numeric;
 mod parameter;
 mod text;
 
 pub use block::RowBlock;
-pub use catalog::{data_type, scan_column};
+pub use catalog::{base_type, data_type, scan_column};
 pub use column::{ColumnReader, ColumnSource};
 pub use fixed::{EPOCH_DAYS, EPOCH_MICROSECONDS};
-pub use parameter::{elements, literal, null_literal};
+pub use parameter::{array_texts, elements, literal, null_literal, text};

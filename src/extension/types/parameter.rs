@@ -13,12 +13,13 @@ use super::{
     fixed::{EPOCH_DAYS, EPOCH_MICROSECONDS},
     numeric::{self, Decoded},
 };
+use crate::pg::encoding;
 
 /// The value of a parameter: a datum of PostgreSQL's type `type_oid`, as `data_type`.
 ///
 /// # Errors
 ///
-/// `NotSupported` for NaN, infinities and numbers of more than 38 digits.
+/// `NotSupported` for NaN, infinities, numbers of more than 38 digits, and text that UTF-8 has no equivalent of.
 ///
 /// # Safety
 ///
@@ -119,6 +120,25 @@ pub unsafe fn elements(
         .collect()
 }
 
+/// The elements of a `text[]` that are not NULL.
+///
+/// # Errors
+///
+/// As of [`text`].
+///
+/// # Safety
+///
+/// The datum is a valid `text[]`.
+pub unsafe fn array_texts(array: Datum) -> Result<Vec<String>> {
+    // SAFETY: the caller says so.
+    let elements = unsafe { elements(array, pg_sys::TEXTOID, &DataType::Text)? };
+    let text = |element: Option<Literal>| match element?.value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    };
+    Ok(elements.into_iter().filter_map(text).collect())
+}
+
 /// A NULL. A literal always has a type of its own: a NULL `numeric` has the smallest.
 pub fn null_literal(data_type: &DataType) -> Literal {
     let data_type = match data_type {
@@ -176,37 +196,27 @@ fn decimal_digits(value: i128) -> u8 {
 }
 
 /// Text in UTF-8; blanks at the end of a `char(n)` mean nothing, and are removed.
-unsafe fn text(datum: Datum, type_oid: pg_sys::Oid) -> Result<String> {
-    // SAFETY: as of `literal`: a varlena, or a name.
+///
+/// # Errors
+///
+/// `NotSupported` for bytes that UTF-8 has no equivalent of.
+///
+/// # Safety
+///
+/// The datum is a valid value of a type of text, or a name.
+pub unsafe fn text(datum: Datum, type_oid: pg_sys::Oid) -> Result<String> {
+    // SAFETY: the caller says so.
     let bytes = unsafe {
         match type_oid {
             pg_sys::NAMEOID => CStr::from_ptr(datum.cast_mut_ptr()).to_bytes().to_vec(),
             _ => varlena(datum),
         }
     };
-    let mut text = to_utf8(bytes)?;
+    let mut text = encoding::to_utf8(&bytes).ok_or_else(|| special("text", "not valid in UTF-8"))?;
     if type_oid == pg_sys::BPCHAROID {
         text.truncate(text.trim_end_matches(' ').len());
     }
     Ok(text)
-}
-
-fn to_utf8(bytes: Vec<u8>) -> Result<String> {
-    let invalid = |_| Error::new(ErrorKind::InvalidText, "a parameter is not valid UTF-8");
-    // SAFETY: the bytes have that length; the result is the same pointer or a C string of its own.
-    unsafe {
-        let converted = pg_sys::pg_server_to_any(
-            bytes.as_ptr().cast(),
-            bytes.len() as i32,
-            pg_sys::pg_enc::PG_UTF8 as i32,
-        );
-        if converted.cast_const().cast() == bytes.as_ptr() {
-            return String::from_utf8(bytes).map_err(|error| invalid(error.utf8_error()));
-        }
-        let text = CStr::from_ptr(converted).to_str().map(str::to_owned).map_err(invalid);
-        pg_sys::pfree(converted.cast());
-        text
-    }
 }
 
 /// The content of a varlena, wherever it is stored.

@@ -2,15 +2,16 @@
 //!
 //! The values of a block lie in one buffer, each with the length word that PostgreSQL expects: one byte
 //! up to 126 bytes of content, four bytes, aligned, above.
-#![expect(unsafe_code, reason = "converts encodings with PostgreSQL's functions")]
+#![expect(unsafe_code, reason = "lays values out, and counts characters with PostgreSQL's function")]
 
-use std::{borrow::Cow, ffi::CStr, ops::Range};
+use std::{borrow::Cow, ops::Range};
 
 use arrow_array::Array;
 use pgrx::pg_sys::{self, Datum};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::block::Cells;
+use crate::pg::encoding;
 
 /// Content of a value with a length word of one byte.
 const SHORT_BYTES_MAX: usize = 126;
@@ -53,7 +54,7 @@ pub fn fill_text<'a>(
     cells: &mut Cells<'_>,
     scratch: &mut TextScratch,
 ) -> Result<()> {
-    if is_utf8_database() && pad_to.is_none() {
+    if encoding::has_same_bytes() && pad_to.is_none() {
         let (text_bytes, short_only) = fill_plain(array, &value, rows.clone(), cells, scratch)?;
         // In short values no length byte is zero, so one search over all of them is enough.
         let has_zero = if short_only {
@@ -64,7 +65,7 @@ pub fn fill_text<'a>(
         return if has_zero { Err(zero_byte()) } else { Ok(()) };
     }
     let converted = |row: usize| {
-        let mut text = to_server_encoding(value(row))?;
+        let mut text = encoding::to_server(value(row))?;
         if let Some(pad_to) = pad_to {
             let length = character_count(&text);
             if length < pad_to {
@@ -138,31 +139,6 @@ fn fill_plain<'a>(
         Ok(Datum::from(target.as_ptr()))
     })?;
     Ok((end, short_only))
-}
-
-fn is_utf8_database() -> bool {
-    // SAFETY: reads a global.
-    let encoding = unsafe { pg_sys::GetDatabaseEncoding() } as u32;
-    encoding == pg_sys::pg_enc::PG_UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII
-}
-
-/// The text in the database's encoding. Raises an ERROR for a character that it doesn't have.
-fn to_server_encoding(text: &[u8]) -> Result<Cow<'_, [u8]>> {
-    if is_utf8_database() || text.is_ascii() {
-        return Ok(Cow::Borrowed(text));
-    }
-    let length = i32::try_from(text.len()).map_err(|_| Error::internal("text of more than 2 GB"))?;
-    // SAFETY: the text has that length; the result is the same pointer or a C string of its own.
-    unsafe {
-        let converted =
-            pg_sys::pg_any_to_server(text.as_ptr().cast(), length, pg_sys::pg_enc::PG_UTF8 as i32);
-        if converted.cast_const().cast() == text.as_ptr() {
-            return Ok(Cow::Borrowed(text));
-        }
-        let owned = CStr::from_ptr(converted).to_bytes().to_vec();
-        pg_sys::pfree(converted.cast());
-        Ok(Cow::Owned(owned))
-    }
 }
 
 fn character_count(text: &[u8]) -> usize {

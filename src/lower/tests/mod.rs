@@ -22,13 +22,15 @@ use pystachio_plan::{ColumnId, Ctype, DataType, Expression, Value, expression_te
 
 use crate::{
     Call, CatalogFunction, Collation, ColumnReference, Constant, Lowered, LoweredResult, Lowering, Notes,
-    Origin, Part, Refusal, Scale, Scope, Server, Source, SourceType, UnknownLetters, type_magnitude,
+    Origin, Part, Refusal, Scale, Scope, Server, Source, SourceType, TextForm, UnknownLetters,
+    type_magnitude,
 };
 
 /// A server of a version without errors.
 #[derive(Default)]
 struct TestServer {
     has_no_stack: bool,
+    text_form: TextForm,
     has_infinite_intervals: bool,
     right_wraps: bool,
     bins_wrongly: bool,
@@ -44,6 +46,14 @@ impl Server for TestServer {
             Value::Text(name) if name == "Nowhere" => Err("time zone \"Nowhere\" not recognized".into()),
             _ => Ok(()),
         }
+    }
+
+    fn text_form(&self) -> TextForm {
+        self.text_form
+    }
+
+    fn encoding_name(&self) -> String {
+        "LATIN9".into()
     }
 
     fn has_infinite_intervals(&self) -> bool {

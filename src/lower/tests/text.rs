@@ -83,3 +83,52 @@ fn casts_between_texts_change_no_byte() {
     let xml = refused(&relabel(SourceType::other("xml")));
     assert_eq!(xml.to_string(), "text taken as xml");
 }
+
+/// Why an expression is refused in a database of such text; `None` if it is lowered.
+fn refused_in(text_form: TextForm, source: &Source) -> Option<String> {
+    let server = TestServer { text_form, ..TestServer::default() };
+    let refusal = Lowering::new(&scope(), &Notes::default(), &server).lower(source).err()?;
+    Some(refusal.to_string())
+}
+
+#[test]
+fn other_encodings_refuse_what_differs_in_utf8() {
+    let (bytes, sorted) = (TextForm::Bytes, TextForm::OneByte { is_ordered: true });
+    let (unsorted, other) = (TextForm::OneByte { is_ordered: false }, TextForm::Other);
+    let of_text = |name, of| call(name, of, vec![column(NAME)]);
+    let refused = |name: &str| Some(format!("function {name} in a database with encoding LATIN9"));
+    let length = of_text("length", SourceType::Integer);
+    let octets = of_text("octet_length", SourceType::Integer);
+    for (form, expected) in [(bytes, refused("length")), (sorted, None), (other, refused("length"))] {
+        assert_eq!(refused_in(form, &length), expected, "{form:?}");
+    }
+    for (form, expected) in
+        [(bytes, None), (sorted, refused("octet_length")), (other, refused("octet_length"))]
+    {
+        assert_eq!(refused_in(form, &octets), expected, "{form:?}");
+    }
+    let equal = test("texteq", column(NAME), text("a"));
+    let less = test("text_lt", column(NAME), text("a"));
+    let comparisons = Some("comparisons of text in a database with encoding LATIN9".to_owned());
+    let order = Some("order of text in a database with encoding LATIN9".to_owned());
+    for (form, of_equal, of_less) in [
+        (TextForm::Utf8, None, None),
+        (bytes, None, None),
+        (sorted, None, None),
+        (unsorted, None, order),
+        (other, comparisons.clone(), comparisons),
+    ] {
+        assert_eq!(refused_in(form, &equal), of_equal, "{form:?}");
+        assert_eq!(refused_in(form, &less), of_less, "{form:?}");
+    }
+}
+
+#[test]
+fn patterns_over_bytes_have_no_single_character() {
+    let pattern = |pattern| {
+        let call = call_of("textlike", vec![column(NAME), text(pattern)]);
+        refused_in(TextForm::Bytes, &Source::new(Part::Call(call), SourceType::Bool))
+    };
+    assert_eq!(pattern("%a%"), None);
+    assert_eq!(pattern("a_").as_deref(), Some("function textlike in a database with encoding LATIN9"));
+}

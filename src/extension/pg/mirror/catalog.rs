@@ -3,9 +3,9 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use pgrx::pg_sys;
-use pystachio_lower::{ArrayType, CatalogFunction, OtherType, SourceType};
+use pystachio_lower::{ArrayType, CatalogFunction, SourceType};
 
-use crate::pg::list::string;
+use crate::{pg::list::string, types::base_type};
 
 thread_local! {
     // Only what initdb made is kept: its oids never change meaning.
@@ -13,7 +13,7 @@ thread_local! {
     static TYPES: RefCell<HashMap<pg_sys::Oid, SourceType>> = RefCell::default();
 }
 
-/// A type as lowering takes it.
+/// A type as lowering takes it: a domain is the type that it is of in the end.
 pub fn source_type(type_oid: pg_sys::Oid) -> SourceType {
     match type_oid {
         pg_sys::BOOLOID => SourceType::Bool,
@@ -52,16 +52,16 @@ fn look_up_type(type_oid: pg_sys::Oid) -> SourceType {
     if type_oid == pg_sys::InvalidOid {
         return SourceType::other(name);
     }
+    let (base_oid, _) = base_type(type_oid, -1);
+    if base_oid != type_oid {
+        return source_type(base_oid);
+    }
     // SAFETY: a catalog lookup that answers InvalidOid for what is no array.
-    let element_of = |type_oid| unsafe { pg_sys::get_element_type(type_oid) };
-    let element = element_of(type_oid);
+    let element = unsafe { pg_sys::get_element_type(type_oid) };
     if element != pg_sys::InvalidOid {
         return SourceType::Array(Rc::new(ArrayType { name, item: source_type(element) }));
     }
-    // SAFETY: a catalog lookup, which gives what is no domain back.
-    let element = element_of(unsafe { pg_sys::getBaseType(type_oid) });
-    let item = (element != pg_sys::InvalidOid).then(|| source_type(element));
-    SourceType::Other(Rc::new(OtherType { name, item }))
+    SourceType::other(name)
 }
 
 /// A function as lowering takes it.

@@ -3,13 +3,10 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use pgrx::{FromDatum, pg_sys};
-use pystachio_lower::{Collation, UnknownLetters};
+use pystachio_lower::{Collation, TextForm, UnknownLetters};
 use pystachio_plan::{Ctype, LocaleName};
 
-use crate::pg::{
-    list::string,
-    locale::{is_utf8_ctype, is_utf8_database},
-};
+use crate::pg::{encoding::text_form, list::string, locale::is_utf8_ctype};
 
 /// Names under which byte order is the collation's order in UTF-8.
 const BYTE_ORDER_NAMES: [&str; 6] = ["C", "POSIX", "C.UTF-8", "C.utf8", "C.UTF8", "ucs_basic"];
@@ -64,7 +61,7 @@ fn ctype_of(locale: &Locale) -> Result<Ctype, UnknownLetters> {
     if matches!(locale.ctype.as_str(), "C" | "POSIX") {
         return Ok(Ctype::Ascii);
     }
-    if !is_utf8_database() {
+    if text_form() != TextForm::Utf8 {
         return Err(UnknownLetters::NotUtf8Database);
     }
     match LocaleName::new(&locale.ctype) {

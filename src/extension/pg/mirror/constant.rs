@@ -6,7 +6,7 @@ use pystachio_plan::{Interval, Value};
 
 use crate::{
     pg::list,
-    types::{EPOCH_DAYS, EPOCH_MICROSECONDS},
+    types::{self, EPOCH_DAYS, EPOCH_MICROSECONDS},
 };
 
 /// A value as lowering takes it.
@@ -18,6 +18,7 @@ pub unsafe fn constant(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oi
     if is_null {
         return Constant::Null;
     }
+    let (type_oid, _) = types::base_type(type_oid, -1);
     let value = match type_oid {
         pg_sys::BOOLOID => Value::Bool(datum.value() as u8 != 0),
         pg_sys::INT2OID => Value::Int(i64::from(datum.value() as i16)),
@@ -52,9 +53,9 @@ pub unsafe fn constant(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oi
         }
         pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID => {
             // SAFETY: the caller says that it is a text.
-            match unsafe { String::from_datum(datum, false) } {
-                Some(text) => Value::Text(text),
-                None => return Constant::Refused(Refusal::UnreadableText),
+            match unsafe { types::text(datum, type_oid) } {
+                Ok(text) => Value::Text(text),
+                Err(_) => return Constant::Refused(Refusal::UnreadableText),
             }
         }
         pg_sys::BYTEAOID => {

@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 
 use pgrx::{IntoDatum, pg_sys};
-use pystachio_lower::Server;
+use pystachio_lower::{Server, TextForm};
 use pystachio_plan::Value;
 
-use crate::pg::{compat, zone::zone_table};
+use crate::pg::{compat, encoding, zone::zone_table};
 
 /// The server that this library is loaded into.
 pub struct Postgres;
@@ -31,6 +31,14 @@ impl Server for Postgres {
         let datum = datum.ok_or("a time zone that is no text and no interval")?;
         // SAFETY: a value of the type, which lives as long as the call.
         unsafe { zone_table(datum, type_oid) }.map(drop).map_err(|error| error.message)
+    }
+
+    fn text_form(&self) -> TextForm {
+        encoding::text_form()
+    }
+
+    fn encoding_name(&self) -> String {
+        encoding::encoding_name()
     }
 
     fn has_infinite_intervals(&self) -> bool {
