@@ -138,6 +138,10 @@ SELECT same('SELECT id FROM t2 WHERE (c, id) > (''ł'', 3)');
 SELECT same('SELECT c, id FROM t2 WHERE c IN (''ä'', ''ł'', ''a'')');
 SELECT same('SELECT x.id, y.id FROM t1 x JOIN t2 y ON replace(x.c, ''b'', ''ł'') = replace(y.c, ''a'', ''ł'')');
 SELECT same('SELECT replace(c, ''b'', ''ł''), count(*) FROM t2 GROUP BY 1');
+CREATE TABLE public.few (key text);
+INSERT INTO public.few VALUES ('ä'), ('%'), ('ł');
+ANALYZE public.few;
+SELECT same('SELECT x.id, key FROM t2 x JOIN few ON x.c = key');
 SELECT * FROM pushed('SELECT min(c) FROM t2');
 SELECT * FROM pushed('SELECT c FROM t2 WHERE c > ''ł'' AND c <> ''ä'' ORDER BY c');
 \c regression
@@ -156,6 +160,10 @@ SELECT same('SELECT x.id, y.id FROM t1 x JOIN t2 y ON x.c = y.c');
 SELECT same('SELECT extract(year FROM d), date_trunc(''month'', ts), count(DISTINCT c), count(c) FROM t2 GROUP BY 1, 2');
 PREPARE by_text (text) AS SELECT id, c || $1 FROM t2 WHERE c = $1 OR c LIKE $1 || '_%' ORDER BY id;
 EXECUTE by_text ('ä');
+CREATE TABLE public.few (key text);
+INSERT INTO public.few VALUES ('ä'), ('%');
+ANALYZE public.few;
+SELECT same('SELECT x.id, key FROM t2 x JOIN few ON x.c = key');
 SELECT * FROM pushed('SELECT count(*), count(c), max(extract(year FROM d)) FROM t2 WHERE a > 1');
 SELECT * FROM pushed('SELECT c, count(*) FROM t2 WHERE c LIKE ''a%'' AND length(c) = 2 GROUP BY c');
 \c regression
@@ -183,6 +191,10 @@ SELECT * FROM pushed('SELECT id FROM t1 WHERE c LIKE ''%ä%'' AND lower(c) <> ''
 SELECT * FROM pushed('SELECT id FROM t1 WHERE length(c) = 1 AND c LIKE ''_'' AND btrim(c, ''ä'') <> ''''');
 PREPARE by_text (text) AS SELECT count(*) FROM pq.t2 WHERE c = $1;
 EXECUTE by_text ('ä');
+SET plan_cache_mode = force_generic_plan;
+EXECUTE by_text ('ä');
+EXECUTE by_text (E'\xe4');
+RESET plan_cache_mode;
 -- A constant that is not valid in UTF-8 stays in PostgreSQL.
 SELECT same('SELECT id FROM t1 WHERE c = E''\xe4'' OR c = ''ab''');
 SELECT same('SELECT id FROM t1 WHERE c = ANY (E''{\xe4,ab}'')');

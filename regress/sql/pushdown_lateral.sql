@@ -52,6 +52,8 @@ RESET pystachio.rewrite;
 SELECT line FROM public.engine_runs($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM heap.t1 x$$) line;
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM heap.t1 x$$) line;
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',') FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
+-- From version 16 on PostgreSQL asks for the aggregate's rows in its order.
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
 SELECT same($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM t1 x$$);
 SELECT same($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM t1 x$$);
 SELECT same($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM t1 x$$);

@@ -31,6 +31,8 @@ pub const QUERIES_MAX: u32 = 16;
 const KEYS_FIRST: usize = 16;
 const KEYS_FACTOR: usize = 4;
 const KEYS_MAX: usize = 1024;
+/// About what a row of a table takes beside its key and its values.
+const ENTRY_BYTES: usize = 96;
 
 /// How far a scan that is asked for one key after another is.
 pub struct Lookup {
@@ -58,6 +60,11 @@ type Key = Vec<u8>;
 
 /// A batch and a row of it.
 type RowPlace = (usize, usize);
+
+/// How many rows a table of so many bytes has room for at most.
+pub fn rows_max(bytes_max: usize) -> u64 {
+    (bytes_max / ENTRY_BYTES) as u64
+}
 
 impl Default for Lookup {
     fn default() -> Self {
@@ -184,8 +191,6 @@ impl LookupTable {
 
     /// Adds rows, in their order. False if they are too many, or of a type that is not looked up.
     pub fn add(&mut self, batch: RecordBatch) -> bool {
-        /// About what an entry takes beside its key.
-        const ENTRY_BYTES: usize = 96;
         self.rows.bytes += batch.get_array_memory_size();
         let batch_index = self.rows.batches.len();
         for row in 0..batch.num_rows() {

@@ -11,7 +11,7 @@ use super::{
     kept_rows::KeptRows,
     keyed_join::{Keys, shared_keys},
     limits::check_limits,
-    lookup::{Lookup, LookupTable, QUERIES_MAX, WantedKeys},
+    lookup::{Lookup, LookupTable, QUERIES_MAX, WantedKeys, rows_max},
     parameters::{Parameters, with_settled_moments},
     query::{QueryCost, RunningQuery},
     temp_files,
@@ -120,16 +120,15 @@ impl ScanState {
         if self.private.parameters.iter().any(|data_type| matches!(data_type, DataType::List(_))) {
             return Ok(false);
         }
-        if self.lookup.query_count >= QUERIES_MAX
-            && !self.lookup.is_whole_unfit
-            && matches!(plan.root.operator, Operator::Scan { .. })
-        {
+        if self.lookup.query_count >= QUERIES_MAX && !self.lookup.is_whole_unfit {
             self.lookup.is_whole_unfit = true;
-            let table = LookupTable::new(plan, &|_| true, None, parameters, hash_memory_bytes());
-            if let Some((all, table)) = table
-                && self.load(all, table, parameters).is_ok_and(|is_complete| is_complete)
-            {
-                return self.seek(plan, parameters);
+            if self.may_read_all(plan) {
+                let table = LookupTable::new(plan, &|_| true, None, parameters, hash_memory_bytes());
+                if let Some((all, table)) = table
+                    && self.load(all, table, parameters).is_ok_and(|is_complete| is_complete)
+                {
+                    return self.seek(plan, parameters);
+                }
             }
         }
         // SAFETY: the context of this scan's node.
@@ -151,6 +150,20 @@ impl ScanState {
         }
         self.lookup.query_count += 1;
         self.seek(plan, parameters)
+    }
+
+    /// Whether it costs little to find out that the rows of all keys are too many. A scan ends when they are. A sort reads all
+    /// rows before it gives the first, so that the table must be small.
+    fn may_read_all(&self, plan: &Plan) -> bool {
+        match &plan.root.operator {
+            Operator::Scan { .. } => true,
+            Operator::Sort { input, .. } => {
+                let Operator::Scan { files, .. } = &input.operator else { return false };
+                let known = known_files::find(&(self.private.server_oid, files.clone()));
+                known.is_some_and(|table| table.row_count <= rows_max(hash_memory_bytes()))
+            }
+            _ => false,
+        }
     }
 
     /// Starts with rows that are here; false if they are not.

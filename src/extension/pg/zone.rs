@@ -10,7 +10,10 @@ use std::{
 use pgrx::pg_sys;
 use pystachio_plan::{Error, ErrorKind, NextTransition, Result, TimeZone, ZoneTable};
 
-use super::compat::{self, ZoneAbbreviation};
+use super::{
+    compat::{self, ZoneAbbreviation},
+    list,
+};
 
 const SECOND_MICROSECONDS: i64 = 1_000_000;
 /// Tables that a backend keeps. There are some hundred zones, and any number of rules in their place.
@@ -129,7 +132,8 @@ unsafe fn named_table(text: *mut pg_sys::text) -> Result<Vec<u8>> {
     match abbreviation {
         ZoneAbbreviation::Fixed { seconds } => ZoneTable::encode(&FixedOffset { seconds }),
         ZoneAbbreviation::Dynamic => {
-            let name = name.to_string_lossy();
+            // SAFETY: a C string.
+            let name = unsafe { list::string(name.as_ptr()) };
             let message = format!("the offset of the time zone abbreviation \"{name}\" has changed");
             Err(Error::new(ErrorKind::NotSupported, message)
                 .with_hint("Write the zone's full name, such as Europe/Moscow."))
@@ -138,7 +142,9 @@ unsafe fn named_table(text: *mut pg_sys::text) -> Result<Vec<u8>> {
             // SAFETY: the name is a string; PostgreSQL keeps the zone that it returns.
             let zone = unsafe { pg_sys::pg_tzset(name.as_ptr()) };
             if zone.is_null() {
-                let message = format!("time zone \"{}\" not recognized", name.to_string_lossy());
+                // SAFETY: a C string.
+                let name = unsafe { list::string(name.as_ptr()) };
+                let message = format!("time zone \"{name}\" not recognized");
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
             table_of(&ServerZone { zone })
