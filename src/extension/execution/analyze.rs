@@ -107,7 +107,7 @@ unsafe fn sample(
     while let Some(batch) = query.next_batch()? {
         let mut row_offset = 0;
         while row_offset < batch.num_rows() {
-            row_offset += block.fill(&batch, row_offset, &mut readers)?;
+            row_offset += block.fill(&batch, row_offset..batch.num_rows(), &mut readers)?;
             while let Some((values, nulls)) = block.next_row() {
                 if tuples.len() < row_count_max {
                     // SAFETY: as many values and flags as the descriptor has attributes; they are copied.

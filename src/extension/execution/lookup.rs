@@ -15,7 +15,11 @@
 //!
 //! Deliberately absent: scans that are asked again with nothing changed, see [`super::kept_rows`].
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    rc::Rc,
+};
 
 use arrow_array::{
     Array, BinaryArray, BinaryViewArray, Date32Array, FixedSizeBinaryArray, Int16Array, Int32Array,
@@ -33,6 +37,8 @@ const KEYS_FACTOR: usize = 4;
 const KEYS_MAX: usize = 1024;
 /// About what a row of a table takes beside its key and its values.
 const ENTRY_BYTES: usize = 96;
+/// Room for most keys.
+const KEY_BYTES: usize = 32;
 
 /// How far a scan that is asked for one key after another is.
 pub struct Lookup {
@@ -50,10 +56,13 @@ pub struct Lookup {
 
 /// The rows of one key, and how many of them were given.
 pub struct Sought {
-    /// `None`: what the plan gives over no rows.
-    key: Option<Key>,
+    /// Its place among the table's keys; `None`: what the plan gives over no rows.
+    key: Option<usize>,
     given: usize,
 }
+
+/// Some rows of a batch.
+pub type BatchRows = (Rc<RecordBatch>, Range<usize>);
 
 /// The values of a key's parameters, by the parameters' numbers, as bytes.
 type Key = Vec<u8>;
@@ -132,14 +141,16 @@ pub struct LookupTable {
     covered: Option<HashSet<Key>>,
     rows: Rows,
     /// What the plan gives over no rows, once that was needed.
-    over_nothing: Option<Vec<RecordBatch>>,
+    over_nothing: Option<Vec<Rc<RecordBatch>>>,
     bytes_max: usize,
 }
 
 #[derive(Default)]
 struct Rows {
-    batches: Vec<RecordBatch>,
-    places: HashMap<Key, Vec<RowPlace>>,
+    batches: Vec<Rc<RecordBatch>>,
+    /// The keys that have rows, by their places in `of_keys`.
+    keys: HashMap<Key, usize>,
+    of_keys: Vec<Vec<RowPlace>>,
     bytes: usize,
 }
 
@@ -201,12 +212,17 @@ impl LookupTable {
                 continue;
             };
             self.rows.bytes += key.len() + ENTRY_BYTES;
-            self.rows.places.entry(key).or_default().push((batch_index, row));
+            let next = self.rows.of_keys.len();
+            let place = *self.rows.keys.entry(key).or_insert(next);
+            if place == next {
+                self.rows.of_keys.push(Vec::new());
+            }
+            self.rows.of_keys[place].push((batch_index, row));
             if self.rows.bytes > self.bytes_max {
                 return false;
             }
         }
-        self.rows.batches.push(batch);
+        self.rows.batches.push(Rc::new(batch));
         true
     }
 
@@ -261,7 +277,7 @@ impl LookupTable {
         if !is_same {
             return None;
         }
-        let mut key = Key::new();
+        let mut key = Key::with_capacity(KEY_BYTES);
         let mut last = None;
         for part in &self.keys {
             if last == Some(part.parameter) {
@@ -274,8 +290,11 @@ impl LookupTable {
             }
             append_value(value, &mut key)?;
         }
-        let is_found = self.rows.places.contains_key(&key);
-        self.has(&key).then(|| Sought { key: Some(key).filter(|_| is_found), given: 0 })
+        // Only rows of keys that are here are kept.
+        match self.rows.keys.get(&key) {
+            Some(place) => Some(Sought { key: Some(*place), given: 0 }),
+            None => self.has(&key).then_some(Sought { key: None, given: 0 }),
+        }
     }
 
     /// Whether what the plan gives over no rows is sought, and not here yet.
@@ -293,24 +312,24 @@ impl LookupTable {
     }
 
     /// Keeps what the plan gives over no rows.
-    pub fn keep_over_nothing(&mut self, batches: Vec<RecordBatch>) {
+    pub fn keep_over_nothing(&mut self, batches: Vec<Rc<RecordBatch>>) {
         self.over_nothing = Some(batches);
     }
 
     /// The next rows that are sought.
-    pub fn next_rows(&self, sought: &mut Sought) -> Option<RecordBatch> {
-        let Some(key) = &sought.key else {
+    pub fn next_rows(&self, sought: &mut Sought) -> Option<BatchRows> {
+        let Some(key) = sought.key else {
             let batch = self.over_nothing.as_ref()?.get(sought.given)?;
             sought.given += 1;
-            return Some(batch.clone());
+            return Some((batch.clone(), 0..batch.num_rows()));
         };
-        let places = self.rows.places.get(key)?.get(self.offset..)?;
+        let places = self.rows.of_keys.get(key)?.get(self.offset..)?;
         let places = &places[..places.len().min(self.count)];
         let (batch, row) = *places.get(sought.given)?;
         let next = places[sought.given..].iter().zip(row..);
         let length = next.take_while(|(place, row)| **place == (batch, *row)).count();
         sought.given += length;
-        Some(self.rows.batches.get(batch)?.slice(row, length))
+        Some((self.rows.batches.get(batch)?.clone(), row..row + length))
     }
 }
 
@@ -414,7 +433,9 @@ mod tests {
         let mut sought = table.seek(&key(value))?;
         let mut found = Vec::new();
         while let Some(rows) = table.next_rows(&mut sought) {
-            found.extend(rows.column(0).as_any().downcast_ref::<Int32Array>().unwrap().values());
+            let (batch, rows) = rows;
+            let values = batch.column(0).as_any().downcast_ref::<Int32Array>().unwrap().values();
+            found.extend(&values[rows]);
         }
         Some(found)
     }

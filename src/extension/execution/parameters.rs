@@ -4,7 +4,7 @@
 //! `x LIKE ANY (array)` a LIKE for each element. An array of a join's keys that are not known takes its condition with it.
 #![expect(unsafe_code, reason = "evaluates PostgreSQL's expressions")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, rc::Rc};
 
 use pgrx::pg_sys::{self, Datum};
 use pystachio_plan::{
@@ -23,6 +23,14 @@ use crate::{
 /// The expressions of a scan's parameters, ready to be evaluated.
 pub struct Parameters {
     parameters: Vec<Parameter>,
+    /// What `bind` makes of the plan, if that is the same for all values.
+    fixed: Option<FixedPlan>,
+}
+
+/// A plan that depends on its parameters' values nowhere, and the parameters that it reads.
+struct FixedPlan {
+    plan: Rc<Plan>,
+    reads: Vec<u32>,
 }
 
 struct Parameter {
@@ -45,6 +53,7 @@ impl Parameters {
         node: *mut pg_sys::ForeignScanState,
         scan: *mut pg_sys::ForeignScan,
         data_types: &[DataType],
+        plan: &Plan,
     ) -> Result<Self> {
         // SAFETY: the caller says so; fdw_exprs is a list of expressions.
         let parameters: Vec<Parameter> = unsafe {
@@ -64,7 +73,8 @@ impl Parameters {
             let (found, expected) = (parameters.len(), data_types.len());
             return Err(Error::internal(format!("plan needs {expected} parameters, and has {found}")));
         }
-        Ok(Self { parameters })
+        let fixed = FixedPlan::of(plan, &parameters);
+        Ok(Self { parameters, fixed })
     }
 
     /// The plan with the values of its arrays now, and its other parameters' values. Nothing is read, and no other
@@ -84,11 +94,16 @@ impl Parameters {
         plan: &Plan,
         context: *mut pg_sys::ExprContext,
         keys: &BTreeMap<u32, Option<Datum>>,
-    ) -> Result<(Plan, Vec<Literal>)> {
+    ) -> Result<(Rc<Plan>, Vec<Literal>)> {
         let mut values = Values {
             literals: self.parameters.iter().map(Parameter::null).collect(),
             lists: vec![None; self.parameters.len()],
         };
+        if let Some(fixed) = self.fixed.as_ref().filter(|_| keys.is_empty()) {
+            // SAFETY: as the caller says.
+            unsafe { self.evaluate(fixed.reads.iter().copied(), context, &mut values)? };
+            return Ok((fixed.plan.clone(), values.literals));
+        }
         let mut root = plan.root.clone();
         for (index, array) in keys {
             // SAFETY: as the caller says.
@@ -100,18 +115,18 @@ impl Parameters {
         }
         let gates = gate_parameters(&root);
         // SAFETY: as the caller says.
-        unsafe { self.evaluate(&gates, context, &mut values)? };
+        unsafe { self.evaluate(gates.iter().copied(), context, &mut values)? };
         let root = close_gates(&root, &values.literals);
         let is_other = |index: &u32| !gates.contains(index) && !keys.contains_key(index);
-        let others = parameters_of(&root).into_iter().filter(is_other).collect();
+        let others = parameters_of(&root).into_iter().filter(is_other);
         // SAFETY: as the caller says.
-        unsafe { self.evaluate(&others, context, &mut values)? };
+        unsafe { self.evaluate(others, context, &mut values)? };
         let Values { literals, lists } = values;
         let root = match lists.iter().any(Option::is_some) {
             true => root.map_expressions(&mut |expression| expand(expression, &lists)),
             false => root,
         };
-        Ok((Plan { root, outputs: plan.outputs.clone() }, literals))
+        Ok((Rc::new(Plan { root, outputs: plan.outputs.clone() }), literals))
     }
 
     /// A value of a parameter's type as it is sent to the engine; `None` if it can't be.
@@ -145,11 +160,11 @@ impl Parameters {
 
     unsafe fn evaluate(
         &self,
-        wanted: &BTreeSet<u32>,
+        wanted: impl Iterator<Item = u32>,
         context: *mut pg_sys::ExprContext,
         values: &mut Values,
     ) -> Result<()> {
-        for index in wanted.iter().map(|index| *index as usize) {
+        for index in wanted.map(|index| index as usize) {
             let Some(parameter) = self.parameters.get(index) else { continue };
             // SAFETY: the caller of `bind` says so.
             let value = unsafe { parameter.evaluate(context) }.map_err(|mut error| {
@@ -165,6 +180,19 @@ impl Parameters {
             }
         }
         Ok(())
+    }
+}
+
+impl FixedPlan {
+    /// The plan as it is for any values; `None` if arrays are written into it, or a value decides what is read.
+    fn of(plan: &Plan, parameters: &[Parameter]) -> Option<Self> {
+        let has_arrays = parameters.iter().any(|parameter| matches!(parameter.data_type, DataType::List(_)));
+        if has_arrays || !gate_parameters(&plan.root).is_empty() {
+            return None;
+        }
+        let root = close_gates(&plan.root, &[]);
+        let reads = parameters_of(&root).into_iter().collect();
+        Some(Self { plan: Rc::new(Plan { root, outputs: plan.outputs.clone() }), reads })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The executor's callbacks of a foreign scan.
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
 use pystachio_plan::{DataType, Error, Literal, Operator, Plan, QueryOrigin, QueryRequest, Request, Result};
@@ -11,7 +11,7 @@ use super::{
     kept_rows::KeptRows,
     keyed_join::{Keys, shared_keys},
     limits::check_limits,
-    lookup::{Lookup, LookupTable, QUERIES_MAX, WantedKeys, rows_max},
+    lookup::{BatchRows, Lookup, LookupTable, QUERIES_MAX, WantedKeys, rows_max},
     parameters::{Parameters, with_settled_moments},
     query::{QueryCost, RunningQuery},
     temp_files,
@@ -39,7 +39,8 @@ pub struct ScanState {
     block: RowBlock,
     /// Whether the block is the last, and all its rows were given.
     is_exhausted: bool,
-    batch: Option<(arrow_array::RecordBatch, usize)>,
+    /// The rows of a batch that come after the block.
+    batch: Option<BatchRows>,
     query: Option<RunningQuery>,
     /// The rows of this and later times, once the scan was started again with nothing changed.
     kept: Option<KeptRows>,
@@ -92,14 +93,14 @@ impl ScanState {
         let (plan, parameters) = match &self.parameters {
             // SAFETY: the context of this scan's node; the join has arrays of its keys' types.
             Some(parameters) => unsafe { parameters.bind(plan, context, &keys)? },
-            None => (plan.clone(), Vec::new()),
+            None => (Rc::new(plan.clone()), Vec::new()),
         };
         check_limits(&plan.root, &parameters);
         // Rows that are kept come back in the order in which they came first.
         if self.kept.is_none() && self.look_up(&plan, &parameters, context)? {
             return Ok(());
         }
-        self.query = Some(self.run(plan, parameters)?);
+        self.query = Some(self.run(&plan, parameters)?);
         Ok(())
     }
 
@@ -172,11 +173,11 @@ impl ScanState {
         let Some(sought) = table.seek(parameters) else { return Ok(false) };
         if table.lacks(&sought) {
             let mut batches = Vec::new();
-            self.query = Some(self.run(plan.clone(), table.nothing(parameters))?);
+            self.query = Some(self.run(plan, table.nothing(parameters))?);
             while let Some(query) = &mut self.query
                 && let Some(batch) = query.next_batch()?
             {
-                batches.push(batch);
+                batches.push(Rc::new(batch));
             }
             self.stop();
             if let Some(table) = &mut self.lookup.table {
@@ -221,9 +222,9 @@ impl ScanState {
         (wanted.count() > 1).then_some(wanted)
     }
 
-    fn run(&self, plan: Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
+    fn run(&self, plan: &Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
         let request = QueryRequest {
-            plan: with_settled_moments(&plan, &parameters),
+            plan: with_settled_moments(plan, &parameters),
             planned_files: self.private.files.clone(),
             parameters,
             with_metrics: self.with_metrics,
@@ -240,7 +241,7 @@ impl ScanState {
 
     /// Reads the rows of several keys; false if they are too many.
     fn load(&mut self, plan: Plan, mut table: LookupTable, parameters: &[Literal]) -> Result<bool> {
-        self.query = Some(self.run(plan, table.nothing(parameters))?);
+        self.query = Some(self.run(&plan, table.nothing(parameters))?);
         let mut is_complete = true;
         while is_complete
             && let Some(query) = &mut self.query
@@ -270,10 +271,10 @@ impl ScanState {
     fn fill_block(&mut self) -> Result<bool> {
         // Datums of the last block may point into the batch, so it goes only with the next.
         loop {
-            if let Some((batch, row_offset)) = &mut self.batch
-                && *row_offset < batch.num_rows()
+            if let Some((batch, rows)) = &mut self.batch
+                && rows.start < rows.end
             {
-                *row_offset += self.block.fill(batch, *row_offset, &mut self.columns)?;
+                rows.start += self.block.fill(batch, rows.clone(), &mut self.columns)?;
                 return Ok(true);
             }
             if !self.fetch_batch()? {
@@ -286,13 +287,16 @@ impl ScanState {
     fn fetch_batch(&mut self) -> Result<bool> {
         let next = match (&mut self.lookup.sought, &self.lookup.table, &mut self.query) {
             (Some(sought), Some(table), _) => table.next_rows(sought),
-            (None, _, Some(query)) => query.next_batch()?,
+            (None, _, Some(query)) => query.next_batch()?.map(|batch| {
+                let rows = 0..batch.num_rows();
+                (Rc::new(batch), rows)
+            }),
             _ => None,
         };
         match next {
             // The rows of the last block stay where they are.
-            Some(batch) if batch.num_rows() == 0 => {}
-            Some(batch) => self.batch = Some((batch, 0)),
+            Some((_, rows)) if rows.is_empty() => {}
+            Some(next) => self.batch = Some(next),
             None => {
                 self.is_exhausted = true;
                 return Ok(false);
@@ -342,7 +346,8 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let private = read_private(scan).or_raise();
         let explain_only = flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0;
         let columns = if explain_only { Vec::new() } else { columns(node, &private).or_raise() };
-        let parameters = (!explain_only).then(|| Parameters::new(node, scan, &private.parameters).or_raise());
+        let parameters = (!explain_only)
+            .then(|| Parameters::new(node, scan, &private.parameters, &private.plan).or_raise());
         let join_keys = private.join_keys.as_ref().map(|join_keys| ScanKeys {
             keys: shared_keys((*node).ss.ps.state, join_keys.place),
             parameters: join_keys.parameters.clone(),

@@ -56,7 +56,7 @@ impl RowBlock {
         self.row_index = 0;
     }
 
-    /// Replaces the rows by those of the batch from `row_offset` on, and returns how many these are.
+    /// Replaces the rows by the first of these rows of a batch, and returns how many they are.
     ///
     /// # Errors
     ///
@@ -64,11 +64,11 @@ impl RowBlock {
     pub fn fill(
         &mut self,
         batch: &RecordBatch,
-        row_offset: usize,
+        rows: Range<usize>,
         columns: &mut [ColumnReader],
     ) -> Result<usize> {
         self.clear();
-        let row_count = BLOCK_ROWS.min(batch.num_rows() - row_offset);
+        let row_count = BLOCK_ROWS.min(rows.len());
         self.width = columns.len();
         self.values.resize(row_count * self.width, Datum::null());
         self.nulls.resize(row_count * self.width, true);
@@ -78,7 +78,7 @@ impl RowBlock {
                 nulls: &mut self.nulls[place..],
                 width: self.width,
             };
-            column.fill(batch, row_offset..row_offset + row_count, &mut cells)?;
+            column.fill(batch, rows.start..rows.start + row_count, &mut cells)?;
         }
         self.row_count = row_count;
         Ok(row_count)
