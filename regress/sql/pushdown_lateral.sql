@@ -31,12 +31,12 @@ EXPLAIN (COSTS OFF) SELECT x.id, s.v FROM t1 x LEFT JOIN (SELECT y.id, coalesce(
 -- A scan that is read again for every row of another asks the engine once more, and then no more.
 SET pystachio.rewrite = off;
 SET enable_memoize = off;
-CREATE FUNCTION public.engine_runs(query text) RETURNS SETOF text LANGUAGE plpgsql SET search_path = pq, public AS $$
+CREATE FUNCTION public.engine_runs(query text, shown text DEFAULT ' Scan t[0-9] \[') RETURNS SETOF text LANGUAGE plpgsql SET search_path = pq, public AS $$
 DECLARE
   line text;
 BEGIN
   FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
-    IF line ~ ' Scan t[0-9] \[' THEN
+    IF line ~ shown THEN
       -- Which keys are sought one by one depends on the order of rows, and with them how many rows are found.
       RETURN NEXT regexp_replace(trim(line), 'actual=\d+ ', '');
     END IF;
@@ -54,6 +54,11 @@ SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',') FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
 -- From version 16 on PostgreSQL asks for the aggregate's rows in its order.
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
+-- One file a run.
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.id ORDER BY y.d LIMIT 1) FROM heap.t1 x$$, ' Files: ') line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT json_agg(q) FROM (SELECT y.id, y.c FROM t2 y WHERE y.a = x.a ORDER BY y.d, y.id) q) FROM heap.t1 x$$) line;
+SELECT x.id, (SELECT y.id FROM t2 y WHERE y.a = x.a ORDER BY y.d DESC, y.id LIMIT 1 OFFSET 1) FROM heap.t1 x
+EXCEPT SELECT x.id, (SELECT y.id FROM heap.t2 y WHERE y.a = x.a ORDER BY y.d DESC, y.id LIMIT 1 OFFSET 1) FROM heap.t1 x;
 SELECT same($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM t1 x$$);
 SELECT same($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM t1 x$$);
 SELECT same($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM t1 x$$);

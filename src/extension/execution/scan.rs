@@ -4,7 +4,9 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
-use pystachio_plan::{DataType, Error, Literal, Operator, Plan, QueryOrigin, QueryRequest, Request, Result};
+use pystachio_plan::{
+    DataType, Error, Literal, Operator, Plan, QueryOrigin, QueryRequest, Relation, Request, Result,
+};
 
 use super::{
     coming::{self, ComingValue},
@@ -123,7 +125,7 @@ impl ScanState {
         }
         if self.lookup.query_count >= QUERIES_MAX && !self.lookup.is_whole_unfit {
             self.lookup.is_whole_unfit = true;
-            if self.may_read_all(plan) {
+            if self.may_read_all(&plan.root) {
                 let table = LookupTable::new(plan, &|_| true, None, parameters, hash_memory_bytes());
                 if let Some((all, table)) = table
                     && self.load(all, table, parameters).is_ok_and(|is_complete| is_complete)
@@ -155,16 +157,25 @@ impl ScanState {
 
     /// Whether it costs little to find out that the rows of all keys are too many. A scan ends when they are. A sort reads all
     /// rows before it gives the first, so that the table must be small.
-    fn may_read_all(&self, plan: &Plan) -> bool {
-        match &plan.root.operator {
+    fn may_read_all(&self, relation: &Relation) -> bool {
+        match &relation.operator {
             Operator::Scan { .. } => true,
-            Operator::Sort { input, .. } => {
-                let Operator::Scan { files, .. } = &input.operator else { return false };
-                let known = known_files::find(&(self.private.server_oid, files.clone()));
-                known.is_some_and(|table| table.row_count <= rows_max(hash_memory_bytes()))
-            }
+            Operator::Filter { input, .. }
+            | Operator::Project { input, .. }
+            | Operator::Limit { input, .. } => self.may_read_all(input),
+            Operator::Sort { input, .. } => self.may_read_all(input) && self.is_small(input),
             _ => false,
         }
+    }
+
+    /// Whether there is room for as many rows as the tables have.
+    fn is_small(&self, relation: &Relation) -> bool {
+        let rows_max = rows_max(hash_memory_bytes());
+        relation.scans().into_iter().all(|scan| {
+            let Operator::Scan { files, .. } = scan else { return false };
+            let known = known_files::find(&(self.private.server_oid, files.clone()));
+            known.is_some_and(|table| table.row_count <= rows_max)
+        })
     }
 
     /// Starts with rows that are here; false if they are not.
