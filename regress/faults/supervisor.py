@@ -65,7 +65,7 @@ class _Cluster:
         for path in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 is_alive = (path / "stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
-                if is_alive and os.readlink(path / "cwd") == str(self.data):
+                if is_alive and os.path.samefile(path / "cwd", self.data):
                     yield int(path.name), (path / "comm").read_text().strip()
 
     def promised(self):
