@@ -513,7 +513,10 @@ fn any_source_is_lowered_or_refused() {
         let mut generator = Generator { random: Random(seed), origins: 0 };
         let source = generator.wild(DEPTH);
         let notes = Notes::default();
+        let forms =
+            [TextForm::Utf8, TextForm::Bytes, TextForm::OneByte { is_ordered: false }, TextForm::Other];
         let server = TestServer {
+            text_form: generator.random.pick(&forms),
             has_no_stack: generator.random.chance(1),
             has_infinite_intervals: generator.random.chance(50),
             right_wraps: generator.random.chance(50),
