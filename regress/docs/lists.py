@@ -115,11 +115,12 @@ def _is_readable(session, type_name, path):
 
 
 def _objects(pages, session):
-    """Functions and views of the extension: each is named on some page, and pages name no others."""
+    """Functions, tables and views of the extension: each is named on some page, and pages name no others."""
     rows = session.run("SELECT proname FROM pg_proc WHERE pronamespace = 'pystachio'::regnamespace UNION "
-                       "SELECT relname FROM pg_class WHERE relnamespace = 'pystachio'::regnamespace AND relkind = 'v'").rows
-    # What only the views and the wrapper call.
-    there = {name for (name,) in rows} - {"handler", "validator", "engine_status", "cache_entries", "query_entries", "statistics_entries"}
+                       "SELECT relname FROM pg_class WHERE relnamespace = 'pystachio'::regnamespace AND relkind IN ('r', 'v')").rows
+    # What only the views, the wrapper and the triggers use.
+    there = {name for (name,) in rows} - {"handler", "validator", "engine_status", "cache_entries", "query_entries", "statistics_entries",
+                                           "own_server", "keep_server_options", "restore_server_options"}
     settings = {name.split(".")[1] for (name,) in session.run("SELECT name FROM pg_settings WHERE name LIKE 'pystachio.%'").rows}
     text = "\n".join(page.text for name, page in pages.items() if name != "docs/SUMMARY.md")
     files = {"control", "so", "md", "conf", "pem"}
