@@ -121,6 +121,17 @@ def _trials(place):
             Trial("SELECT count(*) FROM tpch.nation", _any, **{NOBODY: _DENIED, READER: _DENIED}),
             Trial("ALTER FOREIGN TABLE tpch.nation OPTIONS (SET path '/etc/passwd')", _DENIED,
                   f"ALTER FOREIGN TABLE tpch.nation OPTIONS (SET path '{nation}')", **{BOSS: _any})],
+        "table pystachio.server_options": [
+            Trial("SELECT * FROM pystachio.server_options", _any),
+            Trial("INSERT INTO pystachio.server_options VALUES ('threads', '1')", _DENIED, "ALTER SERVER pystachio OPTIONS (DROP threads)", **{BOSS: _any})],
+        "view pystachio.own_server": [Trial("SELECT * FROM pystachio.own_server", _DENIED, **{BOSS: _any})],
+        "function pystachio.keep_server_options()": [Trial("SELECT pystachio.keep_server_options()", _DENIED, **{BOSS: "0A000"})],
+        "function pystachio.restore_server_options()": [Trial("SELECT pystachio.restore_server_options()", _DENIED, **{BOSS: "0A000"})],
+        "event trigger pystachio_server_options": [
+            Trial("ALTER EVENT TRIGGER pystachio_server_options DISABLE", _DENIED, "ALTER EVENT TRIGGER pystachio_server_options ENABLE", **{BOSS: _any}),
+            # Owners of other wrappers' servers may change these as ever.
+            Trial("ALTER SERVER roles_owned OPTIONS (ADD colour 'red')", _DENIED, "ALTER SERVER roles_owned OPTIONS (DROP colour)",
+                  **{NOBODY: _any, BOSS: _any})],
         "schema pystachio": [Trial("CREATE TABLE pystachio.mine ()", _DENIED, "DROP TABLE pystachio.mine", **{BOSS: _any})],
     }
 
@@ -140,6 +151,8 @@ def _setup(boss, place):
              "device_memory '256MB'); GRANT USAGE ON FOREIGN SERVER roles_emulated TO PUBLIC")
     # A server of a wrapper without a handler is nothing to us.
     boss.run("CREATE FOREIGN DATA WRAPPER roles_other; CREATE SERVER roles_other FOREIGN DATA WRAPPER roles_other")
+    boss.run(f"CREATE SERVER roles_owned FOREIGN DATA WRAPPER roles_other; GRANT USAGE ON FOREIGN DATA WRAPPER roles_other TO {NOBODY}; "
+             f"ALTER SERVER roles_owned OWNER TO {NOBODY}")
     boss.run(f"CREATE FOREIGN TABLE roles_own.nation (n_name text) SERVER roles_emulated OPTIONS (path '{place.tpch}/nation.parquet')")
     boss.run(f"GRANT SELECT ON roles_own.nation TO {SELECTOR}")
     boss.run("SET pystachio.timeline = on; SET pystachio.engine_choice = gpu; SELECT count(*) FROM roles_own.nation WHERE n_name > 'A'")

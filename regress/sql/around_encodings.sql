@@ -104,7 +104,8 @@ SELECT pystachio.statistics_reset('zürich');
 SELECT pystachio.statistics_reset('basel ß');
 \set target :scratch '/größe.parquet'
 SELECT DISTINCT file LIKE '%/größe.parquet' AS is_named FROM pystachio.optimize_parquet(:'path', :'target', true, server => 'zürich');
-SELECT DISTINCT path LIKE '%/töpfe/größe.parquet' AS is_named FROM pystachio.cache WHERE path LIKE '%/t_pfe/%';
+-- A GPU engine may have read it without keeping it.
+SELECT bool_and(path LIKE '%/töpfe/größe.parquet') IS NOT FALSE AS is_named FROM pystachio.cache WHERE path LIKE '%/t_pfe/%';
 DROP SERVER "zürich";
 -- A message has an escape for what is not ASCII.
 CREATE FOREIGN TABLE "grün".absent ("größe" integer) SERVER pystachio OPTIONS (path :'path');
