@@ -20,18 +20,19 @@ chmod a+r "$old/t1.parquet"
 # Runs SQL of standard input in a database: run FOLDER DATABASE [OPTION]…
 run() { psql "host=$1 port=5432 user=postgres dbname=$2" -X -q -v ON_ERROR_STOP=1 "${@:3}"; }
 
-# What must be the same before and after: describe FOLDER.
+# What must be the same before and after, whatever the versions: describe FOLDER. Version 17 brought the right MAINTAIN, and row types
+# as members of extensions; pg_dump sorts options.
 describe() {
     run "$1" app --tuples-only --no-align <<'SQL'
 SELECT 'extension', extversion FROM pg_extension WHERE extname = 'pystachio';
-SELECT 'server', srvname, srvowner::regrole, srvoptions, srvacl FROM pg_foreign_server ORDER BY srvname;
+SELECT 'server', srvname, srvowner::regrole, ARRAY(SELECT option FROM unnest(srvoptions) option ORDER BY option), srvacl FROM pg_foreign_server ORDER BY srvname;
 SELECT 'mapping', srvname, usename, umoptions FROM pg_user_mappings ORDER BY srvname, usename;
-SELECT 'table', ftrelid::regclass, relowner::regrole, ftoptions, relacl FROM pg_foreign_table JOIN pg_class c ON c.oid = ftrelid ORDER BY 2;
+SELECT 'table', ftrelid::regclass, relowner::regrole, ftoptions, replace(relacl::text, 'tm/', 't/') FROM pg_foreign_table JOIN pg_class c ON c.oid = ftrelid ORDER BY 2;
 SELECT 'column', attrelid::regclass, attname, format_type(atttypid, atttypmod), attfdwoptions, attacl FROM pg_attribute
   WHERE attnum > 0 AND attrelid IN (SELECT ftrelid FROM pg_foreign_table) ORDER BY 2, attnum;
 SELECT 'member', pg_describe_object(classid, objid, objsubid) FROM pg_depend
-  WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pystachio') ORDER BY 2;
-SELECT 'view', relname, relacl FROM pg_class WHERE relkind = 'v' AND relnamespace IN ('pystachio'::regnamespace, 'public'::regnamespace) ORDER BY 2;
+  WHERE deptype = 'e' AND classid <> 'pg_type'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pystachio') ORDER BY 2;
+SELECT 'view', relname, replace(relacl::text, 'tm/', 't/') FROM pg_class WHERE relkind = 'v' AND relnamespace IN ('pystachio'::regnamespace, 'public'::regnamespace) ORDER BY 2;
 SELECT 'options', * FROM pystachio.server_options ORDER BY name;
 SELECT 'comment', obj_description(oid, 'pg_foreign_server') FROM pg_foreign_server ORDER BY srvname;
 SELECT 'rows', count(*), sum(n), min(c), max(d) FROM t1;
@@ -51,7 +52,7 @@ GRANT USAGE ON FOREIGN SERVER own TO upgrade_reader;
 REVOKE USAGE ON FOREIGN SERVER pystachio FROM PUBLIC;
 GRANT USAGE ON FOREIGN SERVER pystachio TO upgrade_reader;
 CREATE FOREIGN TABLE t1 (id integer NOT NULL, a integer, n numeric(15, 2), c text, d date) SERVER pystachio OPTIONS (path :'path');
-CREATE FOREIGN TABLE through_own (other integer OPTIONS (column 'id'), n numeric(15, 2)) SERVER own OPTIONS (path :'path');
+CREATE FOREIGN TABLE through_own (other integer OPTIONS (column_name 'id'), n numeric(15, 2)) SERVER own OPTIONS (path :'path');
 GRANT SELECT ON t1 TO upgrade_reader;
 GRANT SELECT (n) ON through_own TO upgrade_reader;
 CREATE VIEW watched AS SELECT server, memory_promised > 0 AS memory_is_promised FROM pystachio.engines;

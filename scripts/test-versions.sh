@@ -6,7 +6,7 @@
 # PYSTACHIO_TEST_SHARE and PYSTACHIO_TEST_SEED are as in scripts/test.sh, the share a tenth unless set.
 #
 # On each: every SQL test and the 22 queries of TPC-H. On the newest also a slice of the differential tests, and the faults that
-# PostgreSQL has a part in, and pg_upgrade to it from the system's server, if that is older. scripts/test.sh has both on the oldest, and all tests that know no PostgreSQL. The tests of rights run on
+# PostgreSQL has a part in, and pg_upgrade to it from the oldest that servers.sh fetches. scripts/test.sh has both on the oldest, and all tests that know no PostgreSQL. The tests of rights run on
 # 16.2 too, unless the same sources have passed them there. --whole runs everything on every version.
 source "$(dirname "$0")/environment.sh"
 
@@ -105,6 +105,8 @@ suites=(cases tpch data generated views edges literals letters arrays set_operat
 has_all() { [[ -n $is_whole || $1 == "$newest" ]]; }
 
 logs=()
+old_config='' old_stage=''
+system_version=$(server_version "$(PG_CONFIG='' find_pg_config)" 2> /dev/null) || system_version=''
 for version in "${versions[@]}"; do
     PG_CONFIG=$(server_config "$version")
     export PG_CONFIG
@@ -117,10 +119,14 @@ for version in "${versions[@]}"; do
         continue
     fi
     beside "pg$version" test_version "$version" "$stage"
-    if [[ $version == "$newest" ]] && old_config=$(PG_CONFIG='' find_pg_config) && [[ $(server_version "$old_config") -lt $version ]]; then
+    # A distribution's server may note in its catalogs what another build does not know, as Debian's 15.20 does (pg_attver): the two
+    # of an upgrade are of those that servers.sh fetches.
+    if [[ $version != "$system_version" && -z $old_config ]]; then
+        old_config=$PG_CONFIG old_stage=$stage
+    fi
+    if [[ $version == "$newest" && $old_config != "$PG_CONFIG" ]]; then
         areas+=("pg$version-upgrade")
         logs+=("pg$version-upgrade")
-        old_stage=$(PG_CONFIG=$old_config "$project_root/scripts/build.sh")
         beside "pg$version-upgrade" "$project_root/scripts/test-upgrade.sh" "$old_config" "$old_stage" "$PG_CONFIG" "$stage" \
             "$results/pg$version-upgrade.json"
     fi

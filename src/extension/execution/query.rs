@@ -36,7 +36,7 @@ pub struct RunningQuery {
 /// How far the engine's answer is.
 enum Answer {
     /// More of it comes over this connection.
-    Open(PooledConnection),
+    Open(Box<PooledConnection>),
     /// It is complete, and the connection has gone back to the pool.
     Complete,
     /// It ended with this error, and the connection is closed.
@@ -75,7 +75,7 @@ impl RunningQuery {
         let connection = client::send(server_oid, &frame)?;
         let waited_before = connection.waited();
         Ok(Self {
-            answer: Answer::Open(connection),
+            answer: Answer::Open(Box::new(connection)),
             unanswered: Some(Unanswered { server_oid, frame }),
             schema: None,
             started: Instant::now(),
@@ -109,7 +109,7 @@ impl RunningQuery {
             let Some(request) = self.unanswered.as_ref().filter(|_| !is_begun) else { break received };
             // The engine has ended without beginning the query.
             match client::send(request.server_oid, &request.frame) {
-                Ok(next) => connection = next,
+                Ok(next) => *connection = next,
                 Err(error) => break Err(error),
             }
             self.waited_before = connection.waited();

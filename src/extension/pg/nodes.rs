@@ -218,7 +218,7 @@ pub unsafe fn names_row(query: *mut pg_sys::Query, relation_index: i32) -> bool 
                     let var = node.cast::<pg_sys::Var>();
                     (*var).varattno == 0
                         && (*var).varlevelsup == (*search).levels_up
-                        && (*var).varno as i32 == (*search).relation_index
+                        && (*var).varno == (*search).relation_index
                 }
                 NodeTag::T_Query => {
                     (*search).levels_up += 1;

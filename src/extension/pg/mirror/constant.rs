@@ -65,8 +65,8 @@ pub unsafe fn constant(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oi
                 None => return Constant::Refused(Refusal::UnreadableBytes),
             }
         }
-        // SAFETY: the caller says that it is a uuid, which has 16 bytes.
         pg_sys::UUIDOID => {
+            // SAFETY: the caller says that it is a uuid, which has 16 bytes.
             Value::Bytes(unsafe { std::slice::from_raw_parts(datum.cast_mut_ptr::<u8>(), 16) }.to_vec())
         }
         // SAFETY: as the caller says.

@@ -56,7 +56,7 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
                 _ => {
                     let var = whole_row(node)?;
                     let row = row_of(query, var, false)?;
-                    if nullable.contains(&(var.varno as i32)) { null_without(query, var, row)? } else { row }
+                    if nullable.contains(&var.varno) { null_without(query, var, row)? } else { row }
                 }
             };
             changed = true;

@@ -47,9 +47,12 @@ struct DecimalTable {
     _folder: tempfile::TempDir,
 }
 
+/// A column's id, its precision and scale, and its values.
+type DecimalColumn = (u32, (u8, i8), Vec<Option<i128>>);
+
 impl DecimalTable {
     /// A table of columns, each with its id, precision, scale and values.
-    fn new(columns: &[(u32, (u8, i8), Vec<Option<i128>>)]) -> Self {
+    fn new(columns: &[DecimalColumn]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
         let array = |(id, (precision, scale), values): &(u32, (u8, i8), Vec<Option<i128>>)| {
