@@ -12,7 +12,7 @@
 //!   constant has none.
 //! - Parts nest no deeper than [`crate::DEPTH_MAX`] nodes of PostgreSQL.
 //!
-//! Deliberately absent: pointers and oids. Whoever makes a source resolves them.
+//! Deliberately absent: pointers and oids. The mirror resolves them.
 
 use std::rc::Rc;
 

@@ -184,7 +184,7 @@ impl Parameters {
 }
 
 impl FixedPlan {
-    /// The plan as it is for any values; `None` if arrays are written into it, or a value decides what is read.
+    /// The plan for any values. `None` if `bind` writes arrays into it, or if a value decides which parameters are read.
     fn of(plan: &Plan, parameters: &[Parameter]) -> Option<Self> {
         let has_arrays = parameters.iter().any(|parameter| matches!(parameter.data_type, DataType::List(_)));
         if has_arrays || !gate_parameters(&plan.root).is_empty() {

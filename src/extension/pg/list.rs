@@ -52,7 +52,7 @@ pub unsafe fn oids(list: *mut pg_sys::List) -> impl Iterator<Item = pg_sys::Oid>
     unsafe { cells(list) }.map(|cell| unsafe { cell.oid_value })
 }
 
-/// A C string of PostgreSQL's in UTF-8; what has no equivalent there is replaced. NULL reads as empty.
+/// A C string of PostgreSQL's in UTF-8. Characters without an equivalent are replaced. NULL reads as empty.
 ///
 /// # Safety
 ///

@@ -15,7 +15,7 @@
 //! - `sorted.rs`: scans in the order that a merge join, a window or DISTINCT ON asks for
 //! - `keyed_join.rs`: joins with relations that stay in PostgreSQL, by their keys
 //! - `clauses.rs`: the order in which conditions are tested
-//! - `relation_info.rs`: what is known about a relation
+//! - `relation_info.rs`: facts about a relation
 //! - `known_servers.rs`: which servers are ours
 //! - `security.rs`: which conditions of a table must wait for others
 //! - `lowering.rs`: PostgreSQL's expressions as plan expressions, by `src/lower`, which says which, and how columns are found

@@ -50,7 +50,7 @@ impl Share {
         self.resources.memory_bytes.saturating_add(pinned_bytes)
     }
 
-    /// What the views show of it.
+    /// The same as the views show it.
     pub fn promise(&self) -> Promise {
         Promise { memory_bytes: self.promised_bytes(), gpus: self.gpus.clone() }
     }

@@ -42,7 +42,7 @@ pub unsafe fn mirror(node: *mut Node, origins: &Origins) -> Result<Source, Refus
     }
 }
 
-/// A source, and what is in it.
+/// A source, and facts about its parts.
 struct Seen {
     source: Source,
     /// Something that PostgreSQL can't evaluate before it has a row.
@@ -438,7 +438,7 @@ impl Mirror<'_> {
     }
 }
 
-/// Notes what is in a node that is not looked into.
+/// Notes facts about the parts of a node that has no mirror.
 ///
 /// # Safety
 ///

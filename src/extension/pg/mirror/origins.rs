@@ -1,4 +1,4 @@
-//! What is known of nodes for as long as a planning: those that PostgreSQL evaluates when the query starts have numbers, and
+//! Nodes that are kept for as long as a planning: those that PostgreSQL evaluates when the query starts have numbers, and
 //! aggregates, which each stage above the joins looks for, are mirrored once.
 //!
 //! Invariant: they are copies in a memory context that lives as long as the planning. The current one may not: the genetic
@@ -87,7 +87,7 @@ impl Origins {
     ///
     /// The node is valid.
     unsafe fn kept(&self, node: *mut pg_sys::Node) -> *mut pg_sys::Node {
-        // SAFETY: whoever made this says that the memory context lives; the current one is restored.
+        // SAFETY: the memory context lives as long as this; the current one is restored.
         unsafe {
             let former = pg_sys::MemoryContextSwitchTo(self.memory);
             let copy = pg_sys::copyObjectImpl(node.cast()).cast();
