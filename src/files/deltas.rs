@@ -34,10 +34,7 @@ impl<'a> Deltas<'a> {
     }
 
     /// Calls `visit` for every part of a block. Gives what follows them.
-    fn parts(
-        mut self,
-        visit: &mut dyn FnMut(i64, u8, &[u8], u64) -> Result<(), &'static str>,
-    ) -> Result<&'a [u8], &'static str> {
+    fn parts(mut self, visit: &mut VisitPart<'_>) -> Result<&'a [u8], &'static str> {
         let mut left = self.count.saturating_sub(1);
         while left > 0 {
             let least = self.walk.signed()?;
