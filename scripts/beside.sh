@@ -38,7 +38,7 @@ own_lists() {
     [[ -z $(find "$folder/apt/sources.list" -mtime -1 2> /dev/null) ]] || return 0
     [[ -f $DEBIAN_KEYS ]] || return 1
     mkdir -p "$folder/apt"
-    mirror=$(debian_mirrors | grep '/debian$' | head -n 1)
+    mirror=$(debian_mirrors | grep '/debian$' | sed -n 1p)
     [[ -n $mirror ]] || return 1
     for suite in "$@"; do printf 'deb [signed-by=%s] %s %s main\n' "$DEBIAN_KEYS" "$mirror" "$suite"; done > "$folder/apt/sources.list"
     apt_apart "$folder/apt" apt-get update >&2 || { rm "$folder/apt/sources.list"; return 1; }
@@ -72,7 +72,7 @@ unpack() {
 
 # What keeps a file from being loaded here, libraries in FOLDER included: unloadable FILE FOLDER.
 unloadable() {
-    LD_LIBRARY_PATH=$2 ldd "$1" 2>&1 | sed -nE "s/.*(version \`[^']*' not found).*/\1/p; s/^\t([^ ]*) => (not found)$/\1 \2/p" | head -n 1
+    LD_LIBRARY_PATH=$2 ldd "$1" 2>&1 | sed -nE "s/.*(version \`[^']*' not found).*/\1/p; s/^\t([^ ]*) => (not found)$/\1 \2/p" | sed -n 1p
 }
 
 extension() {
@@ -85,7 +85,7 @@ extension() {
         rm -rf "$root"
         unpack "$package" "$root" || { skip "$name" "the server does not have it, and Debian has no package $package"; return; }
     fi
-    library=$(find "$root" -name "$name*.so" | head -n 1)
+    library=$(find "$root" -name "$name*.so" | sed -n 1p)
     why=$(unloadable "$library" "$root")
     if [[ -n $why ]]; then skip "$name" "$package: $why"; else have "$name" "$(< "$root/version-$package")" "$root"; fi
 }
@@ -94,7 +94,7 @@ program() {
     local name=$1 root=$folder/debian/$1 file packages package why libraries
     read -r file packages <<< "${PROGRAMS[$1]}"
     if command -v "$name" > /dev/null; then
-        have "$name" "$("$name" --version 2>&1 | head -n 1)" "$(command -v "$name")"
+        have "$name" "$("$name" --version 2>&1 | sed -n 1p)" "$(command -v "$name")"
         return
     fi
     for package in $packages; do

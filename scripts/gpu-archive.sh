@@ -37,7 +37,7 @@ print_build() {
 
 make_pystachio() {
     "$project_root/scripts/package.sh"
-    cp "$(ls -t "$project_root"/target/package/pystachio-*.tar.xz | head -n 1)" "$folder/pystachio.tar.xz"
+    cp "$(ls -t "$project_root"/target/package/pystachio-*.tar.xz | sed -n 1p)" "$folder/pystachio.tar.xz"
 }
 
 make_postgres() { [[ -f $folder/postgres.tar.xz ]] || "$project_root/scripts/pack-postgres.sh" "$folder/postgres.tar.xz"; }

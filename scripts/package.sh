@@ -32,7 +32,11 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 config=${1:-pg_config}
 major=@MAJOR@
-"$config" --version | grep -q "^PostgreSQL $major[^0-9]" || { echo "error: $config is $("$config" --version); this archive is for PostgreSQL $major" >&2; exit 1; }
+version=$("$config" --version)
+case $version in
+    "PostgreSQL $major"[!0-9]*) ;;
+    *) echo "error: $config is $version; this archive is for PostgreSQL $major" >&2; exit 1 ;;
+esac
 install -m 0644 "$here"/lib/pystachio.so "$("$config" --pkglibdir)"/
 install -m 0755 "$here"/lib/pystachio-engine "$("$config" --pkglibdir)"/
 install -m 0644 "$here"/extension/* "$("$config" --sharedir)"/extension/

@@ -49,7 +49,7 @@ fetch_headers() {
         die "PostgreSQL $major: its headers come from the package $package, and there is no apt-get here: $why"
     mkdir -p "$work/deb"
     if ! (cd "$work/deb" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download "$package" >&2 2>/dev/null); then
-        mirror=$(debian_mirrors | grep '/debian$' | head -n 1)
+        mirror=$(debian_mirrors | grep '/debian$' | sed -n 1p)
         [[ -n $mirror && -f $DEBIAN_KEYS ]] ||
             die "PostgreSQL $major: its headers come from the package $package, which this distribution does not have: $why"
         echo "deb [signed-by=$DEBIAN_KEYS] $mirror $DEBIAN_SUITE main" > "$work/sources.list"

@@ -4,9 +4,9 @@
 usage: tally.py RESULTS STATUS AREA…
 
 RESULTS holds <area>.json with the counts of each area. Tests that a server can't run are counted as skipped. An area without
-counts has not finished, which is a failure, as is a STATUS other than 0. <area>.failures names an area's failures, <area>.seconds
-says how long it took, and <area>.times has a line for each of its tests: the seconds, a tab, the name. The slowest tests of all
-areas are printed first.
+counts has not finished, which is a failure, as is a STATUS other than 0; the end of its log, <area>.log, is printed.
+<area>.failures names an area's failures, <area>.seconds says how long it took, and <area>.times has a line for each of its tests:
+the seconds, a tab, the name. The slowest tests of all areas are printed first.
 """
 
 import json
@@ -23,6 +23,12 @@ def failures(path):
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     rest = [f"… {len(lines) - FAILURE_LINES_MAX} lines more"] if len(lines) > FAILURE_LINES_MAX else []
     return [line[:LINE_CHARACTERS_MAX] for line in lines[:FAILURE_LINES_MAX]] + rest
+
+
+def last_lines(path):
+    """The end of the log of an area that has not finished."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    return [line[:LINE_CHARACTERS_MAX] for line in lines[-FAILURE_LINES_MAX:]]
 
 
 def slowest(folder, areas):
@@ -52,7 +58,8 @@ def main():
         skipped = f" {counts['skipped']:>3} skipped" if counts.get("skipped") else ""
         unfinished = "" if path.exists() else "  (did not finish)"
         print(f"{area:<18} {counts['passed']:>6} passed {counts['failed']:>5} failed{duration}{skipped}{unfinished}")
-        for line in failures(folder / f"{area}.failures"):
+        said = failures(folder / f"{area}.failures")
+        for line in said if path.exists() or said else last_lines(folder / f"{area}.log"):
             print(f"    {line}")
         passed, failed = passed + counts["passed"], failed + counts["failed"]
     print(f"{passed} passed, {failed} failed")

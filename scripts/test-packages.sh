@@ -122,7 +122,7 @@ has_debug_information() {
     shift
     for file in "$@"; do
         id=$(readelf -n "$roots/$name/upper$file" | sed -n 's/^ *Build ID: //p')
-        readelf -S "$roots/$name/upper/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug" | grep -q '\.debug_line' || return 1
+        [[ $(readelf -S "$roots/$name/upper/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug") == *.debug_line* ]] || return 1
     done
 }
 
@@ -228,7 +228,7 @@ part_suffix() {
 # Unpacks an image, and starts it as a container runtime would: test_of_image KIND.
 test_of_image() {
     local kind=$1 archive name=image$1 root
-    archive=$(find "$packages" -name "pystachio-*-pg[0-9]*-$(uname -m)$kind.oci.tar" | sort | head -n 1)
+    archive=$(find "$packages" -name "pystachio-*-pg[0-9]*-$(uname -m)$kind.oci.tar" | sort | sed -n 1p)
     claim "there is an image" test -n "$archive"
     [[ -n $archive ]] || return 0
     mkdir -p "$roots/$name/layout"

@@ -67,7 +67,7 @@ PG_CONFIG=$new_config "$project_root/scripts/cluster.sh" stop upnew
 # A folder as pg_upgrade wants it: empty, and with checksums only if the old one has them.
 rm -rf "$new/data"
 initdb_options=(--username=postgres --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-sync)
-if "$new_bin/initdb" --help | grep -q -- --no-data-checksums; then initdb_options+=(--no-data-checksums); fi
+if [[ $("$new_bin/initdb" --help) == *--no-data-checksums* ]]; then initdb_options+=(--no-data-checksums); fi
 as_server_user "$new_bin/initdb" -D "$new/data" "${initdb_options[@]}" > "$new/initdb.log" 2>&1
 echo "include_if_exists = '$new/pystachio.conf'" | as_server_user tee -a "$new/data/postgresql.conf" > /dev/null
 as_server_user mkdir -p "$new/upgrade"

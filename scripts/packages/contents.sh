@@ -43,7 +43,7 @@ without_folder() {
 # Copies a binary without its debug information, and that apart: split_debug SOURCE TARGET DEBUG_FOLDER.
 split_debug() {
     local source target=$2 folder=$3 id name
-    LC_ALL=C readelf -n "$1" | grep -q 'Build ID: [0-9a-f]\{40\}$' ||
+    grep -q 'Build ID: [0-9a-f]\{40\}$' <<< "$(LC_ALL=C readelf -n "$1")" ||
         die "$1 has no build id of 20 bytes, by which debuggers find what is stripped: link with --build-id"
     source=$2.neutral
     mkdir -p "$(dirname "$target")"

@@ -47,10 +47,11 @@ const RESTART_INTERVAL: Duration = Duration::from_secs(1);
 /// The library is in `shared_preload_libraries`: the supervisor has a slot of its own. Set before the first fork.
 static IS_PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Makes the supervisor start with the server. Does nothing unless the server is just starting.
+/// Makes the supervisor start with the server. Does nothing unless the server is just starting, nor for pg_upgrade, which drops and
+/// makes databases that no process may use.
 pub fn register_supervisor() {
-    // SAFETY: a global that is set when a process starts.
-    if unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
+    // SAFETY: globals that are set when a process starts.
+    if unsafe { pg_sys::process_shared_preload_libraries_in_progress && !pg_sys::IsBinaryUpgrade } {
         IS_PRELOADED.store(true, Ordering::Relaxed);
         executable::keep_open();
         builder().load();
