@@ -15,6 +15,7 @@ everyday (what people and their tools send), readers (files that readers get wro
 
 import argparse
 import decimal
+import fractions
 import itertools
 import math
 import pathlib
@@ -74,9 +75,9 @@ SPILL_QUERIES = {
 # Rows of the everyday workload's largest table besides TPC-H, and its small files.
 EVERYDAY_ROWS = 20_000
 EVERYDAY_FILES = 40
-# How far below its floor a share of a suite may be, in standard deviations of so many queries by chance: a few of one kind more or
-# less are a lot among twenty.
-SHARE_DEVIATIONS_MAX = 3
+# A share of a suite is too far below the suite's floor if a choice of so many queries has as few by chance less often than this. A few
+# of one kind more or less are a lot among twenty, so that choices differ more than this reckons.
+SHARE_CHANCE_MIN = fractions.Fraction(1, 10 ** 6)
 # Conditions over each column of each file that other libraries wrote, where all run.
 WRITERS_CONDITIONS = 8
 # How many queries over views there are for one of suite generated: each joins ten times as many rows.
@@ -275,9 +276,18 @@ def finish_pushdown(claims, pushdown, options):
     pushdown.report(claims.suite)
     floor = PUSHED_PERCENT_MIN.get(claims.suite)
     if floor is not None:
-        if options.share < 1 and pushdown.total:
-            floor -= math.ceil(SHARE_DEVIATIONS_MAX * math.sqrt(floor * (100 - floor) / pushdown.total))
-        claims.check("enough queries run as one scan", pushdown.percent >= floor, f"{pushdown.percent} % of at least {floor} %")
+        if options.share < 1:
+            is_enough = chance_of_at_most(pushdown.whole, pushdown.total, floor) >= SHARE_CHANCE_MIN
+        else:
+            is_enough = pushdown.percent >= floor
+        claims.check("enough queries run as one scan", is_enough,
+                     f"{pushdown.whole} of {pushdown.total}, {pushdown.percent} %, where the whole suite has at least {floor} %")
+
+
+def chance_of_at_most(count, total, percent):
+    """How likely at most `count` of `total` are, each of which is with a chance of `percent`: exact, as floats end at a thousand."""
+    ways = sum(math.comb(total, k) * percent ** k * (100 - percent) ** (total - k) for k in range(count + 1))
+    return fractions.Fraction(ways, 100 ** total)
 
 
 def run_edges(conninfo, options):
