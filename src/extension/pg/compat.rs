@@ -398,6 +398,191 @@ pub unsafe fn mutate_children(
 }
 
 unsafe extern "C-unwind" {
+    #[cfg_attr(feature = "pg15", link_name = "query_tree_mutator")]
+    #[cfg_attr(not(feature = "pg15"), link_name = "query_tree_mutator_impl")]
+    fn mutate_query_unguarded(
+        query: *mut pg_sys::Query,
+        mutator: Mutator,
+        context: *mut c_void,
+        flags: c_int,
+    ) -> *mut pg_sys::Query;
+}
+
+/// A copy of a query with what the mutator makes of its parts.
+///
+/// # Safety
+///
+/// As `walk_children`.
+pub unsafe fn mutate_query(
+    query: *mut pg_sys::Query,
+    mutator: Mutator,
+    context: *mut c_void,
+) -> *mut pg_sys::Query {
+    // SAFETY: as the caller says.
+    unsafe { mutate_query_unguarded(query, mutator, context, 0) }
+}
+
+unsafe extern "C-unwind" {
+    // In functions.h, which pgrx doesn't bind.
+    fn prepare_sql_fn_parse_info(
+        procedure: pg_sys::HeapTuple,
+        call: *mut pg_sys::Node,
+        collation: pg_sys::Oid,
+    ) -> *mut c_void;
+
+    fn sql_fn_parser_setup(state: *mut pg_sys::ParseState, names: *mut c_void);
+
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    fn check_sql_fn_retval(
+        queries: *mut pg_sys::List,
+        result_type: pg_sys::Oid,
+        result_row: pg_sys::TupleDesc,
+        has_dropped_columns: bool,
+        target_list: *mut *mut pg_sys::List,
+    ) -> bool;
+    #[cfg(feature = "pg17")]
+    fn check_sql_fn_retval(
+        queries: *mut pg_sys::List,
+        result_type: pg_sys::Oid,
+        result_row: pg_sys::TupleDesc,
+        kind: std::ffi::c_char,
+        has_dropped_columns: bool,
+        target_list: *mut *mut pg_sys::List,
+    ) -> bool;
+    #[cfg(feature = "pg18")]
+    fn check_sql_fn_retval(
+        queries: *mut pg_sys::List,
+        result_type: pg_sys::Oid,
+        result_row: pg_sys::TupleDesc,
+        kind: std::ffi::c_char,
+        has_dropped_columns: bool,
+    ) -> bool;
+}
+
+/// The one query of an SQL function's body, for a call with all arguments. It gives the function's type, in one column, and reads the
+/// arguments as parameters. `None` if the body is anything else.
+///
+/// # Safety
+///
+/// `procedure` is the row of `pg_proc` of the call's function, which is LANGUAGE SQL and gives neither rows nor sets.
+pub unsafe fn sql_function_query(
+    procedure: pg_sys::HeapTuple,
+    call: *mut pg_sys::FuncExpr,
+) -> Option<*mut pg_sys::Query> {
+    // SAFETY: as the caller says; what is called may leave by an ERROR, and nothing here needs dropping then.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let attribute = |number: u32| {
+            let mut is_null = false;
+            let value = pg_sys::SysCacheGetAttr(cache, procedure, number as _, &mut is_null);
+            (!is_null).then(|| pg_sys::text_to_cstring(value.cast_mut_ptr()))
+        };
+        let queries = if let Some(parsed) = attribute(pg_sys::Anum_pg_proc_prosqlbody) {
+            let parsed = pg_sys::stringToNode(parsed).cast::<pg_sys::Node>();
+            // BEGIN ATOMIC has a list of one list; RETURN a query.
+            let parsed = match (*parsed).type_ {
+                pg_sys::NodeTag::T_List => one_of::<pg_sys::Node>(one_of(parsed.cast())?)?,
+                _ => parsed,
+            };
+            let query = parsed.cast::<pg_sys::Query>();
+            pg_sys::AcquireRewriteLocks(query, true, false);
+            pg_sys::pg_rewrite_query(query)
+        } else {
+            let text = attribute(pg_sys::Anum_pg_proc_prosrc)?;
+            let statement = one_of::<pg_sys::RawStmt>(pg_sys::pg_parse_query(text))?;
+            let collation = (*call).inputcollid;
+            let names = pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                prepare_sql_fn_parse_info(procedure, call.cast(), collation)
+            });
+            pg_sys::pg_analyze_and_rewrite_withcb(
+                statement,
+                text,
+                Some(sql_fn_parser_setup),
+                names,
+                std::ptr::null_mut(),
+            )
+        };
+        let query = one_of::<pg_sys::Query>(queries)?;
+        if (*query).commandType != pg_sys::CmdType::CMD_SELECT || !(*query).utilityStmt.is_null() {
+            return None;
+        }
+        let lists = pg_sys::lappend(std::ptr::null_mut(), queries.cast());
+        let (result_type, no_row) = ((*call).funcresulttype, std::ptr::null_mut());
+        let is_row = pg_sys::ffi::pg_guard_ffi_boundary(|| {
+            #[cfg(any(feature = "pg15", feature = "pg16"))]
+            let is_row = check_sql_fn_retval(lists, result_type, no_row, false, std::ptr::null_mut());
+            #[cfg(feature = "pg17")]
+            let is_row = check_sql_fn_retval(
+                lists,
+                result_type,
+                no_row,
+                pg_sys::PROKIND_FUNCTION as _,
+                false,
+                std::ptr::null_mut(),
+            );
+            #[cfg(feature = "pg18")]
+            let is_row =
+                check_sql_fn_retval(lists, result_type, no_row, pg_sys::PROKIND_FUNCTION as _, false);
+            is_row
+        });
+        // Where the type is converted, another query may stand there now.
+        if is_row { None } else { one_of(queries) }
+    }
+}
+
+/// The only element of a list.
+unsafe fn one_of<T>(list: *mut pg_sys::List) -> Option<*mut T> {
+    // SAFETY: a list of pointers, or NULL.
+    unsafe {
+        let mut items = pointers::<T>(list);
+        let first = items.next()?;
+        items.next().is_none().then_some(first)
+    }
+}
+
+/// Whether the current user may call a function.
+pub fn may_execute(function_oid: pg_sys::Oid) -> bool {
+    // SAFETY: a lookup in the catalog, of a function that exists or an ERROR.
+    unsafe {
+        let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
+        #[cfg(feature = "pg15")]
+        let result = pg_sys::pg_proc_aclcheck(function_oid, pg_sys::GetUserId(), mode);
+        #[cfg(not(feature = "pg15"))]
+        let result =
+            pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function_oid, pg_sys::GetUserId(), mode);
+        result == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
+/// Whether another library is told of a function's calls.
+pub fn calls_are_watched(function_oid: pg_sys::Oid) -> bool {
+    // SAFETY: a hook that the library has set, or none.
+    unsafe {
+        pg_sys::needs_fmgr_hook
+            .is_some_and(|needs_hook| pg_sys::ffi::pg_guard_ffi_boundary(|| needs_hook(function_oid)))
+    }
+}
+
+/// Has a statement's plan made anew when a function changes.
+///
+/// # Safety
+///
+/// `statement` is a finished plan.
+pub unsafe fn depend_on_function(statement: *mut pg_sys::PlannedStmt, function_oid: pg_sys::Oid) {
+    // SAFETY: as the caller says; the item is a new node.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
+        let none = pg_sys::Datum::from(0);
+        let item = pg_sys::palloc0(size_of::<pg_sys::PlanInvalItem>()).cast::<pg_sys::PlanInvalItem>();
+        (*item).type_ = pg_sys::NodeTag::T_PlanInvalItem;
+        (*item).cacheId = cache;
+        (*item).hashValue =
+            pg_sys::GetSysCacheHashValue(cache, pg_sys::Datum::from(function_oid), none, none, none);
+        (*statement).invalItems = pg_sys::lappend((*statement).invalItems, item.cast());
+    }
+}
+
+unsafe extern "C-unwind" {
     // In parse_agg.h, which pgrx doesn't bind.
     #[link_name = "expand_grouping_sets"]
     fn expand_grouping_sets_unguarded(
@@ -420,6 +605,26 @@ pub unsafe fn expand_grouping_sets(query: *mut pg_sys::Query, limit: c_int) -> V
             pg_sys::ffi::pg_guard_ffi_boundary(|| expand_grouping_sets_unguarded(sets, is_distinct, limit));
         let references = |set| integers(set).map(|reference| reference as u32).collect();
         pointers::<pg_sys::List>(sets).map(references).collect()
+    }
+}
+
+/// The expressions by which a query groups, where they are apart from its target list.
+///
+/// # Safety
+///
+/// The query is valid.
+pub unsafe fn group_expressions(query: *mut pg_sys::Query) -> *mut pg_sys::List {
+    #[cfg(feature = "pg18")]
+    // SAFETY: as the caller says.
+    unsafe {
+        pointers::<pg_sys::RangeTblEntry>((*query).rtable)
+            .find(|entry| (**entry).rtekind == pg_sys::RTEKind::RTE_GROUP)
+            .map_or(std::ptr::null_mut(), |entry| (*entry).groupexprs)
+    }
+    #[cfg(not(feature = "pg18"))]
+    {
+        let _ = query;
+        std::ptr::null_mut()
     }
 }
 

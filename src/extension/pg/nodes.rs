@@ -305,6 +305,63 @@ struct Substitution<'a> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
+/// A copy of a query with an expression in the place of each of its parameters, in queries within it too: `replace` gets the number of
+/// a parameter and how many queries are around it, and gives the expression.
+///
+/// # Safety
+///
+/// The query is valid.
+pub unsafe fn with_parameters(
+    query: *mut pg_sys::Query,
+    replace: &mut dyn FnMut(i32, i32) -> *mut pg_sys::Node,
+) -> *mut pg_sys::Query {
+    struct Replacing<'a> {
+        replace: &'a mut dyn FnMut(i32, i32) -> *mut pg_sys::Node,
+        level: i32,
+        panic: Option<Box<dyn Any + Send>>,
+    }
+    unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> *mut pg_sys::Node {
+        if node.is_null() {
+            return node;
+        }
+        // SAFETY: a node of the tree, and the context that was given with it; nothing here needs dropping while the mutator runs, which
+        // may leave by an ERROR.
+        unsafe {
+            let replacing = context.cast::<Replacing<'_>>();
+            match tag_of(node) {
+                NodeTag::T_Query => {
+                    (*replacing).level += 1;
+                    let copy = compat::mutate_query(node.cast(), step, context);
+                    (*replacing).level -= 1;
+                    copy.cast()
+                }
+                NodeTag::T_Param if (*node.cast::<pg_sys::Param>()).paramkind == pg_sys::ParamKind::PARAM_EXTERN => {
+                    replacement(replacing, (*node.cast::<pg_sys::Param>()).paramid)
+                }
+                _ => compat::mutate_children(node, step, context),
+            }
+        }
+    }
+    #[inline(never)]
+    unsafe fn replacement(replacing: *mut Replacing<'_>, number: i32) -> *mut pg_sys::Node {
+        // SAFETY: the context is the caller's and outlives this call.
+        let replacing = unsafe { &mut *replacing };
+        let level = replacing.level;
+        catch_unwind(AssertUnwindSafe(|| (replacing.replace)(number, level))).unwrap_or_else(|panic| {
+            replacing.panic = Some(panic);
+            std::ptr::null_mut()
+        })
+    }
+    let mut replacing = Replacing { replace, level: 0, panic: None };
+    let context: *mut Replacing<'_> = &raw mut replacing;
+    // SAFETY: as the caller says; the context outlives the walk.
+    let copy = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(query.cast(), context.cast())) };
+    match replacing.panic {
+        Some(panic) => resume_unwind(panic),
+        None => copy.cast(),
+    }
+}
+
 /// A new node of zeroes with the tag, in the current memory context.
 ///
 /// # Safety

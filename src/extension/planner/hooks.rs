@@ -86,10 +86,17 @@ unsafe extern "C-unwind" fn plan_query(
 
 unsafe fn plan_best(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
     unsafe {
-        match rewritten(query, false) {
+        let is_rewritten = settings::rewrite() != RewriteMode::Off && settings::pushdown();
+        let inlined = if is_rewritten { rewrite::sql_function::inline(query) } else { None };
+        let query = inlined.as_ref().map_or(query, |inlined| inlined.query);
+        let planned = match rewritten(query, false) {
             None => plan_one(query, call),
             Some(rewritten) => choose(query, rewritten, call),
+        };
+        for function_oid in inlined.into_iter().flat_map(|inlined| inlined.functions) {
+            compat::depend_on_function(planned.statement, function_oid);
         }
+        planned
     }
 }
 

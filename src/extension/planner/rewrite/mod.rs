@@ -6,6 +6,7 @@
 //! - `mark.rs`: EXISTS and IN that are no conjuncts become left joins with a grouped subquery
 //! - `set_operation.rs`: UNION, INTERSECT and EXCEPT become groups over UNION ALL
 //! - `grouping_sets.rs`: GROUPING SETS, ROLLUP and CUBE become UNION ALL of groups
+//! - `sql_function.rs`: calls of SQL functions that read tables of ours become subqueries
 //! - `whole_row.rs`: rows that are named whole become rows of columns
 //! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share
 //! - CTEs that are used more than once are inlined, here
@@ -25,6 +26,7 @@ mod membership;
 mod never_null;
 mod scalar_aggregate;
 mod set_operation;
+pub mod sql_function;
 mod whole_row;
 
 use pgrx::pg_sys;
