@@ -95,7 +95,8 @@ def claims(document, measured):
     """What is aimed at, what was measured, and whether that is it."""
     one, several, count = measured.totals("hot", "fastest")
     slower = [query for query in measured.queries if (ratio := measured.ratio("hot", "fastest", query)) and ratio < 0.95]
-    compared = [entry for entry in document["measured"] if entry["mode"] == "hot" and entry["system"] != "one" and entry.get("seconds")]
+    compared = [entry for entry in document["measured"] if entry["mode"] == "hot" and entry["system"] != "one" and entry.get("seconds")
+                and measured.entry("hot", "one", entry["query"]).get("seconds")]
     differ = [entry for entry in compared if entry.get("difference")]
     rows = []
     if compared:

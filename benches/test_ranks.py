@@ -157,6 +157,11 @@ class Report(unittest.TestCase):
         self.assertIn("| 3 of 4 | missed |", page)
         self.assertIn("DIFFERS: 3 rows against 4", page)
 
+    def test_what_one_rank_has_not_answered_is_not_compared(self):
+        page = ranks_report.markdown(document([hot("q01", "all", 0.1), hot("q02", "one", None, error="timeout"), hot("q02", "all", 0.2)]))
+        self.assertNotIn("those of one, to the letter", page)
+        self.assertIn("| q01 | - | 100.0 | - | - | - | - |", page)
+
     def test_every_row_of_a_table_has_as_many_cells_as_its_head(self):
         joined = {"join": "paper_join", "links": "p2p", "configuration": "all", "kind": "full", "columns": 4, "exchanges": ["Gather 2: x", "Shuffle 1 by k: x", "Shuffle 0 by k: x"], "step": "all on", "rows": 10**6,
                   "error": None, "seconds": 0.01, "differs": False, "raw_gb_s": 100.0, "sent_bytes": 10**8, "network_ms": 1.25, "window_ms": 1.25,

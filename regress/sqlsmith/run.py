@@ -38,13 +38,15 @@ EMULATED = {name: f"{name}_emulated" for name in FOREIGN}
 HEAPS = [{"pq": f"heap{suffix}", **{name: f"{name}_heap{suffix}" for name in FOREIGN[1:]}} for suffix in ("", "_mixed", "_turned")]
 _ORDERS = {"_mixed": "md5(t::text)", "_turned": "md5(t::text) DESC"}
 _KEYED = {"pq"}
-# Over a schema {1} with the tables of regress/data: views with computed columns, groups, set operations and outer joins; a tree of partitions, and a
-# heap table with a child.
+# Over a schema {1} with the tables of regress/data: views with computed columns, groups, set operations and outer joins; functions that read
+# tables; a tree of partitions, and a heap table with a child.
 _SHAPES = """CREATE VIEW {0}.outer_joined AS SELECT x.id, x.a, coalesce(y.n, 0) AS n, y.c || '!' AS c, y.k IS NULL AS missing, x.ts, y.d
   FROM {1}.t1 x LEFT JOIN (SELECT a, n * 2 AS n, upper(c) AS c, k, d FROM {1}.t2 WHERE id % 3 > 0) y ON x.a = y.a;
 CREATE VIEW {0}.grouped AS SELECT a AS id, a, count(*) AS k, sum(n) AS n, max(c) AS c, min(d) AS d, avg(m) AS m, count(DISTINCT i) AS i FROM {1}.t1 GROUP BY a;
 CREATE VIEW {0}.combined AS SELECT id, a, c, n FROM {1}.t3 UNION SELECT id + 1, b::integer, s, m FROM {1}.t2 WHERE b < 100 EXCEPT SELECT id, a, c, n FROM {1}.t1;
 CREATE VIEW {0}.newest AS SELECT id, a, n, d FROM {1}.t2 x WHERE d = (SELECT max(d) FROM {1}.t2 y WHERE y.a = x.a);
+CREATE FUNCTION {0}.label_of(integer) RETURNS text LANGUAGE sql STABLE AS 'SELECT c FROM {1}.t2 WHERE id = $1';
+CREATE FUNCTION {0}.count_of(integer, bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM {1}.t1 WHERE a = $1 AND b > $2';
 CREATE TABLE {0}.parent (id integer, a integer, c text);
 INSERT INTO {0}.parent SELECT id + 500, a, c FROM heap.t2 WHERE id < 20;
 CREATE TABLE {0}.tree (id integer, a integer, n numeric(15,2), c text) PARTITION BY RANGE (id);
