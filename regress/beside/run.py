@@ -20,10 +20,10 @@ from faults.support import IS_WHOLE  # noqa: E402
 from harness.claims import Claims, write_counts  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
-# The parts, in the order in which they run, and the packages without which each is left out. The last one restarts the server.
+# The parts, in the order in which they run, and the packages without which each is left out. The last two restart the server.
 MODULES = {"with_psycopg": ["drivers"], "with_asyncpg": ["drivers"], "with_sqlalchemy": ["drivers"], "with_pandas": ["drivers"],
            "with_node": ["node"], "with_pgbench": [], "with_pgbouncer": ["pgbouncer", "drivers"], "with_wrappers": [],
-           "with_dbt": ["dbt"], "with_libraries": []}
+           "with_dbt": ["dbt"], "with_paths": [], "with_libraries": []}
 # Runs with all cases only, or by its name.
 LONG = {"with_dbt"}
 
