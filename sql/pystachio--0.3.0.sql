@@ -120,7 +120,8 @@ CREATE FUNCTION @extschema@.engine_status(server oid)
     libraries text[],
     last_error text,
     memory_promised bigint,
-    gpus text[])
+    gpus text[],
+    last_used double precision)
   LANGUAGE c STRICT
   AS 'MODULE_PATHNAME', 'engine_status_wrapper';
 
@@ -141,7 +142,8 @@ CREATE VIEW @extschema@.engines AS
   SELECT server.srvname AS server, engine.rank, engine.host, engine.device, engine.pid, engine.state,
     pg_catalog.to_timestamp(engine.since) AS since, engine.generation, engine.memory, engine.device_memory,
     engine.device_memory_used, engine.device_memory_peak, engine.device_memory_fragmented, engine.queries_running, engine.queries_waiting, engine.queries_run, engine.restarts,
-    engine.storage_paths, engine.libraries, engine.last_error, engine.memory_promised, engine.gpus
+    engine.storage_paths, engine.libraries, engine.last_error, engine.memory_promised, engine.gpus,
+    pg_catalog.to_timestamp(engine.last_used) AS last_used
   FROM pg_catalog.pg_foreign_server server
   JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
   JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler

@@ -289,10 +289,15 @@ def column_queries():
         yield f"full join {name}", (f"SELECT a.id, b.id, a.v, b.v FROM edge_{name} a FULL JOIN "
                                     f"(SELECT * FROM edge_{name} WHERE id % 2 = 0) b ON a.v = b.v"), False
         yield f"not in {name}", f"SELECT id FROM edge_{name} WHERE v NOT IN (SELECT v FROM edge_{name} WHERE id > 3)", False
+        yield f"in {name}", f"SELECT id FROM edge_{name} WHERE v IN (SELECT v FROM edge_{name} WHERE id > 3)", False
+        yield f"in all {name}", f"SELECT id FROM edge_{name} WHERE v IN (SELECT v FROM edge_{name})", False
         yield f"top {name}", f"SELECT v, id FROM edge_{name} WHERE v IS NOT NULL ORDER BY v DESC, id LIMIT 3", True
         if name not in ("bool", "uuid", "bytea"):
             yield f"min max {name}", f"SELECT min(v), max(v) FROM edge_{name}", False
             yield f"min max grouped {name}", f"SELECT id % 3, min(v), max(v), count(v) FROM edge_{name} GROUP BY 1", False
+            yield f"min max alone {name}", f"SELECT id, min(v), max(v) FROM edge_{name} GROUP BY 1", False
+            yield f"min max backwards {name}", (f"SELECT id % 3, min(v), max(v) FROM (SELECT id, v FROM edge_{name} ORDER BY v DESC OFFSET 0) x "
+                                                "GROUP BY 1"), False
             yield f"min max none {name}", f"SELECT min(v), max(v), count(v) FROM edge_{name} WHERE id < 0", False
     for name in INTEGERS + NUMERICS:
         for function in ("sum", "avg", "stddev", "variance", "var_pop", "stddev_pop"):

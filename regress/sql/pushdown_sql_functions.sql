@@ -53,9 +53,9 @@ CREATE FUNCTION public.configured(wanted integer) RETURNS text LANGUAGE sql STAB
 CREATE FUNCTION public.of_owner(wanted integer) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER AS 'SELECT c FROM t2 WHERE id = wanted';
 CREATE FUNCTION public.two(wanted integer) RETURNS text LANGUAGE sql STABLE AS 'SELECT 1; SELECT c FROM t2 WHERE id = wanted';
 CREATE FUNCTION public.limited(wanted integer) RETURNS text LANGUAGE sql STABLE AS 'SELECT c FROM t2 WHERE id = wanted LIMIT 0';
-CREATE FUNCTION public.rows_of(wanted integer) RETURNS SETOF text LANGUAGE sql STABLE AS 'SELECT c FROM t2 WHERE id = wanted';
+CREATE FUNCTION public.set_of(wanted integer) RETURNS SETOF text LANGUAGE sql STABLE AS 'SELECT c FROM t2 WHERE id = wanted';
 CREATE FUNCTION public.itself(wanted integer) RETURNS integer LANGUAGE sql STABLE AS 'SELECT CASE WHEN wanted < 1 THEN (SELECT min(id)::integer FROM t2) ELSE public.itself(wanted - 1) END';
-SELECT same($$SELECT id, volatile(a), strict(a), limited(a), two(a), rows_of(a) FROM t1$$);
+SELECT same($$SELECT id, volatile(a), strict(a), limited(a), two(a), set_of(a) FROM t1$$);
 SELECT same($$SELECT id, itself(2) FROM t1$$);
 SELECT id, configured(a), of_owner(a) FROM t1 WHERE id < 4 ORDER BY id;
 -- An argument with effects is computed once a row.
@@ -88,3 +88,6 @@ SELECT id, label(a) FROM t1;
 RESET ROLE;
 DROP OWNED BY pystachio_function_reader;
 DROP ROLE pystachio_function_reader;
+DROP SEQUENCE public.calls;
+DROP FUNCTION public.label, public.first_id, public.how_many, public.widest, public.doubled, public.nested, public.any_kind, public.atomic, public.returned,
+  public.volatile, public.strict, public.configured, public.of_owner, public.two, public.limited, public.set_of, public.itself;

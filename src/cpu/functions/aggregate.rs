@@ -1,7 +1,7 @@
 //! Aggregates of the plan language as DataFusion's.
 //!
-//! DataFusion's own accumulators are used for all but `sum`, which wraps there when it overflows. Those of distinct texts
-//! count what they allocate first.
+//! DataFusion's own accumulators are used for all but `sum`, which wraps there when it overflows, and `min` and `max` of floats, which
+//! lose infinities and NaN. Those of distinct texts count what they allocate first.
 
 use std::sync::Arc;
 
@@ -27,7 +27,11 @@ use arrow::{
 };
 use pystachio_plan::{Aggregate, AggregateCall, DataType, Error, ErrorKind, Expression, Result};
 
-use super::{LoweringInput, call, sum::CheckedSum};
+use super::{
+    LoweringInput, call,
+    float_extreme::{Extreme, FloatExtreme},
+    sum::CheckedSum,
+};
 
 /// See [`super::lower_aggregate`].
 ///
@@ -91,6 +95,8 @@ fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {
         }
         Aggregate::Count => count_udaf(),
         Aggregate::Sum => Arc::new(AggregateUDF::new_from_impl(CheckedSum::new(&aggregate.data_type)?)),
+        Aggregate::Min if is_float(data_type) => extreme(Extreme::Least),
+        Aggregate::Max | Aggregate::AnyValue if is_float(data_type) => extreme(Extreme::Greatest),
         Aggregate::Min | Aggregate::Max => {
             let ordered = data_type.is_some_and(is_ordered);
             match aggregate.function {
@@ -108,6 +114,14 @@ fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {
             _ => any_value_udaf(),
         },
     })
+}
+
+fn extreme(extreme: Extreme) -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::new_from_impl(FloatExtreme::new(extreme)))
+}
+
+fn is_float(data_type: Option<&DataType>) -> bool {
+    data_type.is_some_and(DataType::is_float)
 }
 
 /// Whether distinct values of the type are kept as views.

@@ -42,6 +42,7 @@ mod decimal;
 mod digits;
 mod failure;
 mod faults;
+mod float_extreme;
 mod format;
 mod invocation;
 mod lanes;

@@ -1,5 +1,7 @@
 //! Looking at engines and their caches.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{DeviceMemoryStatus, RankStatus};
 
@@ -69,6 +71,7 @@ fn engine_rows(server: pg_sys::Oid) -> Vec<Row> {
         pid: state.as_ref().and_then(|state| state.engine_pid),
         state: phase.to_string(),
         since: state.as_ref().map(|state| state.since),
+        last_used: state.as_ref().and_then(|_| home.last_used()),
         promise: state
             .as_ref()
             .filter(|state| state.engine_pid.is_some())
@@ -112,6 +115,7 @@ struct Process {
     pid: Option<u32>,
     state: String,
     since: Option<f64>,
+    last_used: Option<SystemTime>,
     generation: Option<u64>,
     memory: Option<u64>,
     promise: Option<Promise>,
@@ -155,6 +159,7 @@ impl Process {
             _ => format!("{gpu}: {percent} %"),
         };
         let gpus = self.promise.as_ref().map(|promise| promise.gpus.iter().map(gpu).collect::<Vec<_>>());
+        let last_used = self.last_used.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         vec![
             cell("rank", i32::try_from(self.rank).unwrap_or(i32::MAX)),
             cell("host", self.host),
@@ -177,6 +182,7 @@ impl Process {
             cell("last_error", self.last_error),
             cell("memory_promised", self.promise.as_ref().map(|promise| count(promise.memory_bytes))),
             cell("gpus", gpus.filter(|gpus| !gpus.is_empty())),
+            cell("last_used", last_used.map(|since_epoch| since_epoch.as_secs_f64())),
         ]
     }
 }

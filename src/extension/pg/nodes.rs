@@ -335,7 +335,9 @@ pub unsafe fn with_parameters(
                     (*replacing).level -= 1;
                     copy.cast()
                 }
-                NodeTag::T_Param if (*node.cast::<pg_sys::Param>()).paramkind == pg_sys::ParamKind::PARAM_EXTERN => {
+                NodeTag::T_Param
+                    if (*node.cast::<pg_sys::Param>()).paramkind == pg_sys::ParamKind::PARAM_EXTERN =>
+                {
                     replacement(replacing, (*node.cast::<pg_sys::Param>()).paramid)
                 }
                 _ => compat::mutate_children(node, step, context),

@@ -79,8 +79,7 @@ unsafe fn library_of(function_oid: pg_sys::Oid) -> Option<String> {
             return None;
         }
         let mut is_null = false;
-        let library =
-            pg_sys::SysCacheGetAttr(cache, row, pg_sys::Anum_pg_proc_probin as _, &mut is_null);
+        let library = pg_sys::SysCacheGetAttr(cache, row, pg_sys::Anum_pg_proc_probin as _, &mut is_null);
         let library = (!is_null).then(|| {
             CStr::from_ptr(pg_sys::text_to_cstring(library.cast_mut_ptr())).to_string_lossy().into_owned()
         });

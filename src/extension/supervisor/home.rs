@@ -201,7 +201,12 @@ impl EngineHome {
 
     /// How long the engine has had no request, as far as it has noted.
     pub fn unused_for(&self) -> Option<Duration> {
-        fs::metadata(self.directory().join(USED_FILE)).ok()?.modified().ok()?.elapsed().ok()
+        self.last_used()?.elapsed().ok()
+    }
+
+    /// When the engine last had a request, as far as it has noted.
+    pub fn last_used(&self) -> Option<SystemTime> {
+        fs::metadata(self.directory().join(USED_FILE)).ok()?.modified().ok()
     }
 
     /// Why this process of the engine ended, once the supervisor has noted it.

@@ -51,7 +51,8 @@ unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
         pg_sys::check_stack_depth();
         let calls = |node| contains(node, &|part| is_candidate(part));
         let groups = compat::group_expressions(query);
-        let parts: [*mut pg_sys::Node; 3] = [(*query).jointree.cast(), (*query).targetList.cast(), groups.cast()];
+        let parts: [*mut pg_sys::Node; 3] =
+            [(*query).jointree.cast(), (*query).targetList.cast(), groups.cast()];
         (is_read(query) && parts.into_iter().any(calls))
             || elements::<pg_sys::RangeTblEntry>((*query).rtable)
                 .any(|entry| !(*entry).subquery.is_null() && has_candidates((*entry).subquery))
@@ -180,7 +181,8 @@ impl Inlining {
             {
                 return None;
             }
-            (*call).args = pg_sys::expand_function_arguments((*call).args, false, (*call).funcresulttype, row);
+            (*call).args =
+                pg_sys::expand_function_arguments((*call).args, false, (*call).funcresulttype, row);
             if !are_plain((*call).args) {
                 return None;
             }
