@@ -151,6 +151,9 @@ def many_databases_start_nothing(place):
         wait_until(lambda: cluster.supervisor() is not None, "the supervisor runs")
         require(not cluster.engines() and not cluster.folders(), f"nothing has started: {cluster.engines()} {cluster.folders()}")
         require(cluster.count(_DATABASES[0]) == "25" and len(cluster.engines()) == 1, f"one engine has started: {cluster.engines()}")
+        with cluster.session(_DATABASES[0]) as user:
+            wait_until(lambda: user.run("SELECT last_used BETWEEN since AND clock_timestamp() FROM pystachio.engines").scalar() == "t",
+                       "its last use is shown", 0.05)
         with cluster.session(_DATABASES[1]) as other:
             require(other.run("SELECT state FROM pystachio.engines").scalar() == "stopped", "another database's has not")
         for name in _DATABASES[:6]:
