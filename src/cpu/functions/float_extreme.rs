@@ -200,11 +200,11 @@ where
             let kept = &mut self.values[group];
             *kept = Some(self.extreme.of(*kept, value));
         };
-        let rows = group_indices.iter().zip(array.values()).enumerate();
+        let rows = group_indices.iter().zip(array.values());
         if array.null_count() == 0 && filter.is_none() {
-            rows.for_each(|(_, (group, value))| add(*group, *value));
+            rows.for_each(|(group, value)| add(*group, *value));
         } else {
-            for (row, (group, value)) in rows {
+            for (row, (group, value)) in rows.enumerate() {
                 if array.is_valid(row) && filter.is_none_or(|filter| passes(filter, row)) {
                     add(*group, *value);
                 }
@@ -285,7 +285,9 @@ mod tests {
                 for (extreme, wanted) in [(Extreme::Least, min), (Extreme::Greatest, max)] {
                     let mut grouped = Grouped::<Float64Type> { values: Vec::new(), extreme };
                     // The second of three groups; the others have nothing.
-                    grouped.update_batch(&[rows.clone()], &vec![1; values.len()], None, 3).unwrap();
+                    grouped
+                        .update_batch(std::slice::from_ref(&rows), &vec![1; values.len()], None, 3)
+                        .unwrap();
                     let states = grouped.state(EmitTo::All).unwrap();
                     grouped.merge_batch(&states, &[0, 1, 2], 3).unwrap();
                     let result = grouped.evaluate(EmitTo::All).unwrap();
@@ -293,7 +295,7 @@ mod tests {
                     assert_eq!((result.is_null(0), result.is_null(2)), (true, true));
                     assert_eq!(result.value(1).to_bits(), wanted.to_bits(), "{extreme:?} of {values:?}");
                     let mut one = One::<Float64Type> { value: None, extreme };
-                    one.update_batch(&[rows.clone()]).unwrap();
+                    one.update_batch(std::slice::from_ref(&rows)).unwrap();
                     let ScalarValue::Float64(Some(found)) = one.evaluate().unwrap() else {
                         panic!("a value")
                     };
