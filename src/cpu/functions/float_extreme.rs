@@ -18,11 +18,11 @@ use crate::datafusion::{
 };
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray},
-    buffer::{BooleanBuffer, NullBuffer},
     datatypes::{DataType as ArrowType, Float32Type, Float64Type},
 };
 use pystachio_plan::Error;
 
+use super::sum::{nulls_of_filtered, passes};
 use crate::error::to_datafusion;
 
 /// The least or the greatest value.
@@ -236,20 +236,13 @@ where
         filter: Option<&BooleanArray>,
     ) -> DataFusionResult<Vec<ArrayRef>> {
         let array = primitive::<P>(values)?;
-        let kept = filter.map(|filter| {
-            NullBuffer::new(BooleanBuffer::collect_bool(filter.len(), |row| passes(filter, row)))
-        });
-        let nulls = NullBuffer::union(array.nulls(), kept.as_ref());
+        let nulls = nulls_of_filtered(array.nulls(), filter);
         Ok(vec![Arc::new(PrimitiveArray::<P>::new(array.values().clone(), nulls))])
     }
 
     fn size(&self) -> usize {
         size_of::<Self>() + self.values.capacity() * size_of::<Option<P::Native>>()
     }
-}
-
-fn passes(filter: &BooleanArray, row: usize) -> bool {
-    filter.is_valid(row) && filter.value(row)
 }
 
 fn primitive<P: ArrowPrimitiveType>(values: &[ArrayRef]) -> DataFusionResult<&PrimitiveArray<P>> {

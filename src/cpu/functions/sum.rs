@@ -456,8 +456,18 @@ where
     }
 }
 
-fn passes(filter: &BooleanArray, row: usize) -> bool {
+pub(super) fn passes(filter: &BooleanArray, row: usize) -> bool {
     filter.is_valid(row) && filter.value(row)
+}
+
+/// The NULLs of an array, and of it where a row does not pass the filter.
+pub(super) fn nulls_of_filtered(
+    nulls: Option<&NullBuffer>,
+    filter: Option<&BooleanArray>,
+) -> Option<NullBuffer> {
+    let kept = filter
+        .map(|filter| NullBuffer::new(BooleanBuffer::collect_bool(filter.len(), |row| passes(filter, row))));
+    NullBuffer::union(nulls, kept.as_ref())
 }
 
 impl<I, S> GroupsAccumulator for GroupedSum<I, S>
@@ -501,10 +511,7 @@ where
     ) -> DataFusionResult<Vec<ArrayRef>> {
         let array = primitive::<I>(values)?;
         let sums: Vec<S::Native> = array.values().iter().map(|value| value.widen()).collect();
-        let kept = filter.map(|filter| {
-            NullBuffer::new(BooleanBuffer::collect_bool(filter.len(), |row| passes(filter, row)))
-        });
-        let nulls = NullBuffer::union(array.nulls(), kept.as_ref());
+        let nulls = nulls_of_filtered(array.nulls(), filter);
         Ok(vec![Arc::new(typed(PrimitiveArray::<S>::new(ScalarBuffer::from(sums), nulls), &self.result))])
     }
 

@@ -469,7 +469,7 @@ pub unsafe fn sql_function_query(
     procedure: pg_sys::HeapTuple,
     call: *mut pg_sys::FuncExpr,
 ) -> Option<*mut pg_sys::Query> {
-    // SAFETY: as the caller says; what is called may leave by an ERROR, and nothing here needs dropping then.
+    // SAFETY: as the caller says. PostgreSQL's functions may raise an ERROR; this function has nothing to drop then.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::PROCOID as c_int;
         let attribute = |number: u32| {
