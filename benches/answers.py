@@ -1,4 +1,4 @@
-"""Whether two systems gave the same answer.
+"""Whether two systems, or two configurations of one, gave the same answer.
 
 Rows are compared in order: the 22 queries order their results by all that tells rows apart, but for ties that no
 system has broken differently so far.
@@ -6,6 +6,7 @@ system has broken differently so far.
 
 import datetime
 import decimal
+import json
 import math
 
 # Averages and quotients are binary floats in some peers, and have six digits in another.
@@ -55,3 +56,22 @@ def _moment(value):
         return value.isoformat()
     value = value.replace(tzinfo=None)
     return value.date().isoformat() if value.time() == datetime.time() else value.isoformat()
+
+
+def keep_answer(folder, name, configuration, answer):
+    """Keeps an answer, and compares those of one rank and of several, to the letter, as far as both are kept, whichever came first. Returns
+    what differs by configuration, None where nothing does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = lambda of: folder / f"{name}.{of}.json"
+    file(configuration).write_text(json.dumps([list(row) for row in answer]), encoding="utf-8")
+    others = ("all", "fastest") if configuration == "one" else (configuration,)
+    rows = {of: json.loads(file(of).read_text(encoding="utf-8")) for of in ("one", *others) if file(of).exists()}
+    return {of: difference_of(rows["one"], rows[of]) for of in others if "one" in rows and of in rows}
+
+
+def difference_of(wanted, rows):
+    """The first row that differs, in words; None if all are the same."""
+    if wanted == rows:
+        return None
+    place = next((place for place, pair in enumerate(zip(wanted, rows)) if pair[0] != pair[1]), min(len(wanted), len(rows)))
+    return f"{len(rows)} rows against {len(wanted)}, row {place + 1} is the first that differs"

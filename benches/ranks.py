@@ -32,6 +32,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "regress"))
 
+import answers  # noqa: E402
 import bandwidth_chart  # noqa: E402
 import gpu  # noqa: E402
 import ranks_join  # noqa: E402
@@ -203,11 +204,14 @@ def keep_plan(bench, name, document):
 
 def measure_hot(bench, peer, sql):
     """A query's answer, the seconds of its first run and of the others in turn, and what it read and moved. The limit of a query is one for
-    each run. Where what it moved could not be measured, the figures say why, and the session may be gone."""
+    each run. Without further runs the first one counts, and only its answer and time are measured. Where what it moved could not be measured,
+    the figures say why, and the session may be gone."""
     begin = time.monotonic()
     with bench.guarded(peer):
         answer = peer.run(sql)
     first, seconds = time.monotonic() - begin, []
+    if bench.options.runs == 0:
+        return answer, [first], {"first_s": first, "not_measured": "first run alone"}, None
     for _ in range(bench.options.runs):
         with bench.guarded(peer):
             seconds.append(gpu.timed(lambda: peer.receive(sql)))
@@ -217,23 +221,6 @@ def measure_hot(bench, peer, sql):
     except QueryError as error:
         figures, document = {"not_measured": gpu.first_line(error)}, None
     return answer, seconds, {"first_s": first, **figures}, document
-
-
-def answer_of(bench, name, configuration, answer):
-    """Compares an answer with that of one rank, to the letter, which is kept, if there is that; what differs, or None."""
-    file = bench.folder / "ranks-results" / f"answers-sf{bench.options.scale}" / f"{name}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    rows = [list(row) for row in answer]
-    if configuration == "one":
-        file.write_text(json.dumps(rows), encoding="utf-8")
-        return None
-    if not file.exists():
-        return None
-    wanted = json.loads(file.read_text(encoding="utf-8"))
-    if wanted == rows:
-        return None
-    place = next((place for place, pair in enumerate(zip(wanted, rows)) if pair[0] != pair[1]), min(len(wanted), len(rows)))
-    return f"{len(rows)} rows against {len(wanted)}, row {place + 1} is the first that differs"
 
 
 def run_hot(bench):
@@ -281,12 +268,15 @@ def run_hot_queries(bench, configuration, queries):
 
 
 def record_hot(bench, configuration, name, found):
-    """Keeps what measure_hot found, and the plan where one rank is faster. What differs of the answer, or None."""
+    """Keeps what measure_hot found, and the plan. What differs of the answer, or None."""
     answer, seconds, figures, document = found
-    difference = answer_of(bench, name, configuration, answer)
-    bench.results.record("hot", configuration, name, min(seconds), all_seconds=seconds, difference=difference, **figures)
-    one = bench.results.find("hot", "one", name)
-    if document and configuration != "one" and one and one["seconds"] and min(seconds) > one["seconds"]:
+    differences = answers.keep_answer(bench.folder / "ranks-results" / f"answers-sf{bench.options.scale}", name, configuration, answer)
+    for other in differences.keys() - {configuration}:
+        if measured := bench.results.find("hot", other, name):
+            measured["difference"] = differences[other]
+    bench.results.record("hot", configuration, name, min(seconds), all_seconds=seconds, difference=differences.get(configuration), **figures)
+    difference = next((found for found in differences.values() if found), None)
+    if document:
         keep_plan(bench, f"sf{bench.options.scale}-{name}-{configuration}", document)
     moved = figures.get("not_measured") or f"sent {figures['sent_bytes'] / 1e6:.2f} MB"
     print(f"hot {configuration:7} {name}  {min(seconds):.4f}  first {figures['first_s']:.3f}  {moved}"

@@ -2,9 +2,11 @@
 
 import datetime
 import decimal
+import pathlib
+import tempfile
 import unittest
 
-from answers import same_answer
+from answers import keep_answer, same_answer
 
 
 class Answers(unittest.TestCase):
@@ -22,6 +24,14 @@ class Answers(unittest.TestCase):
 
     def test_counts_of_rows_count(self):
         self.assertIsNotNone(same_answer([("1",)], [("1",), ("1",)]))
+
+    def test_answers_that_are_kept_are_compared_whichever_came_first(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keep = lambda configuration, rows: keep_answer(pathlib.Path(folder) / "new", "q01", configuration, rows)
+            self.assertEqual(keep("all", [("1", None)]), {})
+            self.assertEqual(keep("fastest", [("2", None)]), {})
+            self.assertEqual(keep("one", [("1", None)]), {"all": None, "fastest": "1 rows against 1, row 1 is the first that differs"})
+            self.assertEqual(keep("fastest", [("1", None), ("3", "x")]), {"fastest": "2 rows against 1, row 2 is the first that differs"})
 
 
 if __name__ == "__main__":

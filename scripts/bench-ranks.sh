@@ -7,7 +7,7 @@
 #                          paper_join, large_join. What has no time left is not begun; the report is printed at the end
 #   DEVICE=cuda            'emulated' tries it with little, where there is no GPU
 #   RANKS=                 GPUs; by default all that there are, or 2 emulated ones
-#   SF=100                 scale factor               QUERIES="3 9"   all if empty      RUNS=4   hot runs, of which the best counts
+#   SF=100                 scale factor               QUERIES="3 9"   all if empty      RUNS=4   hot runs, of which the best counts; 0: the first run alone
 #   LIMIT_S=480            seconds for all steps together, the generation of data too, from when this clone is built or unpacked;
 #                          QUERY_LIMIT_S=30 for each query
 #   LINKS=p2p              of the joins, each kind in turn: p2p, host (NCCL_P2P_DISABLE=1, as fast as a network of 200 Gbit/s)

@@ -262,6 +262,13 @@ impl ArenaState {
         reserved <= bytes_max || after.reserved_bytes() <= before.reserved_bytes()
     }
 
+    /// Whether claims may grow so that their account changes from `before` to `after`.
+    fn grants(&self, before: AccountState, after: AccountState, bytes_max: u64) -> bool {
+        let others = self.reserved_bytes - before.reserved_bytes();
+        let room = bytes_max.saturating_sub(others + before.minimum_bytes);
+        self.waiting.is_empty() && 2 * after.excess_bytes <= room && self.has_room(before, after, bytes_max)
+    }
+
     /// The most that caches may use beside the queries' reservations.
     fn cache_bytes_max(&self, bytes_max: u64) -> u64 {
         bytes_max - (self.reserved_bytes / RESERVED_PART_LEFT).min(bytes_max)

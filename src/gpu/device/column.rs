@@ -225,7 +225,8 @@ impl HeldMemory {
     }
 }
 
-fn held_bytes<'a>(buffers: impl Iterator<Item = &'a Buffer>) -> u64 {
+/// Bytes of memory that buffers keep from being freed; what several share counts once.
+pub(crate) fn held_bytes<'a>(buffers: impl Iterator<Item = &'a Buffer>) -> u64 {
     let mut held = HeldMemory::default();
     held.add_buffers(buffers);
     held.bytes

@@ -43,6 +43,7 @@ pub use crate::abi::{CellType, FrameFormat, StringCell};
 pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};
 pub use call_watch::{CallGuard, CallWatch};
+pub(crate) use column::held_bytes;
 pub use column::{
     AnyColumn, CODE_BYTES, Chunk, CodedColumn, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX,
     DECIMAL256_DIGITS_MAX, HeldMemory, Rows,

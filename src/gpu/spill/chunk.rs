@@ -1,4 +1,4 @@
-//! A chunk as bytes off the device.
+//! A chunk as stored bytes.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::{
 /// can be read in parts if there is less memory than when they were spilled.
 const RANGES_A_CHUNK: usize = 8;
 
-/// A chunk off the device, whose rows are read back range by range.
+/// A stored chunk, whose rows are read back range by range.
 pub struct SpilledChunk {
     store: SpillStore,
     stored: Stored,
@@ -43,7 +43,7 @@ struct SpilledText {
 }
 
 impl SpilledChunk {
-    /// Copies a chunk off the device. Its partitions go from one of `bounds` to the next; the first
+    /// Stores a chunk. Its partitions go from one of `bounds` to the next; the first
     /// is 0 and the last the count of rows.
     ///
     /// # Errors
@@ -57,12 +57,10 @@ impl SpilledChunk {
         let mut segments = Vec::new();
         let mut offset = 0;
         let mut add = |buffer: &Buffer, bytes: u64| {
-            segments.push(Segment { address: buffer.address(), bytes });
+            segments.push(Segment { buffer: buffer.clone(), bytes });
             offset += bytes;
             offset - bytes
         };
-        // Buffers of the segments, until they are copied.
-        let mut kept = Vec::new();
         let mut columns = Vec::with_capacity(chunk.columns.len());
         for column in &chunk.columns {
             let cell_bytes = rows * u64::from(column.cell_type.bytes());
@@ -75,7 +73,6 @@ impl SpilledChunk {
                     address: packed.text.bytes.address(),
                     bounds: text_bounds,
                 };
-                kept.push(packed);
                 (values_offset, Some(text))
             } else {
                 (add(&column.values, cell_bytes), None)
@@ -137,7 +134,7 @@ impl SpilledChunk {
     }
 
     fn read_bytes(&self, queue: &Queue, offset: u64, address: u64, bytes: u64) -> Result<()> {
-        self.store.read(queue, &self.stored, offset, Segment { address, bytes })
+        self.store.read(queue, &self.stored, offset, (address, bytes))
     }
 }
 

@@ -49,11 +49,20 @@ fn store(queue: &Queue, host_bytes: u64, folder: &tempfile::TempDir) -> SpillSto
 #[test]
 fn partitions_come_back_as_they_went() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 30);
-    let queue = Queue::new(&memory).unwrap();
     let schema = column_schema(&[DataType::Int64, DataType::Text]);
-    for host_bytes in [0, 60_000, 1 << 20] {
-        let store = store(&queue, host_bytes, &folder);
+    // With an account of a query they may stay on the device: all, those of two chunks, and none.
+    for (device_bytes, host_bytes, stored_bytes) in [
+        (None, 0, 3501 * 25..),
+        (None, 60_000, 3501 * 25..),
+        (None, 1 << 20, 3501 * 25..),
+        (Some(1 << 30), 1 << 20, 0..),
+        (Some(600_000), 1 << 20, 2500 * 25..),
+        (Some(500_000), 60_000, 2500 * 25..),
+    ] {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), device_bytes.unwrap_or(1 << 30));
+        let memory = if device_bytes.is_some() { memory.open_account() } else { memory };
+        let queue = Queue::new(&memory).unwrap();
+        let store = store(&queue, host_bytes, &folder).keeping();
         let by = HashPartitioning { partition_count: 5, level: 0, nulls_match: true };
         let mut partitions = SpilledPartitions::new(by.partition_count);
         let mut expected = vec![Vec::new(); by.partition_count];
@@ -71,7 +80,9 @@ fn partitions_come_back_as_they_went() {
             }
             partitions.push(SpilledChunk::write(&queue, &store, &chunk, partitioned.bounds).unwrap());
         }
-        assert!(store.written_bytes() > 3500 * 25);
+        let context = format!("{device_bytes:?}: {}", store.written_bytes());
+        assert!(stored_bytes.contains(&store.written_bytes()), "{context}");
+        assert!(device_bytes != Some(1 << 30) || store.written_bytes() == 0, "{context}");
         let mut row_count = 0;
         for (part, expected) in partitions.into_parts().into_iter().zip(expected) {
             let expected = arrow::compute::concat_batches(&schema, &expected).unwrap();

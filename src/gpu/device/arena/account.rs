@@ -108,15 +108,8 @@ impl Account {
         let mut state = self.arena.lock();
         let own = state.account(self.number);
         let changed = AccountState { excess_bytes: own.excess_bytes - before + after, ..own };
-        if after > before {
-            let others = state.reserved_bytes - own.reserved_bytes();
-            let room = bytes_max.saturating_sub(others + own.minimum_bytes);
-            let is_granted = state.waiting.is_empty()
-                && 2 * changed.excess_bytes <= room
-                && state.has_room(own, changed, bytes_max);
-            if !is_granted {
-                return false;
-            }
+        if after > before && !state.grants(own, changed, bytes_max) {
+            return false;
         }
         state.put(self.number, changed);
         state.tell_next();
@@ -167,6 +160,16 @@ impl Claim {
             self.bytes = bytes;
         }
         granted
+    }
+
+    /// Whether the bytes would be granted now.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        let excess = |bytes: u64| bytes.saturating_sub(self.guaranteed_bytes);
+        let (before, after) = (excess(self.bytes), excess(bytes));
+        let state = self.account.arena.lock();
+        let own = state.account(self.account.number);
+        let changed = AccountState { excess_bytes: own.excess_bytes - before + after, ..own };
+        after <= before || state.grants(own, changed, self.account.arena.bytes_max)
     }
 
     /// Claims as much as possible, up to `bytes`, and returns the result. At least the guarantee.

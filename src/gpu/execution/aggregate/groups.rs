@@ -1,12 +1,22 @@
 //! Merges rows with equal keys: partial results of an aggregate.
 //!
 //! ```text
-//! chunks ─► held ─► merged when there are many ─► spilled by the hash of their keys when they stay too many
-//!                                                     │ partition by partition, the same way
+//! chunks ─► held ─► merged when there are many ─► partitioned by the hash of their keys, if they stay too many
+//!                                            │        │ partition by partition, the same way
 //! results ◄── merged, in the types of the plan ◄──────┘
+//!                                            └─► passed on as they are, by the first of two phases
 //! ```
 //!
-//! Invariants: merged rows have different keys, so partitioning them makes them fewer.
+//! A merge takes far more memory than the rows. So rows are partitioned, or passed on, when there is no memory for it, and
+//! also when a merge left most of them: their keys are different, and another merge would not make them fewer either.
+//! Partitions are merged one after another, each within the memory that the operator is sure to have.
+//!
+//! Invariants: merged rows have different keys, so partitioning them makes them fewer. Rows that are passed on may have keys
+//! of others.
+//!
+//! Source: Larson, "Data Reduction by Partial Preaggregation", ICDE 2002, for rows that are passed on.
+
+use std::collections::VecDeque;
 
 use pystachio_plan::{DataType, Result};
 
@@ -22,8 +32,10 @@ use crate::{
 
 /// Rows are merged when there are this many times the rows left by the last merge.
 const MERGE_GROWTH: usize = 4;
-/// Fewer rows are not merged as long as memory suffices.
-const MERGE_ROWS_MIN: usize = 4 << 20;
+/// Fewer rows are not merged as long as memory suffices. Tests have few rows.
+const MERGE_ROWS_MIN: usize = if cfg!(test) { 256 } else { 4 << 20 };
+/// A merge that leaves more than this part of the rows does not pay.
+const LEFT_PART_MAX: (usize, usize) = (3, 4);
 /// As many are merged rather than copied.
 const MERGE_ROWS_FEW: usize = 1 << 16;
 /// Bytes of merging for every row besides copies of it: hashes, slots, group numbers, sums.
@@ -46,13 +58,39 @@ pub(super) struct MergedValue {
     pub(super) data_type: DataType,
 }
 
+/// What happens to rows that stay too many.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ManyRows {
+    /// They are partitioned, and merged at last.
+    Partitioned,
+    /// They are results as they are.
+    PassedOn,
+}
+
+/// Rows that were partitioned, each time anew, and rows that were passed on.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PutAside {
+    pub(super) partitioned: u64,
+    pub(super) passed_on: u64,
+}
+
 /// Rows of different keys, as far as they were merged.
 pub(super) struct MergedGroups {
     merger: Merger,
+    many_rows: ManyRows,
     claim: Claim,
     held: Held,
     /// Rows after the last merge.
     merged_rows: usize,
+    /// Whether merges make rows fewer, as far as known.
+    merges_pay: bool,
+    /// Rows that were added.
+    row_count: usize,
+    /// Whether merges pay is tried again when so many rows were added.
+    tried_from: usize,
+    /// Results for now.
+    passed_on: VecDeque<Chunk>,
+    counts: PutAside,
     /// The partitions that rows are spilled to, once they are.
     spilled: Option<Spilling<'static>>,
     /// How often the incoming rows were partitioned.
@@ -96,12 +134,18 @@ fn cost(bytes: u64, row_count: usize) -> u64 {
 
 impl MergedGroups {
     /// No rows yet.
-    pub(super) fn new(merger: Merger, claim: Claim) -> Self {
+    pub(super) fn new(merger: Merger, many_rows: ManyRows, claim: Claim) -> Self {
         Self {
             merger,
+            many_rows,
             claim,
             held: Held::default(),
             merged_rows: MERGE_ROWS_MIN,
+            merges_pay: true,
+            row_count: 0,
+            tried_from: 0,
+            passed_on: VecDeque::new(),
+            counts: PutAside::default(),
             spilled: None,
             level: 0,
             partition_count: PARTITIONS,
@@ -117,66 +161,113 @@ impl MergedGroups {
     /// Adds rows, in the types of partial results.
     pub(super) fn add(&mut self, driver: &Driver, chunk: Chunk) -> Result<()> {
         let queue = &driver.queue;
+        self.row_count += chunk.row_count;
+        if !self.merges_pay && self.row_count < self.tried_from && self.may_put_aside() {
+            return self.put_aside(driver, chunk);
+        }
         self.held.push(chunk);
         // A chunk of few rows may keep much text in memory: then fewer are collected before a copy.
         let is_few = self.held.row_count() <= MERGE_ROWS_FEW && self.held.chunks().len() > 1;
         if is_few && !self.held.fits(&mut self.claim, cost) {
             self.merge(queue)?;
         }
-        let has_grown = self.held.row_count() > self.merged_rows.saturating_mul(MERGE_GROWTH);
+        let has_grown = self.held.chunks().len() > 1
+            && self.held.row_count() > self.merged_rows.saturating_mul(MERGE_GROWTH);
         let fits = self.held.try_claim(queue, &mut self.claim, cost)?;
         if fits && !has_grown {
             return Ok(());
         }
         self.merge(queue)?;
-        if !fits && self.merger.key_count > 0 && self.level <= PARTITION_LEVELS_MAX {
+        if self.may_put_aside() {
             // Without room for as much again, a merge at every chunk would cost too much.
             let has_room = |bytes, rows| 2 * cost(bytes, rows);
-            if !self.held.try_claim(queue, &mut self.claim, has_room)? {
-                return self.spill(driver);
+            if !self.merges_pay || (!fits && !self.held.try_claim(queue, &mut self.claim, has_room)?) {
+                return self.put_held_aside(driver);
             }
         }
         self.held.try_claim(queue, &mut self.claim, cost)?;
         Ok(())
     }
 
+    fn may_put_aside(&self) -> bool {
+        self.merger.key_count > 0 && self.level <= PARTITION_LEVELS_MAX
+    }
+
     fn merge(&mut self, queue: &Queue) -> Result<()> {
         let merged = self.merger.merge(queue, self.held.chunks(), false)?;
-        self.held.take();
+        let rows = self.held.row_count();
+        if self.held.take().len() > 1 && rows > MERGE_ROWS_MIN {
+            self.merges_pay = merged.row_count * LEFT_PART_MAX.1 <= rows * LEFT_PART_MAX.0;
+            self.tried_from = self.row_count.saturating_mul(2);
+        }
         self.merged_rows = merged.row_count.max(MERGE_ROWS_MIN);
         self.held.push(merged);
         Ok(())
     }
 
-    fn spill(&mut self, driver: &Driver) -> Result<()> {
+    /// Partitions rows, or passes them on.
+    fn put_aside(&mut self, driver: &Driver, chunk: Chunk) -> Result<()> {
+        if self.many_rows == ManyRows::PassedOn {
+            self.counts.passed_on += chunk.row_count as u64;
+            self.passed_on.push_back(chunk);
+            return Ok(());
+        }
+        self.counts.partitioned += chunk.row_count as u64;
         let (level, key_count) = (self.level, self.merger.key_count);
         let by = HashPartitioning { partition_count: self.partition_count, level, nulls_match: true };
         let spilling = self.spilled.get_or_insert_with(|| {
             Spilling::new(by.partition_count, move |queue, chunk| {
                 queue.partition(&chunk.columns[..key_count], chunk.row_count, by).map(Some)
             })
+            .keeping()
         });
+        spilling.push(driver, &mut self.claim, chunk)
+    }
+
+    fn put_held_aside(&mut self, driver: &Driver) -> Result<()> {
         for chunk in self.held.take() {
-            spilling.push(driver, &mut self.claim, chunk)?;
+            self.put_aside(driver, chunk)?;
         }
-        // The merged rows are as many as memory allows.
-        spilling.flush(driver)?;
+        match &mut self.spilled {
+            // The held rows were as many as memory allows.
+            Some(spilling) => spilling.flush(driver, &mut self.claim)?,
+            None => {
+                self.claim.try_resize(0);
+            }
+        }
         self.merged_rows = MERGE_ROWS_MIN;
+        if !self.merges_pay {
+            self.tried_from = self.row_count.saturating_mul(2);
+        }
         Ok(())
+    }
+
+    /// The counts since the last call.
+    pub(super) fn take_counts(&mut self) -> PutAside {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Results that are passed on before the last row is added.
+    pub(super) fn next_passed_on(&mut self) -> Option<Chunk> {
+        self.passed_on.pop_front()
     }
 
     /// The next results, after the last row was added; `None` after the last.
     pub(super) fn next(&mut self, driver: &Driver) -> Result<Option<Chunk>> {
         loop {
             driver.check_cancelled()?;
+            if let Some(chunk) = self.next_passed_on() {
+                return Ok(Some(chunk));
+            }
             if self.spilled.is_some() {
-                self.spill(driver)?;
+                self.put_held_aside(driver)?;
             }
             if let Some(spilling) = self.spilled.take() {
-                let partitions = spilling.finish(driver)?;
+                let partitions = spilling.finish(driver, &mut self.claim)?;
                 let costs: Vec<u64> =
                     partitions.sizes().iter().map(|size| cost(size.bytes, size.row_count)).collect();
-                let claimed = self.claim.resize_up_to(costs.iter().sum());
+                // Small partitions are merged together, but none takes memory from caches for that.
+                let claimed = self.claim.resize_up_to(costs.iter().copied().max().unwrap_or(0));
                 let parts = partitions.into_groups(&groups_within(costs, claimed));
                 self.work.extend(parts.into_iter().map(|part| (part, self.level)));
             }

@@ -4,8 +4,8 @@
 //! - `slot_groups.rs`: groups of an integer key whose values lie close together, in slots
 //! - `groups.rs`: partial results, held or spilled, and merged by key
 //!
-//! Invariants: a group is output once, with the same result whatever the order of chunks and the
-//! method.
+//! Invariants: a group is output once, except by the first of two phases, with the same result
+//! whatever the order of chunks and the method.
 //!
 //! Deliberately absent: aggregates over sorted input.
 

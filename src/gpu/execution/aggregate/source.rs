@@ -10,7 +10,7 @@
 //!
 //! In a plan for several ranks a rank outputs partial results (`AggregatePhase::Partial`) or reads
 //! them (`AggregatePhase::Final`). Rows are added in the same way; only the type or the accumulator
-//! of a call differs.
+//! of a call differs, and partial results that merging does not make fewer are output at once.
 //!
 //! Invariants: partial sums have 128 bits if the addends' digits prove that enough, and 256
 //! otherwise. So the order of chunks does not change whether a sum fits its type, unless it comes
@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use pystachio_plan::{Aggregate, AggregateCall, AggregatePhase, DataType, Error, Result, partial_type};
 
 use super::{
-    groups::{MergedGroups, MergedValue, Merger},
+    groups::{ManyRows, MergedGroups, MergedValue, Merger, PutAside},
     slot_groups::SlotGroups,
 };
 use crate::{
@@ -59,10 +59,26 @@ pub(in crate::execution) struct AggregateSource {
     calls: Vec<PlannedAggregate>,
     /// The range of a single key, from footers.
     expected_keys: Option<RangeInclusive<i64>>,
-    /// Absent before the input is read.
-    groups: Option<MergedGroups>,
-    /// Results that are not in `groups`.
-    ready: Option<Chunk>,
+    /// Whether its results are merged once more, so that groups may come in several of them.
+    is_partial: bool,
+    state: AggregateState,
+}
+
+enum AggregateState {
+    Begins,
+    /// Rows are added.
+    Reads(Reading),
+    /// Results that are not in the groups, and the groups.
+    Ends(Option<Chunk>, MergedGroups),
+}
+
+/// The groups of the rows so far.
+struct Reading {
+    groups: MergedGroups,
+    /// Of each argument of a DISTINCT call, the groups and values.
+    distinct: Vec<(usize, MergedGroups)>,
+    slots: Option<SlotGroups>,
+    is_empty: bool,
 }
 
 /// The input of partial results.
@@ -135,8 +151,13 @@ impl AggregateSource {
         argument_types: Vec<DataType>,
         calls: Vec<PlannedAggregate>,
     ) -> Self {
-        let (expected_keys, groups, ready) = Default::default();
-        Self { input, program, group_types, argument_types, calls, expected_keys, groups, ready }
+        let (expected_keys, is_partial, state) = (None, false, AggregateState::Begins);
+        Self { input, program, group_types, argument_types, calls, expected_keys, is_partial, state }
+    }
+
+    /// The same, as the first of two phases.
+    pub(in crate::execution) fn as_first_phase(self) -> Self {
+        Self { is_partial: true, ..self }
     }
 
     /// The same, if the values of a single key are known to lie in a range.
@@ -171,37 +192,46 @@ impl AggregateSource {
         places
     }
 
-    fn read(&mut self, driver: &mut Driver) -> Result<MergedGroups> {
+    fn begin(&self, driver: &Driver) -> Result<Reading> {
+        let claim = || driver.query.memory.claim();
         let key_count = self.group_types.len();
         let merger = Merger { key_count, values: self.calls.iter().map(PlannedAggregate::merged).collect() };
-        let mut groups = MergedGroups::new(merger, driver.query.memory.claim()?);
+        let many_rows = if self.is_partial { ManyRows::PassedOn } else { ManyRows::Partitioned };
+        let groups = MergedGroups::new(merger, many_rows, claim()?);
         let mut distinct = Vec::new();
         for place in self.distinct_arguments() {
             let merger = Merger { key_count: key_count + 1, values: Vec::new() };
-            distinct.push((place, MergedGroups::new(merger, driver.query.memory.claim()?)));
+            distinct.push((place, MergedGroups::new(merger, ManyRows::Partitioned, claim()?)));
         }
-        let mut slots = match self.slot_layout() {
-            Some(layout) => {
-                let claim = driver.query.memory.claim()?;
-                Some(SlotGroups::new(layout, claim).expecting(self.expected_keys.clone()))
-            }
+        let slots = match self.slot_layout() {
+            Some(layout) => Some(SlotGroups::new(layout, claim()?).expecting(self.expected_keys.clone())),
             None => None,
         };
+        Ok(Reading { groups, distinct, slots, is_empty: true })
+    }
+
+    /// Adds rows, to the last one or until results are passed on, which it returns.
+    fn read(&mut self, driver: &mut Driver, reading: &mut Reading) -> Result<Option<Chunk>> {
+        let key_count = self.group_types.len();
+        let Reading { groups, distinct, slots, is_empty } = reading;
         // Every group has a value, if only NULL, of an argument.
         let adds_rows = distinct.is_empty() || self.calls.iter().any(|call| call.pass() == Pass::Rows);
-        let mut is_empty = true;
-        while let Some(rows) = self.input.next(driver)? {
+        loop {
+            if let Some(chunk) = groups.next_passed_on() {
+                return Ok(Some(chunk));
+            }
+            let Some(rows) = self.input.next(driver)? else { return Ok(None) };
             if rows.row_count == 0 {
                 continue;
             }
-            is_empty = false;
+            *is_empty = false;
             let rows = project(driver, &rows, &self.program)?;
             let mut keys = rows.columns.iter().take(key_count);
             if keys.any(|key| matches!(key, AnyColumn::Codes(_))) {
                 driver.count("dictionary_rows_grouped", rows.row_count as u64);
             }
             let queue = &driver.queue;
-            let rows = match &mut slots {
+            let rows = match slots {
                 None => rows,
                 Some(slots) => {
                     let chunk = queue.chunk_of(&rows)?;
@@ -216,11 +246,17 @@ impl AggregateSource {
             if adds_rows {
                 groups.add(driver, self.partial(queue, &rows, Pass::Rows)?)?;
             }
-            for (place, values) in &mut distinct {
+            for (place, values) in distinct.iter_mut() {
                 values.add(driver, self.different_values(queue, &rows, *place)?)?;
             }
         }
-        if is_empty && key_count == 0 {
+    }
+
+    /// The groups of all rows, after the last one.
+    fn end(&self, driver: &Driver, reading: Reading) -> Result<AggregateState> {
+        let Reading { mut groups, distinct, slots, is_empty } = reading;
+        let mut ready = None;
+        if is_empty && self.group_types.is_empty() {
             // One row, over an empty input.
             let nothing = driver.queue.empty(&self.input.types())?.into();
             let nothing = project(driver, &nothing, &self.program)?;
@@ -230,7 +266,7 @@ impl AggregateSource {
             let queue = &driver.queue;
             if groups.is_empty() {
                 let types: Vec<_> = self.calls.iter().map(|call| call.data_type.clone()).collect();
-                self.ready = slots.take(queue, key_type, &types)?;
+                ready = slots.take(queue, key_type, &types)?;
             } else {
                 let types: Vec<_> = self.calls.iter().map(|call| call.partial_type.clone()).collect();
                 if let Some(chunk) = slots.take(queue, key_type, &types)? {
@@ -244,7 +280,7 @@ impl AggregateSource {
                 groups.add(driver, partial)?;
             }
         }
-        Ok(groups)
+        Ok(AggregateState::Ends(ready, groups))
     }
 
     /// The groups of some rows with their partial results. In a pass over different values, rows
@@ -381,21 +417,42 @@ impl Keys<'_> {
     }
 }
 
+fn count(driver: &mut Driver, groups: &mut MergedGroups) {
+    let PutAside { partitioned, passed_on } = groups.take_counts();
+    for (name, rows) in [("rows_partitioned", partitioned), ("rows_passed_on", passed_on)] {
+        if rows > 0 {
+            driver.count(name, rows);
+        }
+    }
+}
+
 fn argument_at(arguments: &[AnyColumn], place: usize) -> Result<&AnyColumn> {
     arguments.get(place).ok_or_else(|| Error::internal("an aggregate without its argument"))
 }
 
 impl Source for AggregateSource {
     fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
-        if self.groups.is_none() {
-            self.groups = Some(self.read(driver)?);
-        }
-        if let Some(chunk) = self.ready.take() {
-            return Ok(Some(chunk.into()));
-        }
-        match &mut self.groups {
-            Some(groups) => Ok(groups.next(driver)?.map(Rows::from)),
-            None => Ok(None),
+        loop {
+            self.state = match std::mem::replace(&mut self.state, AggregateState::Begins) {
+                AggregateState::Begins => AggregateState::Reads(self.begin(driver)?),
+                AggregateState::Reads(mut reading) => match self.read(driver, &mut reading)? {
+                    Some(passed_on) => {
+                        count(driver, &mut reading.groups);
+                        self.state = AggregateState::Reads(reading);
+                        return Ok(Some(passed_on.into()));
+                    }
+                    None => self.end(driver, reading)?,
+                },
+                AggregateState::Ends(ready, mut groups) => {
+                    let next = match ready {
+                        None => groups.next(driver)?,
+                        ready => ready,
+                    };
+                    count(driver, &mut groups);
+                    self.state = AggregateState::Ends(None, groups);
+                    return Ok(next.map(Rows::from));
+                }
+            };
         }
     }
 }

@@ -73,7 +73,7 @@ impl HeldBack {
         drop(input);
         let spilled = match spilling {
             None => SpilledPart::default(),
-            Some(spilling) => spilling.finish(driver)?.whole(),
+            Some(spilling) => spilling.finish(driver, &mut claim)?.whole(),
         };
         driver.check_faults()?;
         Ok(Self { chunks: held.take().into_iter(), spilled, _claim: claim })

@@ -158,7 +158,7 @@ impl ReceivedRows {
             }
         }
         drop(inbox);
-        let spilled = spilling.finish(driver)?;
+        let spilled = spilling.finish(driver, &mut claim)?;
         // Another driver reads the spilled rows.
         driver.queue.wait()?;
         Ok(spilled.whole())

@@ -250,7 +250,7 @@ impl UnreadBuild {
             }
             spilled = Some(spilling);
         }
-        let spilled = spilled.map(|spilling| spilling.finish(driver)).transpose()?;
+        let spilled = spilled.map(|spilling| spilling.finish(driver, claim)).transpose()?;
         Ok(match spilled {
             Some(spilled) => HoldResult::Spilled(spilled, measured),
             None => HoldResult::Held(held),

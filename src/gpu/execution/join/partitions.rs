@@ -271,9 +271,10 @@ impl PartitionedJoin {
         let build_rows = partition.build.row_count();
         let mut build = divided(matching, SpilledSide::Build, by);
         for_each_block(driver, partition.build, |chunk| build.push(driver, &mut self.claim, chunk))?;
+        let build = build.finish(driver, &mut self.claim)?;
         let mut probe = divided(matching, SpilledSide::Probe, by);
         for_each_block(driver, partition.probe, |chunk| probe.push(driver, &mut self.claim, chunk))?;
-        let (build, probe) = (build.finish(driver)?, probe.finish(driver)?);
+        let probe = probe.finish(driver, &mut self.claim)?;
         let is_stuck = |rows: usize| rows * STUCK_PART.1 >= build_rows * STUCK_PART.0;
         self.add_work(matching, build, probe, |rows| (level, is_stuck(rows)));
         Ok(())

@@ -142,7 +142,7 @@ impl JoinSource {
             let chunk = driver.queue.chunk_of(&rows)?;
             probe.push(driver, &mut claim, chunk)?;
         }
-        let probe = probe.finish(driver)?;
+        let probe = probe.finish(driver, &mut claim)?;
         let join = PartitionedJoin::new(&matching, (partitions, probe), claim);
         Ok(JoinState::Partitioned(Box::new(SpilledSides { matching, join, _claim: filter_claim })))
     }

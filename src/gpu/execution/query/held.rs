@@ -1,4 +1,4 @@
-//! Rows that an operator holds from one chunk to the next, and their way off the device.
+//! Rows that an operator holds from one chunk to the next, and those that it puts aside.
 
 use std::ops::Range;
 
@@ -94,12 +94,14 @@ impl Held {
     }
 }
 
-/// Rows on their way off the device, collected into blocks: the waits and copies of a block cost
+/// Rows on their way into the spill store, collected into blocks: the waits and copies of a block cost
 /// the same, whatever its size.
 pub(in crate::execution) struct Spilling<'a> {
     held: Held,
     partitions: SpilledPartitions,
     divide: Divide<'a>,
+    /// Whether blocks stay on the device while it has room.
+    keeps: bool,
 }
 
 /// How to partition a block's rows; `None`: they keep their order, as one partition.
@@ -120,7 +122,12 @@ impl<'a> Spilling<'a> {
         divide: impl Fn(&Queue, &Chunk) -> Result<Option<Partitioned>> + Send + 'a,
     ) -> Self {
         let partitions = SpilledPartitions::new(partition_count);
-        Self { held: Held::default(), partitions, divide: Box::new(divide) }
+        Self { held: Held::default(), partitions, divide: Box::new(divide), keeps: false }
+    }
+
+    /// The same, where blocks stay on the device while it has room.
+    pub(in crate::execution) fn keeping(self) -> Self {
+        Self { keeps: true, ..self }
     }
 
     /// Empty, for rows that keep their order.
@@ -148,12 +155,12 @@ impl<'a> Spilling<'a> {
             self.held.compact(&driver.queue)?;
         }
         if self.held.memory.bytes() + chunk.held_bytes() > bytes_max {
-            self.flush(driver)?;
+            self.flush(driver, claim)?;
         }
         self.held.push(chunk);
         let cost = block_cost(self.held.memory.bytes(), self.held.row_count);
         let has_room = claim.bytes() >= cost || claim.try_resize(cost);
-        if has_room { Ok(()) } else { self.flush(driver) }
+        if has_room { Ok(()) } else { self.flush(driver, claim) }
     }
 
     /// The partitions, after the last chunk.
@@ -161,31 +168,44 @@ impl<'a> Spilling<'a> {
     /// # Errors
     ///
     /// Errors of [`Spilling::push`].
-    pub(in crate::execution) fn finish(mut self, driver: &Driver) -> Result<SpilledPartitions> {
-        self.flush(driver)?;
+    pub(in crate::execution) fn finish(
+        mut self,
+        driver: &Driver,
+        claim: &mut Claim,
+    ) -> Result<SpilledPartitions> {
+        self.flush(driver, claim)?;
         Ok(self.partitions)
     }
 
-    /// Writes the held rows as a block.
+    /// Stores the held rows as a block. One that stays on the device has a claim of its own, so what was claimed for the held
+    /// rows is given back.
     ///
     /// # Errors
     ///
     /// Errors of [`Spilling::push`].
-    pub(in crate::execution) fn flush(&mut self, driver: &Driver) -> Result<()> {
+    pub(in crate::execution) fn flush(&mut self, driver: &Driver, claim: &mut Claim) -> Result<()> {
         if self.held.row_count == 0 {
             return Ok(());
         }
         let (queue, store) = (&driver.queue, &driver.query.memory.store);
+        let keeping = self.keeps.then(|| store.keeping());
+        let store = keeping.as_ref().unwrap_or(store);
         let block = queue.concat_taken(self.held.take())?;
-        let written = match (self.divide)(queue, &block)? {
-            None => SpilledChunk::write(queue, store, &block, vec![0, block.row_count])?,
+        let (rows, bounds) = match (self.divide)(queue, &block)? {
+            None => {
+                let bounds = vec![0, block.row_count];
+                (block, bounds)
+            }
             Some(partitioned) => {
                 let rows = queue.gather_chunk(&block, &partitioned.rows)?;
                 drop(block);
-                SpilledChunk::write(queue, store, &rows, partitioned.bounds)?
+                (rows, partitioned.bounds)
             }
         };
-        self.partitions.push(written);
+        if self.keeps {
+            claim.try_resize(0);
+        }
+        self.partitions.push(SpilledChunk::write(queue, store, &rows, bounds)?);
         Ok(())
     }
 }

@@ -118,7 +118,7 @@ impl RangeSort {
             queue.partition_by_range(&keys, chunk.row_count, &splitters, splitter_count).map(Some)
         });
         for_each_block(driver, range.part, |chunk| spilling.push(driver, &mut self.claim, chunk))?;
-        let partitions = spilling.finish(driver)?;
+        let partitions = spilling.finish(driver, &mut self.claim)?;
         self.claim.try_resize(0);
         // Rows with equal keys, as far as a kernel compares them, may differ in other keys.
         let has_all_keys = order.keys.len() <= KEYS_MAX;

@@ -142,7 +142,7 @@ impl SortSource {
             }
         }
         if let Some(spilling) = spilled {
-            let partitions = spilling.finish(driver)?;
+            let partitions = spilling.finish(driver, &mut reading.claim)?;
             let sort = RangeSort::new(partitions, reading.claim, self.row_count_max);
             self.state = SortState::Ranges(Box::new(sort));
             return Ok(None);

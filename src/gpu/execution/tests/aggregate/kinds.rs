@@ -239,3 +239,21 @@ fn no_input_is_one_row_without_groups_and_none_with() {
 fn small(context: &str) -> Run<'_> {
     Run { parts: &[16], in_order: false, context }
 }
+
+/// Groups that merging does not make fewer are partitioned, and stay on a device that has room for them.
+#[test]
+fn many_groups_stay_on_a_device_that_has_room() {
+    let shape = Shape { seed: 33, row_count: 20_000, key_count: 9000, repeated_percent: 0, null_percent: 3 };
+    let table = Table::made(shape);
+    let calls = plain_calls();
+    // Every row has a number of its own, and two keys have no slots.
+    let key = |row: &Row| vec![row.number.to_string(), shown(&row.text)];
+    let rows = sorted(expected(&table, key, &calls));
+    for parts in [96, 64] {
+        let fixture = Fixture::new(table.bytes() * parts);
+        let answer = fixture.run(grouped(&table, &[int64(3), text(1)], &calls)).unwrap();
+        assert_eq!(counter(&answer, "rows_partitioned"), 20_000, "{:?}", answer.metrics);
+        assert_eq!(answer.metrics.spilled_bytes, 0, "{:?}", answer.metrics);
+        assert_eq!(sorted(answer.rows), rows);
+    }
+}

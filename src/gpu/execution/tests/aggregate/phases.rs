@@ -118,3 +118,20 @@ fn a_sum_that_does_not_fit_is_an_error_of_the_last_step() {
     let [last, whole] = [last, whole].map(|root| fixture.run(plan(root)).unwrap_err());
     assert_eq!(last, whole);
 }
+
+/// The first phase outputs groups that merging does not make fewer, and holds few of them.
+#[test]
+fn groups_that_stay_many_are_passed_on() {
+    let shape = Shape { seed: 72, row_count: 20_000, key_count: 9000, repeated_percent: 0, null_percent: 10 };
+    let table = Table::made(shape);
+    let ranges = [(0, 12_000), (12_000, i64::MAX)];
+    let numbered = |first: u32| vec![text(first + 1), int64(first + 3)];
+    let few = |first: u32| vec![text(first + 1)];
+    for (groups, passes_on) in [(&numbered as &dyn Fn(u32) -> Vec<Expression>, true), (&few, false)] {
+        let (whole, in_phases) = plans(&table, groups, &ranges);
+        let fixture = Fixture::new(table.bytes() * 4);
+        let (whole, in_phases) = (fixture.run(whole).unwrap(), fixture.run(in_phases).unwrap());
+        assert_eq!(counter(&in_phases, "rows_passed_on") > 0, passes_on, "{:?}", in_phases.metrics);
+        assert_eq!(sorted(in_phases.rows), sorted(whole.rows));
+    }
+}
