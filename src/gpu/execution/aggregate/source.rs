@@ -67,9 +67,9 @@ pub(in crate::execution) struct AggregateSource {
 enum AggregateState {
     Begins,
     /// Rows are added.
-    Reads(Reading),
+    Reads(Box<Reading>),
     /// Results that are not in the groups, and the groups.
-    Ends(Option<Chunk>, MergedGroups),
+    Ends(Option<Chunk>, Box<MergedGroups>),
 }
 
 /// The groups of the rows so far.
@@ -156,7 +156,7 @@ impl AggregateSource {
     }
 
     /// The same, as the first of two phases.
-    pub(in crate::execution) fn as_first_phase(self) -> Self {
+    pub(in crate::execution) fn in_first_phase(self) -> Self {
         Self { is_partial: true, ..self }
     }
 
@@ -280,7 +280,7 @@ impl AggregateSource {
                 groups.add(driver, partial)?;
             }
         }
-        Ok(AggregateState::Ends(ready, groups))
+        Ok(AggregateState::Ends(ready, Box::new(groups)))
     }
 
     /// The groups of some rows with their partial results. In a pass over different values, rows
@@ -434,14 +434,14 @@ impl Source for AggregateSource {
     fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         loop {
             self.state = match std::mem::replace(&mut self.state, AggregateState::Begins) {
-                AggregateState::Begins => AggregateState::Reads(self.begin(driver)?),
+                AggregateState::Begins => AggregateState::Reads(Box::new(self.begin(driver)?)),
                 AggregateState::Reads(mut reading) => match self.read(driver, &mut reading)? {
                     Some(passed_on) => {
                         count(driver, &mut reading.groups);
                         self.state = AggregateState::Reads(reading);
                         return Ok(Some(passed_on.into()));
                     }
-                    None => self.end(driver, reading)?,
+                    None => self.end(driver, *reading)?,
                 },
                 AggregateState::Ends(ready, mut groups) => {
                     let next = match ready {

@@ -329,7 +329,7 @@ fn aggregate(
     };
     let source = AggregateSource::new(input, program, group_types, argument_types, calls)
         .expecting(expected_keys.cloned());
-    let source = if phase == AggregatePhase::Partial { source.as_first_phase() } else { source };
+    let source = if phase == AggregatePhase::Partial { source.in_first_phase() } else { source };
     for _ in 0..source.holder_count() {
         query.memory.add_holder();
     }
