@@ -44,6 +44,7 @@ mod function;
 mod functions;
 mod gate;
 mod greeting;
+mod group_filter;
 mod memory;
 mod message;
 mod moment;
@@ -81,6 +82,7 @@ pub use functions::{
 };
 pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use greeting::{GREETING_HEADER_BYTES, Greeting, GreetingHeader};
+pub use group_filter::passing_share;
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings,

@@ -747,18 +747,19 @@ impl ColumnDescription {
 
     /// A bound on the absolute values of numbers, and on the microseconds of timestamps, where the footers tell one.
     pub fn magnitude(&self) -> Option<f64> {
-        let unit = match self.data_type.as_ref()? {
-            DataType::Decimal { scale, .. } => 10f64.powi(-i32::from(*scale)),
-            data_type if data_type.is_integer() => 1.0,
-            DataType::Timestamp | DataType::TimestampTz => 1.0,
-            _ => return None,
+        let data_type = match self.data_type.as_ref()? {
+            DataType::Timestamp | DataType::TimestampTz => &DataType::Int64,
+            data_type if data_type.is_float() => return None,
+            data_type => data_type,
         };
-        let size = |value: &Value| match value {
-            Value::Int(value) => Some(value.unsigned_abs() as f64),
-            Value::Decimal(value) => Some(value.unsigned_abs() as f64),
-            _ => None,
-        };
-        Some(size(self.minimum.as_ref()?)?.max(size(self.maximum.as_ref()?)?) * unit)
+        let size = |value: &Option<Value>| Some(value.as_ref()?.number(data_type)?.abs());
+        Some(size(&self.minimum)?.max(size(&self.maximum)?))
+    }
+
+    /// The least and the greatest number, or bounds beyond them, where the footers tell.
+    pub fn number_bounds(&self) -> Option<(f64, f64)> {
+        let data_type = self.data_type.as_ref()?;
+        Some((self.minimum.as_ref()?.number(data_type)?, self.maximum.as_ref()?.number(data_type)?))
     }
 }
 

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use pgrx::pg_sys;
-use pystachio_plan::{Error, FileSet, TableDescription};
+use pystachio_plan::{ColumnId, Error, FileSet, TableDescription};
 
 use super::{nodes::any_entry, planning::with_planning, relation_info::is_our_entry};
 use crate::{
@@ -52,6 +52,13 @@ pub fn describe_now(table: &TableOptions) -> Result<Rc<TableDescription>, Error>
     with_planning(|planning| planning.description(&key));
     let answer = answers.into_iter().next().map(|(_, answer)| answer);
     answer.unwrap_or_else(|| Err(Error::internal("the engine described no table")))
+}
+
+/// The least and the greatest number of a column of a scan, or bounds beyond them, if it is a table's and footers tell.
+pub fn number_bounds(id: ColumnId) -> Option<(f64, f64)> {
+    let (table_oid, attribute_number) = with_planning(|planning| planning.column_of_table(id))?;
+    let description = describe(&options::table_options(table_oid)).ok()?;
+    description.column(&options::column_name(table_oid, attribute_number))?.number_bounds()
 }
 
 /// Asks for the tables that a query names and the session does not know. What fails is asked for again, and its error raised,

@@ -6,13 +6,14 @@ use pgrx::{pg_sys, prelude::*};
 use pystachio_lower::{Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, check_depth};
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, DataType, Expression, NamedExpression, Operator, Relation,
-    SortKey, Value,
+    SortKey, Value, passing_share,
 };
 
 use super::{
     base::offer_paths,
     clauses::conditions_in_order,
     cost,
+    descriptions::number_bounds,
     join::may_push,
     lowering::{Lowering, check_equality, check_order},
     nodes::{element_count, elements, list_of, node_as, tag_of, walk_expression},
@@ -162,6 +163,7 @@ impl Upper<'_> {
                 }
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
+            let called_aggregates = aggregates.clone();
             let mut relation = Relation::new(
                 Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
                 rows,
@@ -172,15 +174,22 @@ impl Upper<'_> {
                 relation = Relation::new(Operator::Project { input: relation, expressions }, rows);
             }
             let scope = Rc::new(Scope::Expressions(found));
+            let rows_a_group = self.info.rows / rows.max(1.0);
             let mut rows = rows;
             let mut filters = Vec::new();
+            let mut others = Vec::new();
             for condition in conditions_in_order(self.root, having) {
-                filters.push(Lowering::new(&scope).lower_condition(condition)?);
+                let filter = Lowering::new(&scope).lower_condition(condition)?;
+                match passing_share(&filter, &called_aggregates, rows_a_group, &number_bounds) {
+                    Some(share) => rows *= share,
+                    None => others.push(condition),
+                }
+                filters.push(filter);
             }
             if let Some(predicate) = Expression::all_of(filters) {
                 rows *= pg_sys::clauselist_selectivity(
                     self.root,
-                    having,
+                    list_of(others),
                     0,
                     pg_sys::JoinType::JOIN_INNER,
                     std::ptr::null_mut(),

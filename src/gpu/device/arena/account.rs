@@ -162,6 +162,11 @@ impl Claim {
         granted
     }
 
+    /// The bytes that are always granted.
+    pub fn guaranteed_bytes(&self) -> u64 {
+        self.guaranteed_bytes
+    }
+
     /// Whether the bytes would be granted now.
     pub fn has_room(&self, bytes: u64) -> bool {
         let excess = |bytes: u64| bytes.saturating_sub(self.guaranteed_bytes);

@@ -1,14 +1,17 @@
 //! Aggregates by slots, as long as the keys lie close enough together.
 //!
 //! The operator measures the keys of each chunk and does not rely on statistics: keys may be
-//! computed. Footers only say how far slots may grow. Chunks that do not fit into slots are grouped
-//! by `groups.rs`, and the slots' groups are merged with those at the end.
+//! computed. Footers only say how far slots may grow. Slots that may not grow move with the keys, if
+//! those of a chunk lie close together, as in a table that is in their order: the groups so far go to
+//! `groups.rs`. Chunks that do not fit into slots are grouped there, and the slots' groups are merged
+//! with those at the end.
 //!
-//! Invariants: slots are a few times as many as rows at most, and have a claim.
+//! Invariants: slots are a few times as many as rows at most, and have a claim. Those that would not hold
+//! all expected keys leave the memory beyond their guarantee to the merge of their groups.
 
 use std::ops::RangeInclusive;
 
-use pystachio_plan::{DataType, Result};
+use pystachio_plan::{DataType, Error, Result};
 
 use crate::{
     device::{Chunk, Claim, Column},
@@ -29,9 +32,22 @@ const SLOTS_MAX: u64 = 1 << 31;
 /// Keys that slots did not fit are measured again after this many times the rows so far.
 const MEASURE_GROWTH: u64 = 2;
 
+/// Where a chunk's rows went.
+pub(super) enum Added {
+    /// Into slots.
+    InSlots,
+    /// The same, after the slots had to move: their groups until then, as partial results.
+    Moved(Chunk),
+    /// Nowhere.
+    Nowhere,
+}
+
 /// Groups in slots.
 pub(super) struct SlotGroups {
     layout: SlotLayout,
+    key_type: DataType,
+    /// Of each aggregate.
+    partial_types: Vec<DataType>,
     claim: Claim,
     /// The range of keys, if known.
     expected: Option<RangeInclusive<i64>>,
@@ -45,8 +61,14 @@ pub(super) struct SlotGroups {
 
 impl SlotGroups {
     /// No groups yet.
-    pub(super) fn new(layout: SlotLayout, claim: Claim) -> Self {
-        Self { layout, claim, expected: None, slots: None, row_count: 0, measured_from: 0 }
+    pub(super) fn new(
+        layout: SlotLayout,
+        key_type: DataType,
+        partial_types: Vec<DataType>,
+        claim: Claim,
+    ) -> Self {
+        let (expected, slots) = (None, None);
+        Self { layout, key_type, partial_types, claim, expected, slots, row_count: 0, measured_from: 0 }
     }
 
     /// The same, for keys that are likely to lie in a range.
@@ -54,29 +76,60 @@ impl SlotGroups {
         Self { expected: keys, ..self }
     }
 
-    /// Adds rows, unless their keys lie too far apart; returns whether it did.
+    /// Adds rows, unless their keys lie too far apart.
     pub(super) fn add(
         &mut self,
         queue: &Queue,
         key: &Column,
         arguments: &[Column],
         row_count: usize,
-    ) -> Result<bool> {
+    ) -> Result<Added> {
         self.row_count += row_count as u64;
         if self.row_count < self.measured_from {
-            return Ok(false);
+            return Ok(Added::Nowhere);
         }
+        let mut left = None;
         let has_room = match queue.key_range(key, row_count)? {
-            Some(KeyRange { least, greatest }) => self.make_room(queue, least..=greatest)?,
+            Some(KeyRange { least, greatest }) => {
+                self.make_room(queue, least..=greatest)? || {
+                    left = self.leave(queue, least..=greatest, row_count)?;
+                    left.is_some() && self.make_room(queue, least..=greatest)?
+                }
+            }
             None => false,
         };
         let Some((slots, _)) = self.slots.as_mut().filter(|_| has_room) else {
             self.measured_from = self.row_count.saturating_mul(MEASURE_GROWTH);
-            return Ok(false);
+            return match left {
+                None => Ok(Added::Nowhere),
+                Some(_) => Err(Error::internal("no room for slots where there was room for others")),
+            };
         };
         let arguments: Vec<&Column> = arguments.iter().collect();
         queue.accumulate_slots(&self.layout, slots, std::slice::from_ref(key), &arguments, row_count)?;
-        Ok(true)
+        Ok(left.map_or(Added::InSlots, Added::Moved))
+    }
+
+    /// Gives up the slots for those of a chunk whose keys lie close together; returns the groups so far.
+    fn leave(&mut self, queue: &Queue, keys: RangeInclusive<i64>, row_count: usize) -> Result<Option<Chunk>> {
+        let is_close =
+            key_count(&keys) <= (row_count as u64).saturating_mul(SLOTS_PER_ROW_MAX).min(SLOTS_MAX - 1);
+        let has_room = |slots: &(Slots, RangeInclusive<i64>)| {
+            self.bytes_of(&keys) <= self.bytes_of(&slots.1).max(self.claim.guaranteed_bytes())
+        };
+        if !is_close || !self.slots.as_ref().is_some_and(has_room) {
+            return Ok(None);
+        }
+        let Some((slots, _)) = self.slots.take() else { return Ok(None) };
+        let key_types = std::slice::from_ref(&self.key_type);
+        let groups = queue.take_slots(&self.layout, &slots, key_types, &self.partial_types)?;
+        drop(slots);
+        Ok(Some(groups))
+    }
+
+    fn bytes_of(&self, range: &RangeInclusive<i64>) -> u64 {
+        let bytes = self.layout.bytes(&[slot_key(range)]);
+        if key_count(range) <= SLOTS_MIN { bytes * (1 + TAKEN_PART) } else { bytes }
     }
 
     /// Makes slots for more keys. Returns whether there may be so many.
@@ -93,22 +146,27 @@ impl SlotGroups {
         if key_count(&all) > count_max {
             return Ok(false);
         }
-        let bytes_of = |range: &RangeInclusive<i64>| {
-            let bytes = self.layout.bytes(&[slot_key(range)]);
-            if key_count(range) <= SLOTS_MIN { bytes * (1 + TAKEN_PART) } else { bytes }
-        };
-        let held = known.as_ref().map_or(0, bytes_of);
+        let held = known.as_ref().map_or(0, |known| self.bytes_of(known));
         let expected_max = self.row_count.saturating_mul(EXPECTED_SLOTS_PER_ROW_MAX);
         let expected = self.expected.as_ref().filter(|_| known.is_some());
-        let expected = expected
-            .map(|expected| *expected.start().min(all.start())..=*expected.end().max(all.end()))
-            .filter(|range| key_count(range) <= expected_max.min(SLOTS_MAX - 1));
-        let claimed = expected
+        let expected =
+            expected.map(|expected| *expected.start().min(all.start())..=*expected.end().max(all.end()));
+        let claim_of = |range: &RangeInclusive<i64>| held.saturating_add(self.bytes_of(range));
+        let is_too_large = expected
+            .as_ref()
+            .is_some_and(|range| key_count(range) >= SLOTS_MAX || !self.claim.has_room(claim_of(range)));
+        let claim_max = if is_too_large { self.claim.guaranteed_bytes() } else { u64::MAX };
+        let mut claims = expected
+            .filter(|range| key_count(range) <= expected_max.min(SLOTS_MAX - 1))
             .into_iter()
             .chain(ranges(all, known.as_ref()))
-            .find(|range| self.claim.try_resize(held.saturating_add(bytes_of(range))));
-        let Some(range) = claimed else { return Ok(false) };
-        let bytes = bytes_of(&range);
+            .map(|range| (claim_of(&range), range))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .filter(|(bytes, _)| *bytes <= claim_max);
+        let claimed = claims.find(|(bytes, _)| self.claim.try_resize(*bytes));
+        let Some((_, range)) = claimed else { return Ok(false) };
+        let bytes = self.bytes_of(&range);
         let slots = match self.slots.take() {
             Some((slots, _)) => queue.grow_slots(&self.layout, &slots, slot_key(&range))?,
             None => queue.open_slots(&self.layout, vec![slot_key(&range)])?,
@@ -119,14 +177,9 @@ impl SlotGroups {
     }
 
     /// The groups, in the types of `result_types`; `None` if there are none.
-    pub(super) fn take(
-        mut self,
-        queue: &Queue,
-        key_type: &DataType,
-        result_types: &[DataType],
-    ) -> Result<Option<Chunk>> {
-        let key_types = std::slice::from_ref(key_type);
+    pub(super) fn take(mut self, queue: &Queue, result_types: &[DataType]) -> Result<Option<Chunk>> {
         let slots = self.slots.take();
+        let key_types = std::slice::from_ref(&self.key_type);
         slots.map(|(slots, _)| queue.take_slots(&self.layout, &slots, key_types, result_types)).transpose()
     }
 }
@@ -200,7 +253,8 @@ mod tests {
             (Accumulator::Count, Some(0), SumWidth::Wide),
         ];
         let layout = SlotLayout::plan(aggregates).unwrap();
-        SlotGroups::new(layout, memory.claim(memory.bytes_max() / 2).unwrap())
+        let claim = memory.claim(memory.bytes_max() / 2).unwrap();
+        SlotGroups::new(layout, DataType::Int32, result_types().to_vec(), claim)
     }
 
     /// Rows whose keys are `first`, `first + step`, …, of which some are NULL, with two values.
@@ -213,11 +267,19 @@ mod tests {
         (0..count).map(row).collect()
     }
 
-    fn add(groups: &mut SlotGroups, queue: &Queue, rows: &[[Option<i32>; 3]]) -> bool {
+    fn result_types() -> [DataType; 4] {
+        [DataType::Int64, SUM, DataType::Int64, DataType::Int64]
+    }
+
+    fn added(groups: &mut SlotGroups, queue: &Queue, rows: &[[Option<i32>; 3]]) -> Added {
         let columns: Vec<Column> = (0..3)
             .map(|place| column(queue, &rows.iter().map(|row| row[place]).collect::<Vec<_>>()))
             .collect();
         groups.add(queue, &columns[0], &columns[1..], rows.len()).unwrap()
+    }
+
+    fn add(groups: &mut SlotGroups, queue: &Queue, rows: &[[Option<i32>; 3]]) -> bool {
+        matches!(added(groups, queue, rows), Added::InSlots)
     }
 
     type Results = BTreeMap<Option<i32>, (i64, Option<i128>, i64, i64)>;
@@ -235,8 +297,10 @@ mod tests {
     }
 
     fn results(groups: SlotGroups, queue: &Queue) -> Results {
-        let types = [DataType::Int64, SUM, DataType::Int64, DataType::Int64];
-        let chunk = groups.take(queue, &DataType::Int32, &types).unwrap().unwrap();
+        results_of(groups.take(queue, &result_types()).unwrap().unwrap(), queue)
+    }
+
+    fn results_of(chunk: Chunk, queue: &Queue) -> Results {
         let valid = |column: usize| -> Vec<u8> {
             let flags = chunk.columns[column].validity.as_ref();
             flags.map_or(vec![1; chunk.row_count], |flags| queue.download(flags, chunk.row_count).unwrap())
@@ -280,7 +344,7 @@ mod tests {
         // 32,000 keys: four for each row there are with the fourth chunk, which is also measured again.
         let taken: Vec<bool> = (0..5).map(|_| add(&mut groups, &queue, &chunk)).collect();
         assert_eq!(taken, [false, false, false, true, true]);
-        assert!(!add(&mut groups, &queue, &rows(1 << 30, 1, 2_000)));
+        assert!(!add(&mut groups, &queue, &rows(1 << 30, 1 << 10, 2_000)));
         assert_eq!(results(groups, &queue), expected(&[chunk.clone(), chunk].concat()));
         // Few slots cost nothing, however few the rows are.
         let mut groups = self::groups(&memory);
@@ -304,6 +368,41 @@ mod tests {
             assert_eq!(*range_of(&groups).unwrap().end() >= greatest, is_expected);
             assert_eq!(results(groups, &queue), expected(&[first, second].concat()));
         }
+    }
+
+    #[test]
+    fn slots_that_may_not_grow_move_with_the_keys() {
+        let memory = memory(1 << 30);
+        let queue = Queue::new(&memory).unwrap();
+        let mut groups = groups(&memory);
+        // Of the second chunk some keys are the last ones' of the first.
+        let chunks =
+            [rows(0, 1, 3_000), rows(2_900, 1, 3_000), rows(1 << 30, 1, 3_000), rows(1 << 30, 2, 3_000)];
+        assert!(add(&mut groups, &queue, &chunks[0]));
+        assert!(add(&mut groups, &queue, &chunks[1]));
+        let Added::Moved(left) = added(&mut groups, &queue, &chunks[2]) else { panic!("slots did not move") };
+        assert_eq!(results_of(left, &queue), expected(&chunks[..2].concat()));
+        assert!(add(&mut groups, &queue, &chunks[3]));
+        assert_eq!(results(groups, &queue), expected(&chunks[2..].concat()));
+    }
+
+    #[test]
+    fn slots_that_would_not_hold_all_keys_keep_to_their_guarantee() {
+        let memory = memory(1 << 30);
+        let queue = Queue::new(&memory).unwrap();
+        // A guarantee of less than the slots of two chunks, and more keys than row numbers.
+        let layout = groups(&memory).layout;
+        let guaranteed = layout.bytes(&[slot_key(&(0..=4_999))]);
+        let claim = memory.claim(guaranteed).unwrap();
+        let mut groups = SlotGroups::new(layout, DataType::Int32, result_types().to_vec(), claim)
+            .expecting(Some(0..=i64::from(u32::MAX)));
+        let chunks = [rows(0, 1, 4_500), rows(4_500, 1, 4_500), rows(9_000, 1, 4_500)];
+        assert!(add(&mut groups, &queue, &chunks[0]));
+        for (place, chunk) in chunks.iter().enumerate().skip(1) {
+            let Added::Moved(left) = added(&mut groups, &queue, chunk) else { panic!("slots grew") };
+            assert_eq!(results_of(left, &queue), expected(&chunks[place - 1]));
+        }
+        assert_eq!(results(groups, &queue), expected(&chunks[2]));
     }
 
     #[test]

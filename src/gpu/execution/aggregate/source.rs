@@ -23,7 +23,7 @@ use pystachio_plan::{Aggregate, AggregateCall, AggregatePhase, DataType, Error, 
 
 use super::{
     groups::{ManyRows, MergedGroups, MergedValue, Merger, PutAside},
-    slot_groups::SlotGroups,
+    slot_groups::{Added, SlotGroups},
 };
 use crate::{
     device::{AnyColumn, CellType, Chunk, CodedColumn, Column, Rows},
@@ -170,13 +170,18 @@ impl AggregateSource {
         1 + self.distinct_arguments().len() + usize::from(self.slot_layout().is_some())
     }
 
-    /// The size of slots, if groups may be found by the value of their key.
-    fn slot_layout(&self) -> Option<SlotLayout> {
+    fn partial_types(&self) -> Vec<DataType> {
+        self.calls.iter().map(|call| call.partial_type.clone()).collect()
+    }
+
+    /// The size of slots and the type of their key, if groups may be found by the value of it.
+    fn slot_layout(&self) -> Option<(SlotLayout, DataType)> {
         let [key] = self.group_types.as_slice() else { return None };
         let is_integer = matches!(CellType::of(key), Ok(CellType::Int16 | CellType::Int32 | CellType::Int64));
         let is_plain = self.calls.iter().all(|call| call.pass() == Pass::Rows);
         let aggregate = |call: &PlannedAggregate| (call.accumulator, call.argument, call.width);
-        if is_integer && is_plain { SlotLayout::plan(self.calls.iter().map(aggregate)) } else { None }
+        let layout = SlotLayout::plan(self.calls.iter().map(aggregate)).filter(|_| is_integer && is_plain);
+        layout.map(|layout| (layout, key.clone()))
     }
 
     /// The places of arguments of DISTINCT calls.
@@ -204,7 +209,10 @@ impl AggregateSource {
             distinct.push((place, MergedGroups::new(merger, ManyRows::Partitioned, claim()?)));
         }
         let slots = match self.slot_layout() {
-            Some(layout) => Some(SlotGroups::new(layout, claim()?).expecting(self.expected_keys.clone())),
+            Some((layout, key_type)) => {
+                let slots = SlotGroups::new(layout, key_type, self.partial_types(), claim()?);
+                Some(slots.expecting(self.expected_keys.clone()))
+            }
             None => None,
         };
         Ok(Reading { groups, distinct, slots, is_empty: true })
@@ -235,12 +243,18 @@ impl AggregateSource {
                 None => rows,
                 Some(slots) => {
                     let chunk = queue.chunk_of(&rows)?;
-                    if let Some((key, arguments)) = chunk.columns.split_first()
-                        && slots.add(queue, key, arguments, chunk.row_count)?
-                    {
-                        continue;
+                    let added = match chunk.columns.split_first() {
+                        Some((key, arguments)) => slots.add(queue, key, arguments, chunk.row_count)?,
+                        None => Added::Nowhere,
+                    };
+                    match added {
+                        Added::InSlots => continue,
+                        Added::Moved(earlier) => {
+                            groups.add(driver, earlier)?;
+                            continue;
+                        }
+                        Added::Nowhere => chunk.into(),
                     }
-                    chunk.into()
                 }
             };
             if adds_rows {
@@ -262,14 +276,13 @@ impl AggregateSource {
             let nothing = project(driver, &nothing, &self.program)?;
             groups.add(driver, self.partial(&driver.queue, &nothing, Pass::Rows)?)?;
         }
-        if let (Some(slots), Some(key_type)) = (slots, self.group_types.first()) {
+        if let Some(slots) = slots {
             let queue = &driver.queue;
             if groups.is_empty() {
                 let types: Vec<_> = self.calls.iter().map(|call| call.data_type.clone()).collect();
-                ready = slots.take(queue, key_type, &types)?;
+                ready = slots.take(queue, &types)?;
             } else {
-                let types: Vec<_> = self.calls.iter().map(|call| call.partial_type.clone()).collect();
-                if let Some(chunk) = slots.take(queue, key_type, &types)? {
+                if let Some(chunk) = slots.take(queue, &self.partial_types())? {
                     groups.add(driver, chunk)?;
                 }
             }

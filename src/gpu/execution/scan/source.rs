@@ -150,10 +150,12 @@ impl ScanSource {
             for row_group in row_groups {
                 let bounds = RowGroupBounds::new(&file.footer, row_group, columns, &leaves);
                 let is_left = !refutes(filters, &bounds, &query.parameters);
-                if is_left && row_group.num_rows() > 0 {
+                let part = is_left.then(|| place.share.part(&bounds));
+                let is_read = matches!(part, Some(RangePart::Some | RangePart::All));
+                if is_read && row_group.num_rows() > 0 {
                     ranges.add(&bounds);
                 }
-                left.push(is_left.then(|| place.share.part(&bounds)));
+                left.push(part);
             }
             let metrics = query.metrics_mut();
             metrics.files_total += 1;
