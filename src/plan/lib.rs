@@ -13,6 +13,7 @@
 //! - `ctype.rs`: the locale that decides character case
 //! - `relation.rs`: relational operators; `prune.rs`: drops unused columns
 //! - `narrow.rs`: conditions that a plan is given, or loses, after it was made
+//! - `group_filter.rs`: how many groups pass a condition on an aggregate
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
 //! - `moment.rs`: comparisons of dates and timestamps of several types; `zone.rs`: time zones as tables
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
