@@ -7,7 +7,7 @@ use crate::compact_protocol::CompactWalk;
 /// What is wrong with a page whose values its bytes do not hold, in the words of both engines.
 pub(super) const NOT_ITS_BYTES: &str = "its values or levels do not fit its bytes";
 
-/// A visitor of the parts of blocks. It gets the least difference, the width of what is added to it, the packed bytes, and how many there are.
+/// A visitor of the parts of blocks. Its arguments: the least difference, the width of the numbers to add to it, the packed bytes, their count.
 type VisitPart<'v> = dyn FnMut(i64, u8, &[u8], u64) -> Result<(), &'static str> + 'v;
 
 /// The header of differences and what follows it.

@@ -11,7 +11,7 @@
 //! - `chunk.rs`: a chunk as stored bytes, and ranges of rows of several back as one chunk
 //! - `part.rs`: ranges of many chunks that belong together: a partition
 //!
-//! Invariants: a spilled chunk keeps the order of its rows. What stays on the device has a claim. Text is packed, so that it
+//! Invariants: a spilled chunk keeps the order of its rows. Bytes that stay on the device have a claim. Text is packed, so that it
 //! no longer needs pages of a file. The file has no name in its directory, so nothing is
 //! left behind when a process dies.
 //!

@@ -106,11 +106,7 @@ impl Account {
     fn change_excess(&self, before: u64, after: u64) -> bool {
         let bytes_max = self.arena.bytes_max;
         let mut state = self.arena.lock();
-        let own = state.account(self.number);
-        let changed = AccountState { excess_bytes: own.excess_bytes - before + after, ..own };
-        if after > before && !state.grants(own, changed, bytes_max) {
-            return false;
-        }
+        let Some(changed) = self.granted(&state, before, after) else { return false };
         state.put(self.number, changed);
         state.tell_next();
         let surplus = if after > before { state.cache_surplus(bytes_max) } else { 0 };
@@ -119,6 +115,13 @@ impl Account {
             self.arena.reclaim(surplus);
         }
         true
+    }
+
+    /// The account after that change; `None` if claims may not grow so.
+    fn granted(&self, state: &ArenaState, before: u64, after: u64) -> Option<AccountState> {
+        let own = state.account(self.number);
+        let changed = AccountState { excess_bytes: own.excess_bytes - before + after, ..own };
+        (after <= before || state.grants(own, changed, self.arena.bytes_max)).then_some(changed)
     }
 }
 
@@ -154,8 +157,7 @@ impl Claim {
     /// only if the arena has it and no query waits. A refusal changes nothing, and the operator has
     /// to spill.
     pub fn try_resize(&mut self, bytes: u64) -> bool {
-        let excess = |bytes: u64| bytes.saturating_sub(self.guaranteed_bytes);
-        let granted = self.account.change_excess(excess(self.bytes), excess(bytes));
+        let granted = self.account.change_excess(self.excess(self.bytes), self.excess(bytes));
         if granted {
             self.bytes = bytes;
         }
@@ -169,12 +171,13 @@ impl Claim {
 
     /// Whether the bytes would be granted now.
     pub fn has_room(&self, bytes: u64) -> bool {
-        let excess = |bytes: u64| bytes.saturating_sub(self.guaranteed_bytes);
-        let (before, after) = (excess(self.bytes), excess(bytes));
         let state = self.account.arena.lock();
-        let own = state.account(self.account.number);
-        let changed = AccountState { excess_bytes: own.excess_bytes - before + after, ..own };
-        after <= before || state.grants(own, changed, self.account.arena.bytes_max)
+        self.account.granted(&state, self.excess(self.bytes), self.excess(bytes)).is_some()
+    }
+
+    /// How much of so many bytes is beyond the guarantee.
+    fn excess(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(self.guaranteed_bytes)
     }
 
     /// Claims as much as possible, up to `bytes`, and returns the result. At least the guarantee.

@@ -198,7 +198,6 @@ impl MergedGroups {
         let rows = self.held.row_count();
         if self.held.take().len() > 1 && rows > MERGE_ROWS_MIN {
             self.merges_pay = merged.row_count * LEFT_PART_MAX.1 <= rows * LEFT_PART_MAX.0;
-            self.tried_from = self.row_count.saturating_mul(2);
         }
         self.merged_rows = merged.row_count.max(MERGE_ROWS_MIN);
         self.held.push(merged);

@@ -120,11 +120,8 @@ impl SlotGroups {
         if !is_close || !self.slots.as_ref().is_some_and(has_room) {
             return Ok(None);
         }
-        let Some((slots, _)) = self.slots.take() else { return Ok(None) };
-        let key_types = std::slice::from_ref(&self.key_type);
-        let groups = queue.take_slots(&self.layout, &slots, key_types, &self.partial_types)?;
-        drop(slots);
-        Ok(Some(groups))
+        let partial_types = self.partial_types.clone();
+        self.take(queue, &partial_types)
     }
 
     fn bytes_of(&self, range: &RangeInclusive<i64>) -> u64 {
@@ -156,15 +153,14 @@ impl SlotGroups {
             .as_ref()
             .is_some_and(|range| key_count(range) >= SLOTS_MAX || !self.claim.has_room(claim_of(range)));
         let claim_max = if is_too_large { self.claim.guaranteed_bytes() } else { u64::MAX };
-        let mut claims = expected
+        let ranges: Vec<_> = expected
             .filter(|range| key_count(range) <= expected_max.min(SLOTS_MAX - 1))
             .into_iter()
             .chain(ranges(all, known.as_ref()))
             .map(|range| (claim_of(&range), range))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .filter(|(bytes, _)| *bytes <= claim_max);
-        let claimed = claims.find(|(bytes, _)| self.claim.try_resize(*bytes));
+            .collect();
+        let claimed =
+            ranges.into_iter().find(|(bytes, _)| *bytes <= claim_max && self.claim.try_resize(*bytes));
         let Some((_, range)) = claimed else { return Ok(false) };
         let bytes = self.bytes_of(&range);
         let slots = match self.slots.take() {
@@ -177,7 +173,7 @@ impl SlotGroups {
     }
 
     /// The groups, in the types of `result_types`; `None` if there are none.
-    pub(super) fn take(mut self, queue: &Queue, result_types: &[DataType]) -> Result<Option<Chunk>> {
+    pub(super) fn take(&mut self, queue: &Queue, result_types: &[DataType]) -> Result<Option<Chunk>> {
         let slots = self.slots.take();
         let key_types = std::slice::from_ref(&self.key_type);
         slots.map(|(slots, _)| queue.take_slots(&self.layout, &slots, key_types, result_types)).transpose()
@@ -296,7 +292,7 @@ mod tests {
         results
     }
 
-    fn results(groups: SlotGroups, queue: &Queue) -> Results {
+    fn results(mut groups: SlotGroups, queue: &Queue) -> Results {
         results_of(groups.take(queue, &result_types()).unwrap().unwrap(), queue)
     }
 

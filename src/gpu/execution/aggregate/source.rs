@@ -276,7 +276,7 @@ impl AggregateSource {
             let nothing = project(driver, &nothing, &self.program)?;
             groups.add(driver, self.partial(&driver.queue, &nothing, Pass::Rows)?)?;
         }
-        if let Some(slots) = slots {
+        if let Some(mut slots) = slots {
             let queue = &driver.queue;
             if groups.is_empty() {
                 let types: Vec<_> = self.calls.iter().map(|call| call.data_type.clone()).collect();
