@@ -17,12 +17,12 @@ use crate::datafusion::{
     },
 };
 use arrow::{
-    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray},
+    array::{Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray},
     datatypes::{DataType as ArrowType, Float32Type, Float64Type},
 };
 use pystachio_plan::Error;
 
-use super::sum::{nulls_of_filtered, passes};
+use super::sum::{nulls_of_filtered, passes, primitive};
 use crate::error::to_datafusion;
 
 /// The least or the greatest value.
@@ -245,14 +245,9 @@ where
     }
 }
 
-fn primitive<P: ArrowPrimitiveType>(values: &[ArrayRef]) -> DataFusionResult<&PrimitiveArray<P>> {
-    let array = values.first().and_then(|array| array.as_primitive_opt::<P>());
-    array.ok_or_else(|| unexpected(values.first().map(|array| array.data_type())))
-}
-
 #[cfg(test)]
 mod tests {
-    use arrow::array::Float64Array;
+    use arrow::array::{AsArray, Float64Array};
 
     use super::*;
 

@@ -239,11 +239,14 @@ where
 {
 }
 
-fn primitive<P: ArrowPrimitiveType>(values: &[ArrayRef]) -> DataFusionResult<&PrimitiveArray<P>> {
-    values
-        .first()
-        .and_then(|array| array.as_primitive_opt::<P>())
-        .ok_or_else(|| to_datafusion(Error::internal("sum got values of another type than planned")))
+/// The values of an aggregate's one argument.
+pub(super) fn primitive<P: ArrowPrimitiveType>(values: &[ArrayRef]) -> DataFusionResult<&PrimitiveArray<P>> {
+    let found = values.first();
+    found.and_then(|array| array.as_primitive_opt::<P>()).ok_or_else(|| {
+        let found = found.map(|array| array.data_type());
+        let message = format!("an aggregate of {} got values of {found:?}", P::DATA_TYPE);
+        to_datafusion(Error::internal(message))
+    })
 }
 
 fn typed<P: ArrowPrimitiveType>(array: PrimitiveArray<P>, result: &DataType) -> PrimitiveArray<P> {
