@@ -17,5 +17,6 @@ pub mod list;
 pub mod locale;
 pub mod mirror;
 pub mod nodes;
+pub mod tree;
 pub mod wait;
 pub mod zone;

@@ -1,0 +1,70 @@
+//! Tables, their columns and their servers, as catalogs have them.
+
+use std::marker::PhantomData;
+
+use pgrx::pg_sys::{self, Oid};
+
+use super::{Routine, entry::is_ours};
+use crate::pg::list;
+
+/// A table that is open. The query that is planned has locked it.
+pub struct Table(pg_sys::Relation, PhantomData<*mut ()>);
+
+impl Table {
+    /// Opens a table of the query that is planned.
+    pub fn open(table_oid: Oid) -> Self {
+        // SAFETY: the query has locked the table; an ERROR if there is none.
+        Self(unsafe { pg_sys::table_open(table_oid, pg_sys::NoLock as i32) }, PhantomData)
+    }
+
+    /// Its columns, dropped ones included.
+    pub fn columns(&self) -> Vec<&pg_sys::FormData_pg_attribute> {
+        // SAFETY: the descriptor is there as long as the table is open, and does not change.
+        unsafe { list::attributes((*self.0).rd_att) }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`. After an ERROR PostgreSQL closes what is open itself.
+        if !std::thread::panicking() {
+            unsafe { pg_sys::table_close(self.0, pg_sys::NoLock as i32) };
+        }
+    }
+}
+
+/// The name of a table; empty if there is none.
+pub fn table_name(table_oid: Oid) -> String {
+    // SAFETY: a look into a catalog, which gives NULL or a string.
+    unsafe { list::string(pg_sys::get_rel_name(table_oid)) }
+}
+
+/// The name of a table's column; empty if there is none.
+pub fn column_name(table_oid: Oid, attribute_number: i16) -> String {
+    // SAFETY: a look into a catalog, which gives NULL or a string.
+    unsafe { list::string(pg_sys::get_attname(table_oid, attribute_number, true)) }
+}
+
+/// The type of a table's column.
+pub fn column_type(table_oid: Oid, attribute_number: i16) -> Oid {
+    // SAFETY: a look into a catalog.
+    unsafe { pg_sys::get_atttype(table_oid, attribute_number) }
+}
+
+/// The server of a foreign table.
+pub fn server_of(table_oid: Oid) -> Oid {
+    // SAFETY: a look into a catalog; an ERROR if it is no foreign table.
+    unsafe { (*pg_sys::GetForeignTable(table_oid)).serverid }
+}
+
+/// The name of a server.
+pub fn server_name(server_oid: Oid) -> String {
+    // SAFETY: a look into a catalog, which gives a server or an ERROR.
+    unsafe { list::string((*pg_sys::GetForeignServer(server_oid)).servername) }
+}
+
+/// Whether the routine table of a server's foreign-data wrapper is the one that this library fills.
+pub fn has_our_routine(server_oid: Oid) -> bool {
+    // SAFETY: a look into a catalog; the routine table is in the current memory context.
+    unsafe { Routine::at(pg_sys::GetFdwRoutineByServerId(server_oid)) }.is_some_and(is_ours)
+}
