@@ -39,173 +39,148 @@ pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
 /// Estimates a foreign table and makes its plan.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn get_foreign_rel_size(
-    root: *mut pg_sys::PlannerInfo,
-    relation: *mut pg_sys::RelOptInfo,
+    root: Root<'_>,
+    relation: Rel<'_>,
     table_oid: pg_sys::Oid,
 ) {
-    unsafe {
-        with_planning(|planning| planning.meet_table());
-        // Permissions are checked through the range table; a user here would keep relations of views
-        // with different owners apart.
-        (*relation).userid = pg_sys::InvalidOid;
-        let table = options::table_options(table_oid);
-        describe_expanded(root, &table);
-        let mut description = describe(&table).or_raise();
-        if !fits(table_oid, &description) {
-            // What the session knew may be out of date.
-            description = describe_now(&table).or_raise();
-        }
-        (*relation).tuples = description.row_count as f64;
-        pg_sys::set_baserel_size_estimates(root, relation);
-        let info = build(root, relation, table_oid, &table, &description).or_raise();
-        info.attach(relation);
+    with_planning(|planning| planning.meet_table());
+    // Permissions are checked through the range table; a user here would keep relations of views
+    // with different owners apart.
+    (*relation).userid = pg_sys::InvalidOid;
+    let table = options::table_options(table_oid);
+    describe_expanded(root, &table);
+    let mut description = describe(&table).or_raise();
+    if !fits(table_oid, &description) {
+        // What the session knew may be out of date.
+        description = describe_now(&table).or_raise();
     }
+    (*relation).tuples = description.row_count as f64;
+    pg_sys::set_baserel_size_estimates(root, relation);
+    let info = build(root, relation, table_oid, &table, &description).or_raise();
+    info.attach(relation);
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn get_foreign_paths(
-    root: *mut pg_sys::PlannerInfo,
-    relation: *mut pg_sys::RelOptInfo,
-    _table_oid: pg_sys::Oid,
-) {
-    unsafe {
-        let Some(info) = RelationInfo::of(relation) else { return };
-        let (rows, local) = local_costs(root, relation, info);
-        let (startup, total) = cost::path_costs(info.cost, rows);
-        let (startup, total) = (startup + local.startup, total + local.startup + local.per_tuple * rows);
+unsafe extern "C-unwind" fn get_foreign_paths(root: Root<'_>, relation: Rel<'_>, _table_oid: pg_sys::Oid) {
+    let Some(info) = RelationInfo::of(relation) else { return };
+    let (rows, local) = local_costs(root, relation, info);
+    let (startup, total) = cost::path_costs(info.cost, rows);
+    let (startup, total) = (startup + local.startup, total + local.startup + local.per_tuple * rows);
+    let path = compat::create_foreign_scan_path(root, relation, startup, total);
+    pg_sys::add_path(relation, path.cast());
+    if let Some(sorted) = SortedScan::wanted_of(root, relation, info) {
+        let (rows, (startup, total)) = sorted.costs(info, relation.rows());
         let path = compat::create_foreign_scan_path(root, relation, startup, total);
+        path.path().rows = rows;
+        sorted.mark(path);
         pg_sys::add_path(relation, path.cast());
-        if let Some(sorted) = SortedScan::wanted_of(root, relation, info) {
-            let (rows, (startup, total)) = sorted.costs(info, (*relation).rows);
-            let path = compat::create_foreign_scan_path(root, relation, startup, total);
-            (*path).path.rows = rows;
-            sorted.mark(path);
-            pg_sys::add_path(relation, path.cast());
-        }
     }
 }
 
 /// The rows that an engine returns of a table, and what PostgreSQL's own conditions cost on them: a subquery among these may ask
 /// an engine for every row.
-unsafe fn local_costs(
-    root: *mut pg_sys::PlannerInfo,
-    relation: *mut pg_sys::RelOptInfo,
-    info: &RelationInfo,
-) -> (f64, pg_sys::QualCost) {
-    unsafe {
-        let mut costs = pg_sys::QualCost::default();
-        if info.local_clauses.is_empty() {
-            return ((*relation).rows, costs);
-        }
-        let own = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo).enumerate();
-        let local = own.filter(|(place, _)| info.local_clauses.contains(place)).map(|(_, clause)| clause);
-        let local: *mut pg_sys::List = list_of(local);
-        pg_sys::cost_qual_eval(&raw mut costs, local, root);
-        let inner = pg_sys::JoinType::JOIN_INNER;
-        let passing = pg_sys::clauselist_selectivity(
-            root,
-            local,
-            (*relation).relid as i32,
-            inner,
-            std::ptr::null_mut(),
-        );
-        let rows = ((*relation).rows / passing.max(f64::EPSILON)).min((*relation).tuples.max(1.0));
-        (cost::clamp_rows(rows), costs)
+fn local_costs(root: Root<'_>, relation: Rel<'_>, info: &RelationInfo) -> (f64, pg_sys::QualCost) {
+    let mut costs = pg_sys::QualCost::default();
+    if info.local_clauses.is_empty() {
+        return (relation.rows(), costs);
     }
+    let own = relation.clauses().iter().enumerate();
+    let local = own.filter(|(place, _)| info.local_clauses.contains(place)).map(|(_, clause)| clause);
+    let local: *mut pg_sys::List = list_of(local);
+    pg_sys::cost_qual_eval(&raw mut costs, local, root);
+    let inner = pg_sys::JoinType::JOIN_INNER;
+    let passing =
+        pg_sys::clauselist_selectivity(root, local, relation.index() as i32, inner, std::ptr::null_mut());
+    let rows = (relation.rows() / passing.max(f64::EPSILON)).min(relation.tuples().max(1.0));
+    (cost::clamp_rows(rows), costs)
 }
 
 /// Whether the files of a table are known for what its declaration leaves to them: the digits of a list of `numeric`.
-unsafe fn fits(table_oid: pg_sys::Oid, description: &TableDescription) -> bool {
-    unsafe {
-        let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
-        let attributes = (*table).rd_att;
-        let fits = (0..(*attributes).natts as usize).all(|place| {
-            let attribute = compat::attribute(attributes, place);
-            attribute.attisdropped
-                || types::data_type(attribute.atttypid, attribute.atttypmod)
-                    != Some(DataType::List(Box::new(DataType::Numeric)))
-                || description.column(&options::column_name(table_oid, attribute.attnum)).is_some_and(
-                    |column| matches!(&column.data_type, Some(DataType::List(item)) if item.is_decimal()),
-                )
-        });
-        pg_sys::table_close(table, pg_sys::NoLock as i32);
-        fits
-    }
+fn fits(table_oid: pg_sys::Oid, description: &TableDescription) -> bool {
+    let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
+    let attributes = table.rd_att();
+    let fits = (0..attributes.natts() as usize).all(|place| {
+        let attribute = compat::attribute(attributes, place);
+        attribute.attisdropped
+            || types::data_type(attribute.atttypid, attribute.atttypmod)
+                != Some(DataType::List(Box::new(DataType::Numeric)))
+            || description.column(&options::column_name(table_oid, attribute.attnum)).is_some_and(
+                |column| matches!(&column.data_type, Some(DataType::List(item)) if item.is_decimal()),
+            )
+    });
+    pg_sys::table_close(table, pg_sys::NoLock as i32);
+    fits
 }
 
-unsafe fn build(
-    root: *mut pg_sys::PlannerInfo,
-    relation: *mut pg_sys::RelOptInfo,
+fn build(
+    root: Root<'_>,
+    relation: Rel<'_>,
     table_oid: pg_sys::Oid,
     table: &TableOptions,
     description: &TableDescription,
 ) -> Result<RelationInfo, Error> {
-    unsafe {
-        let name = text_of(pg_sys::get_rel_name(table_oid));
-        let (scan_columns, columns) = read_columns(table_oid, &name, description)?;
-        let width = (*(*relation).reltarget).exprs;
-        let column_count = elements::<pg_sys::Node>(width).count().max(1);
-        let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let conditions = leveled_conditions(root, relation, &scope, &name);
-        let scan = Operator::Scan {
-            table: name.clone(),
-            files: table.files.clone(),
-            columns: scan_columns,
-            filters: conditions.scan,
-            extent: ScanExtent::Whole,
-        };
-        let rows = (*relation).rows;
-        let scan = conditions.above.into_iter().fold(Relation::new(scan, rows), |input, predicate| {
-            Relation::new(Operator::Filter { input, predicate }, rows)
-        });
-        let place = Place { root, relation, inputs: &[] };
-        let (scan, scope) = match place_placeholders(&place, scan.clone(), scope.clone()) {
-            Ok(placed) => placed,
-            Err(refusal) => {
-                with_planning(|planning| planning.refuse(format!("column of {name}: {refusal}")));
-                (scan, scope)
-            }
-        };
-        let cost = (*relation).tuples * cost::SCAN_ROW_COST * (1.0 + 0.25 * column_count as f64);
-        let mut info = RelationInfo::of_table(table.server_oid, (scan, scope), rows, cost);
-        info.local_clauses = conditions.local;
-        Ok(info)
-    }
+    let name = text_of(pg_sys::get_rel_name(table_oid));
+    let (scan_columns, columns) = read_columns(table_oid, &name, description)?;
+    let width = relation.target().expressions();
+    let column_count = width.iter().count().max(1);
+    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns });
+    let conditions = leveled_conditions(root, relation, &scope, &name);
+    let scan = Operator::Scan {
+        table: name.clone(),
+        files: table.files.clone(),
+        columns: scan_columns,
+        filters: conditions.scan,
+        extent: ScanExtent::Whole,
+    };
+    let rows = relation.rows();
+    let scan = conditions.above.into_iter().fold(Relation::new(scan, rows), |input, predicate| {
+        Relation::new(Operator::Filter { input, predicate }, rows)
+    });
+    let place = Place { root, relation, inputs: &[] };
+    let (scan, scope) = match place_placeholders(&place, scan.clone(), scope.clone()) {
+        Ok(placed) => placed,
+        Err(refusal) => {
+            with_planning(|planning| planning.refuse(format!("column of {name}: {refusal}")));
+            (scan, scope)
+        }
+    };
+    let cost = relation.tuples() * cost::SCAN_ROW_COST * (1.0 + 0.25 * column_count as f64);
+    let mut info = RelationInfo::of_table(table.server_oid, (scan, scope), rows, cost);
+    info.local_clauses = conditions.local;
+    Ok(info)
 }
 
 type Columns = (Vec<ScanColumn>, HashMap<i16, Lowered>);
 
 /// The table's columns, as the scan reads them and as expressions find them. Columns of types that engines
 /// don't have are left out.
-unsafe fn read_columns(
+fn read_columns(
     table_oid: pg_sys::Oid,
     table_name: &str,
     description: &TableDescription,
 ) -> Result<Columns, Error> {
-    unsafe {
-        let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
-        let attributes = (*table).rd_att;
-        let mut scan_columns = Vec::new();
-        let mut columns = HashMap::new();
-        for place in 0..(*attributes).natts as usize {
-            let attribute = compat::attribute(attributes, place);
-            if attribute.attisdropped || compat::is_virtual(attribute) {
-                continue;
-            }
-            let described = description.column(&options::column_name(table_oid, attribute.attnum));
-            let id = with_planning(|planning| planning.new_column());
-            let Some(column) = types::scan_column(table_oid, attribute, id, described) else { continue };
-            with_planning(|planning| planning.scan_column(id, table_oid, attribute.attnum));
-            columns.insert(attribute.attnum, lowered_column(&column, attribute, described));
-            scan_columns.push(column);
+    let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
+    let attributes = table.rd_att();
+    let mut scan_columns = Vec::new();
+    let mut columns = HashMap::new();
+    for place in 0..attributes.natts() as usize {
+        let attribute = compat::attribute(attributes, place);
+        if attribute.attisdropped || compat::is_virtual(attribute) {
+            continue;
         }
-        pg_sys::table_close(table, pg_sys::NoLock as i32);
-        if scan_columns.is_empty() && (*attributes).natts > 0 {
-            let message = format!("foreign table \"{table_name}\" has no column of a type that can be read");
-            return Err(Error::new(ErrorKind::SchemaMismatch, message));
-        }
-        Ok((scan_columns, columns))
+        let described = description.column(&options::column_name(table_oid, attribute.attnum));
+        let id = with_planning(|planning| planning.new_column());
+        let Some(column) = types::scan_column(table_oid, attribute, id, described) else { continue };
+        with_planning(|planning| planning.scan_column(id, table_oid, attribute.attnum));
+        columns.insert(attribute.attnum, lowered_column(&column, attribute, described));
+        scan_columns.push(column);
     }
+    pg_sys::table_close(table, pg_sys::NoLock as i32);
+    if scan_columns.is_empty() && attributes.natts() > 0 {
+        let message = format!("foreign table \"{table_name}\" has no column of a type that can be read");
+        return Err(Error::new(ErrorKind::SchemaMismatch, message));
+    }
+    Ok((scan_columns, columns))
 }
 
 fn lowered_column(
@@ -233,39 +208,32 @@ fn lowered_column(
 }
 
 /// The error for a column that a query needs and that no engine can read.
-pub unsafe fn unreadable_column(table_oid: pg_sys::Oid, attribute_number: i16) -> Error {
-    unsafe {
-        let table = text_of(pg_sys::get_rel_name(table_oid));
-        let column = text_of(pg_sys::get_attname(table_oid, attribute_number, true));
-        let type_oid = pg_sys::get_atttype(table_oid, attribute_number);
-        let message = format!(
-            "column \"{column}\" of foreign table \"{table}\" has type {}, which can't be read from Parquet",
-            type_name(type_oid)
-        );
-        Error::new(ErrorKind::NotSupported, message)
-            .with_hint("Declare the column with the type that IMPORT FOREIGN SCHEMA chooses.")
-    }
+pub fn unreadable_column(table_oid: pg_sys::Oid, attribute_number: i16) -> Error {
+    let table = text_of(pg_sys::get_rel_name(table_oid));
+    let column = text_of(pg_sys::get_attname(table_oid, attribute_number, true));
+    let type_oid = pg_sys::get_atttype(table_oid, attribute_number);
+    let message = format!(
+        "column \"{column}\" of foreign table \"{table}\" has type {}, which can't be read from Parquet",
+        type_name(type_oid)
+    );
+    Error::new(ErrorKind::NotSupported, message)
+        .with_hint("Declare the column with the type that IMPORT FOREIGN SCHEMA chooses.")
 }
 
 /// Puts our paths in the place of PostgreSQL's own. Paths that other extensions made stay, and the cheaper one is taken.
 ///
 /// PostgreSQL's paths over our scans read what an engine joins or groups by itself. Its estimate of a join's rows may be wrong by
 /// orders of magnitude, and with it the comparison of the two; a query that runs whole in the engine moves its result only.
-pub unsafe fn offer_paths(
-    relation: *mut pg_sys::RelOptInfo,
-    paths: impl IntoIterator<Item = *mut pg_sys::ForeignPath>,
-) {
-    unsafe {
-        let of_others = |list| list_of(elements::<pg_sys::Path>(list).filter(|path| is_of_others(*path)));
-        (*relation).pathlist = of_others((*relation).pathlist);
-        (*relation).partial_pathlist = of_others((*relation).partial_pathlist);
-        for path in paths {
-            pg_sys::add_path(relation, path.cast());
-        }
+pub fn offer_paths(relation: Rel<'_>, paths: impl IntoIterator<Item = ForeignPath<'_>>) {
+    let of_others = |list| list_of(list.iter().filter(|path| is_of_others(*path)));
+    (*relation).pathlist = of_others(relation.paths());
+    (*relation).partial_pathlist = of_others(relation.partial_pathlist());
+    for path in paths {
+        pg_sys::add_path(relation, path.cast());
     }
 }
 
 /// Whether another extension made the path.
-unsafe fn is_of_others(path: *mut pg_sys::Path) -> bool {
-    unsafe { tag_of(path.cast()) == pg_sys::NodeTag::T_CustomPath && !is_our_path(path.cast()) }
+fn is_of_others(path: Path<'_>) -> bool {
+    tag_of(path.cast()) == pg_sys::NodeTag::T_CustomPath && !is_our_path(path.cast())
 }

@@ -91,5 +91,5 @@ pub fn path_costs(cost: f64, rows: f64) -> (f64, f64) {
 
 /// A row count as PostgreSQL wants it: whole, at least one.
 pub fn clamp_rows(rows: f64) -> f64 {
-    unsafe { pg_sys::clamp_row_est(rows) }
+    pg_sys::clamp_row_est(rows)
 }

@@ -63,9 +63,9 @@ pub fn number_bounds(id: ColumnId) -> Option<(f64, f64)> {
 
 /// Asks for the tables that a query names and the session does not know. What fails is asked for again, and its error raised,
 /// when the table is planned.
-pub unsafe fn describe_named(query: *mut pg_sys::Query) {
+pub fn describe_named(query: Query<'_>) {
     let mut wanted = Vec::new();
-    unsafe {
+    {
         any_entry(query, &mut |entry| {
             add_wanted(entry, &mut wanted);
             false
@@ -79,14 +79,14 @@ pub unsafe fn describe_named(query: *mut pg_sys::Query) {
 
 /// As [`describe_named`], for the tables of the planner's run in which `table` is planned: partitions are there only once their
 /// parent is expanded.
-pub unsafe fn describe_expanded(root: *mut pg_sys::PlannerInfo, table: &TableOptions) {
+pub fn describe_expanded(root: Root<'_>, table: &TableOptions) {
     if is_at_hand(&key_of(table)) {
         return;
     }
     let mut wanted = Vec::new();
-    unsafe {
-        for index in 1..(*root).simple_rel_array_size as usize {
-            if let Some(entry) = (*(*root).simple_rte_array.add(index)).as_mut() {
+    {
+        for index in 1..root.simple_rel_array_size() as usize {
+            if let Some(entry) = (*root.simple_rte_array().add(index)).as_mut() {
                 add_wanted(entry, &mut wanted);
             }
         }
@@ -96,13 +96,11 @@ pub unsafe fn describe_expanded(root: *mut pg_sys::PlannerInfo, table: &TableOpt
     }
 }
 
-unsafe fn add_wanted(entry: *mut pg_sys::RangeTblEntry, wanted: &mut Vec<TableKey>) {
-    unsafe {
-        if is_our_entry(entry) {
-            let key = key_of(&options::table_options((*entry).relid));
-            if !is_at_hand(&key) && !wanted.contains(&key) {
-                wanted.push(key);
-            }
+fn add_wanted(entry: RangeEntry<'_>, wanted: &mut Vec<TableKey>) {
+    if is_our_entry(entry) {
+        let key = key_of(&options::table_options(entry.index()));
+        if !is_at_hand(&key) && !wanted.contains(&key) {
+            wanted.push(key);
         }
     }
 }

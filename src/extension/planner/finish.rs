@@ -26,102 +26,88 @@ use crate::{
 /// Builds the plan node of a path of ours.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn get_foreign_plan(
-    root: *mut pg_sys::PlannerInfo,
-    relation: *mut pg_sys::RelOptInfo,
+    root: Root<'_>,
+    relation: Rel<'_>,
     table_oid: pg_sys::Oid,
-    path: *mut pg_sys::ForeignPath,
+    path: ForeignPath<'_>,
     target_list: *mut pg_sys::List,
     clauses: *mut pg_sys::List,
-    outer_plan: *mut pg_sys::Plan,
-) -> *mut pg_sys::ForeignScan {
-    unsafe {
-        let Some(info) = RelationInfo::of(relation) else {
-            pgrx::error!("a path of pystachio has lost its plan");
-        };
-        let filter = ScanFilter::of(root, path, info);
-        let ordered = ordered(relation, path, info);
-        let info = filter.as_ref().map(|filter| &filter.info).or(ordered.as_ref()).unwrap_or(info);
-        let is_base = table_oid != pg_sys::InvalidOid;
-        let scan = if is_base {
-            base_scan(relation, info, table_oid)
-        } else {
-            upper_scan(info, (*path).path.pathtarget)
-        };
-        let (scan, entries) = scan.or_raise();
-        move_init_plans(root, info);
-        let local = if is_base { local_clauses(relation, info, clauses) } else { Vec::new() };
-        let scan_relation = if is_base { (*relation).relid } else { 0 };
-        let (mut scan, parameters) = bind_parameters(scan, filter.as_ref());
-        scan.hides_rows = security::hides_rows(root, info);
-        let scan_list = if is_base { std::ptr::null_mut() } else { scan_target_list(&entries) };
-        let node = pg_sys::make_foreignscan(
-            target_list,
-            list_of(local),
-            scan_relation,
-            list_of(parameters),
-            private_list(&scan),
-            scan_list,
-            std::ptr::null_mut(),
-            outer_plan,
-        );
-        if is_base {
-            // Rows that are checked again (EvalPlanQual) were read with these conditions.
-            let all = elements::<pg_sys::RestrictInfo>(clauses);
-            (*node).fdw_recheck_quals = list_of(all.map(|clause| (*clause).clause));
-        }
-        node
+    outer_plan: Plan<'_>,
+) -> ForeignScan<'_> {
+    let Some(info) = RelationInfo::of(relation) else {
+        pgrx::error!("a path of pystachio has lost its plan");
+    };
+    let filter = ScanFilter::of(root, path, info);
+    let ordered = ordered(relation, path, info);
+    let info = filter.as_ref().map(|filter| &filter.info).or(ordered.as_ref()).unwrap_or(info);
+    let is_base = table_oid != pg_sys::InvalidOid;
+    let scan =
+        if is_base { base_scan(relation, info, table_oid) } else { upper_scan(info, path.path().pathtarget) };
+    let (scan, entries) = scan.or_raise();
+    move_init_plans(root, info);
+    let local = if is_base { local_clauses(relation, info, clauses) } else { Vec::new() };
+    let scan_relation = if is_base { relation.index() } else { 0 };
+    let (mut scan, parameters) = bind_parameters(scan, filter.as_ref());
+    scan.hides_rows = security::hides_rows(root, info);
+    let scan_list = if is_base { std::ptr::null_mut() } else { scan_target_list(&entries) };
+    let node = pg_sys::make_foreignscan(
+        target_list,
+        list_of(local),
+        scan_relation,
+        list_of(parameters),
+        private_list(&scan),
+        scan_list,
+        std::ptr::null_mut(),
+        outer_plan,
+    );
+    if is_base {
+        // Rows that are checked again (EvalPlanQual) were read with these conditions.
+        let all = clauses.iter();
+        (*node).fdw_recheck_quals = list_of(all.map(|clause| clause.expression()));
     }
+    node
 }
 
 /// What PostgreSQL checks on the rows of a base relation, in the order in which it would: the conditions that stayed with
 /// it, and those that a path with outer columns takes over from the joins above.
-unsafe fn local_clauses(
-    relation: *mut pg_sys::RelOptInfo,
-    info: &RelationInfo,
-    clauses: *mut pg_sys::List,
-) -> Vec<*mut pg_sys::Expr> {
-    unsafe {
-        let is_local = |clause: &*mut pg_sys::RestrictInfo| {
-            let place =
-                elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo).position(|own| own == *clause);
-            place.is_none_or(|place| info.local_clauses.contains(&place))
-        };
-        elements::<pg_sys::RestrictInfo>(clauses).filter(is_local).map(|clause| (*clause).clause).collect()
-    }
+fn local_clauses(relation: Rel<'_>, info: &RelationInfo, clauses: *mut pg_sys::List) -> Vec<Node<'_>> {
+    let is_local = |clause: &Clause<'_>| {
+        let place = relation.clauses().iter().position(|own| own == *clause);
+        place.is_none_or(|place| info.local_clauses.contains(&place))
+    };
+    clauses.iter().filter(is_local).map(|clause| clause.expression()).collect()
 }
 
 /// What a scan's tuple is made of.
-type Built = Result<(ScanPrivate, Vec<*mut pg_sys::Node>), pystachio_plan::Error>;
+type Built = Result<(ScanPrivate, Vec<Node<'_>>), pystachio_plan::Error>;
 
 /// The scan of one foreign table. Its tuple has all of the table's attributes; unused ones
 /// are NULL.
-unsafe fn base_scan(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo, table_oid: pg_sys::Oid) -> Built {
-    unsafe {
-        let needed = needed_attributes(relation, info);
-        let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
-        let descriptor = (*table).rd_att;
-        let mut builder = ScanBuilder::new(info);
-        let mut result = Ok(());
-        for place in 0..(*descriptor).natts as usize {
-            let attribute = compat::attribute(descriptor, place);
-            let is_needed = !attribute.attisdropped
-                && !compat::is_virtual(attribute)
-                && (needed.whole_row || needed.numbers.contains(&attribute.attnum));
-            if !is_needed {
-                builder.add_absent(attribute.atttypid, attribute.atttypmod);
-                continue;
-            }
-            match info.scope().find_column(((*relation).relid, attribute.attnum)) {
-                Some(lowered) => builder.add(lowered, attribute.atttypid, attribute.atttypmod),
-                None => {
-                    result = Err(unreadable_column(table_oid, attribute.attnum));
-                    break;
-                }
+fn base_scan(relation: Rel<'_>, info: &RelationInfo, table_oid: pg_sys::Oid) -> Built {
+    let needed = needed_attributes(relation, info);
+    let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
+    let descriptor = table.rd_att();
+    let mut builder = ScanBuilder::new(info);
+    let mut result = Ok(());
+    for place in 0..descriptor.natts() as usize {
+        let attribute = compat::attribute(descriptor, place);
+        let is_needed = !attribute.attisdropped
+            && !compat::is_virtual(attribute)
+            && (needed.whole_row || needed.numbers.contains(&attribute.attnum));
+        if !is_needed {
+            builder.add_absent(attribute.atttypid, attribute.atttypmod);
+            continue;
+        }
+        match info.scope().find_column((relation.index(), attribute.attnum)) {
+            Some(lowered) => builder.add(lowered, attribute.atttypid, attribute.atttypmod),
+            None => {
+                result = Err(unreadable_column(table_oid, attribute.attnum));
+                break;
             }
         }
-        pg_sys::table_close(table, pg_sys::NoLock as i32);
-        result.map(|()| (builder.finish(), Vec::new()))
     }
+    pg_sys::table_close(table, pg_sys::NoLock as i32);
+    result.map(|()| (builder.finish(), Vec::new()))
 }
 
 struct NeededAttributes {
@@ -129,22 +115,22 @@ struct NeededAttributes {
     numbers: Vec<i16>,
 }
 
-unsafe fn needed_attributes(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo) -> NeededAttributes {
+fn needed_attributes(relation: Rel<'_>, info: &RelationInfo) -> NeededAttributes {
     let mut needed = NeededAttributes { whole_row: false, numbers: Vec::new() };
-    let mut note = |node: *mut pg_sys::Node| unsafe {
-        if let Some(var) = node_as::<pg_sys::Var>(node, pg_sys::NodeTag::T_Var)
-            && var.varno as u32 == (*relation).relid
+    let mut note = |node: Node<'_>| {
+        if let Some(var) = node.downcast::<pg_sys::Var>()
+            && var.varno as u32 == relation.index()
         {
             needed.whole_row = needed.whole_row || var.varattno == 0;
             needed.numbers.push(var.varattno);
         }
         true
     };
-    unsafe {
-        let target = elements::<pg_sys::Node>((*(*relation).reltarget).exprs);
-        let own = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo).enumerate();
+    {
+        let target = relation.target().expressions().iter();
+        let own = relation.clauses().iter().enumerate();
         let local = own.filter(|(place, _)| info.local_clauses.contains(place));
-        let clauses = local.map(|(_, clause)| (*clause).clause.cast());
+        let clauses = local.map(|(_, clause)| clause.expression().cast());
         for node in target.chain(clauses) {
             super::nodes::walk_expression(node, &mut note);
         }
@@ -153,20 +139,18 @@ unsafe fn needed_attributes(relation: *mut pg_sys::RelOptInfo, info: &RelationIn
 }
 
 /// A scan of joins or of what comes above them: its tuple has what the target needs.
-unsafe fn upper_scan(info: &RelationInfo, target: *mut pg_sys::PathTarget) -> Built {
-    unsafe {
-        let outputs = outputs_of(info, target).map_err(|refusal| {
-            pystachio_plan::Error::internal(format!("a checked target can't be returned: {refusal}"))
-        })?;
-        let mut builder = ScanBuilder::new(info);
-        let mut entries = Vec::new();
-        for (node, lowered) in outputs {
-            let modifier = output_modifier(node, &lowered).unwrap_or(-1);
-            builder.add(lowered, pg_sys::exprType(node), modifier);
-            entries.push(node);
-        }
-        Ok((builder.finish(), entries))
+fn upper_scan(info: &RelationInfo, target: Target<'_>) -> Built {
+    let outputs = outputs_of(info, target).map_err(|refusal| {
+        pystachio_plan::Error::internal(format!("a checked target can't be returned: {refusal}"))
+    })?;
+    let mut builder = ScanBuilder::new(info);
+    let mut entries = Vec::new();
+    for (node, lowered) in outputs {
+        let modifier = output_modifier(node, &lowered).unwrap_or(-1);
+        builder.add(lowered, node.type_oid(), modifier);
+        entries.push(node);
     }
+    Ok((builder.finish(), entries))
 }
 
 /// Collects the outputs of a plan and the attributes that are made of them.
@@ -231,7 +215,7 @@ impl<'a> ScanBuilder<'a> {
         }
         let Plan { root, outputs } = prune_columns(&Plan { root, outputs: self.outputs });
         // SAFETY: the tables are those of the query that is planned.
-        let plan = Plan { root: unsafe { with_analyzed_values(&root) }, outputs };
+        let plan = Plan { root: with_analyzed_values(&root), outputs };
         let server_oid = self.info.server_oid.into();
         ScanPrivate {
             server_oid,
@@ -286,22 +270,19 @@ fn scale_of(data_type: &DataType) -> Option<u8> {
 }
 
 /// The parameters that the plan uses, numbered from 0, and their expressions in that order.
-unsafe fn bind_parameters(
-    mut scan: ScanPrivate,
-    filter: Option<&ScanFilter>,
-) -> (ScanPrivate, Vec<*mut pg_sys::Node>) {
+fn bind_parameters(mut scan: ScanPrivate, filter: Option<&ScanFilter>) -> (ScanPrivate, Vec<Node<'_>>) {
     let mut used: Vec<u32> = Vec::new();
     scan.plan.root = renumber(&scan.plan.root, &mut used);
-    let mut nodes: Vec<*mut pg_sys::Node> = Vec::new();
+    let mut nodes: Vec<Node<'_>> = Vec::new();
     let mut keys = Vec::new();
     for index in used {
         if let Some((node, data_type)) = with_planning(|planning| planning.parameter_at(index)) {
-            let node = match unsafe { key_number(node) } {
-                None => unsafe { pg_sys::copyObjectImpl(node.cast()).cast() },
-                Some(key) => unsafe {
+            let node = match key_number(node) {
+                None => pg_sys::copyObjectImpl(node.cast()).cast(),
+                Some(key) => {
                     keys.push(KeyParameter { index: nodes.len() as u32, key });
-                    pg_sys::makeNullConst(pg_sys::exprType(node), -1, pg_sys::exprCollation(node)).cast()
-                },
+                    pg_sys::makeNullConst(node.type_oid(), -1, node.collation()).cast()
+                }
             };
             nodes.push(node);
             scan.parameters.push(data_type);
@@ -323,38 +304,34 @@ fn renumber(relation: &std::sync::Arc<Relation>, used: &mut Vec<u32>) -> std::sy
     })
 }
 
-unsafe fn scan_target_list(entries: &[*mut pg_sys::Node]) -> *mut pg_sys::List {
-    let entry = |(place, node): (usize, &*mut pg_sys::Node)| unsafe {
+fn scan_target_list(entries: &[Node<'_>]) -> *mut pg_sys::List {
+    let entry = |(place, node): (usize, &Node<'_>)| {
         pg_sys::makeTargetEntry((*node).cast(), place as i16 + 1, std::ptr::null_mut(), false)
     };
-    unsafe { list_of(entries.iter().enumerate().map(entry)) }
+    list_of(entries.iter().enumerate().map(entry))
 }
 
-unsafe fn private_list(scan: &ScanPrivate) -> *mut pg_sys::List {
-    unsafe { list_of([bytes_constant(scan.encode().or_raise())]) }
+fn private_list(scan: &ScanPrivate) -> *mut pg_sys::List {
+    list_of([bytes_constant(scan.encode().or_raise())])
 }
 
 /// Leaves in a finished scan why parts of its query were not pushed down.
-pub unsafe fn append_refusals(scan: *mut pg_sys::ForeignScan, refusals: &[String]) {
-    unsafe {
-        let constant = bytes_constant(encode_refusals(refusals).or_raise());
-        (*scan).fdw_private = pg_sys::lappend((*scan).fdw_private, constant.cast());
-    }
+pub fn append_refusals(scan: ForeignScan<'_>, refusals: &[String]) {
+    let constant = bytes_constant(encode_refusals(refusals).or_raise());
+    (*scan).fdw_private = pg_sys::lappend(scan.fdw_private(), constant.cast());
 }
 
 /// Bytes as a constant of PostgreSQL.
-pub unsafe fn bytes_constant(bytes: Vec<u8>) -> *mut pg_sys::Const {
-    unsafe {
-        let datum = bytes.into_datum().unwrap_or(pg_sys::Datum::from(0));
-        pg_sys::makeConst(pg_sys::BYTEAOID, -1, pg_sys::InvalidOid, -1, datum, false, false)
-    }
+pub fn bytes_constant(bytes: Vec<u8>) -> *mut pg_sys::Const {
+    let datum = bytes.into_datum().unwrap_or(pg_sys::Datum::from(0));
+    pg_sys::makeConst(pg_sys::BYTEAOID, -1, pg_sys::InvalidOid, -1, datum, false, false)
 }
 
 /// An absorbed subquery is never planned, so its InitPlans become ours.
-unsafe fn move_init_plans(root: *mut pg_sys::PlannerInfo, info: &RelationInfo) {
+fn move_init_plans(root: Root<'_>, info: &RelationInfo) {
     for subquery in &info.absorbed {
-        unsafe {
-            (*root).init_plans = pg_sys::list_concat((*root).init_plans, (**subquery).init_plans);
+        {
+            (*root).init_plans = pg_sys::list_concat(root.init_plans(), subquery.init_plans());
             (**subquery).init_plans = std::ptr::null_mut();
         }
         with_planning(|planning| planning.absorb(*subquery));

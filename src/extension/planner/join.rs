@@ -30,113 +30,109 @@ use crate::{pg::compat, settings};
 /// Considers one pair of inputs for a join relation.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn get_foreign_join_paths(
-    root: *mut pg_sys::PlannerInfo,
-    joined: *mut pg_sys::RelOptInfo,
-    outer: *mut pg_sys::RelOptInfo,
-    inner: *mut pg_sys::RelOptInfo,
+    root: Root<'_>,
+    joined: Rel<'_>,
+    outer: Rel<'_>,
+    inner: Rel<'_>,
     join_type: pg_sys::JoinType::Type,
-    extra: *mut pg_sys::JoinPathExtraData,
+    extra: JoinExtra<'_>,
 ) {
-    unsafe {
-        if !may_push(root) {
-            return;
-        }
-        // Engines join relations without columns of outside only.
-        if [joined, outer, inner].iter().any(|relation| !(**relation).lateral_relids.is_null()) {
-            with_planning(|planning| planning.refuse(format!("join: {}", Refusal::Lateral)));
-            return;
-        }
-        let kind = match join_type {
-            pg_sys::JoinType::JOIN_INNER => JoinKind::Inner,
-            pg_sys::JoinType::JOIN_LEFT => JoinKind::Left,
-            pg_sys::JoinType::JOIN_FULL => JoinKind::Full,
-            pg_sys::JoinType::JOIN_SEMI => JoinKind::Semi,
-            pg_sys::JoinType::JOIN_ANTI => JoinKind::Anti,
-            // The mirrored call comes too, and so does the plain form of a unique join.
-            _ => return,
+    if !may_push(root) {
+        return;
+    }
+    // Engines join relations without columns of outside only.
+    if [joined, outer, inner].iter().any(|relation| !relation.lateral_relids().is_null()) {
+        with_planning(|planning| planning.refuse(format!("join: {}", Refusal::Lateral)));
+        return;
+    }
+    let kind = match join_type {
+        pg_sys::JoinType::JOIN_INNER => JoinKind::Inner,
+        pg_sys::JoinType::JOIN_LEFT => JoinKind::Left,
+        pg_sys::JoinType::JOIN_FULL => JoinKind::Full,
+        pg_sys::JoinType::JOIN_SEMI => JoinKind::Semi,
+        pg_sys::JoinType::JOIN_ANTI => JoinKind::Anti,
+        // The mirrored call comes too, and so does the plain form of a unique join.
+        _ => return,
+    };
+    let (Some(left), Some(right)) = (RelationInfo::complete_of(outer), RelationInfo::complete_of(inner))
+    else {
+        return;
+    };
+    if left.server_oid != right.server_oid {
+        return;
+    }
+    let pair = WaitingJoin {
+        root,
+        joined,
+        outer,
+        inner,
+        clauses: extra.clauses(),
+        left,
+        right,
+        rows: joined.rows(),
+    };
+    let (_, own_cost) = pair.own_cost();
+    let cost = left.cost + right.cost + own_cost;
+    if RelationInfo::of(joined).is_none_or(|known| cost < known.cost) {
+        let built = match kind == JoinKind::Inner && pair.can_wait() {
+            true => Ok(RelationInfo::waiting(pair, cost)),
+            false => pair.candidate(kind, &[outer, inner]).build(),
         };
-        let (Some(left), Some(right)) = (RelationInfo::complete_of(outer), RelationInfo::complete_of(inner))
-        else {
-            return;
-        };
-        if left.server_oid != right.server_oid {
-            return;
-        }
-        let pair = WaitingJoin {
-            root,
-            joined,
-            outer,
-            inner,
-            clauses: (*extra).restrictlist,
-            left,
-            right,
-            rows: (*joined).rows,
-        };
-        let (_, own_cost) = pair.own_cost();
-        let cost = left.cost + right.cost + own_cost;
-        if RelationInfo::of(joined).is_none_or(|known| cost < known.cost) {
-            let built = match kind == JoinKind::Inner && pair.can_wait() {
-                true => Ok(RelationInfo::waiting(pair, cost)),
-                false => pair.candidate(kind, &[outer, inner]).build(),
-            };
-            match built {
-                Ok(info) => info.attach(joined),
-                Err(refusal) => {
-                    with_planning(|planning| planning.refuse(format!("join: {refusal}")));
-                }
+        match built {
+            Ok(info) => info.attach(joined),
+            Err(refusal) => {
+                with_planning(|planning| planning.refuse(format!("join: {refusal}")));
             }
         }
-        // Core adds its own paths for every pair; what an engine can compute whole, it computes.
-        if let Some(info) = RelationInfo::of(joined) {
-            let (startup, total) = cost::path_costs(info.cost, (*joined).rows);
-            let ours: Vec<*mut pg_sys::ForeignPath> = elements::<pg_sys::Path>((*joined).pathlist)
-                .filter(|path| tag_of(path.cast()) == NodeTag::T_ForeignPath)
-                .map(|path| path.cast())
-                .collect();
-            let is_same = ours.iter().any(|path| (**path).path.total_cost == total);
-            offer_paths(joined, if is_same { ours } else { paths_of(root, joined, info, (startup, total)) });
-        }
+    }
+    // Core adds its own paths for every pair; what an engine can compute whole, it computes.
+    if let Some(info) = RelationInfo::of(joined) {
+        let (startup, total) = cost::path_costs(info.cost, joined.rows());
+        let ours: Vec<ForeignPath<'_>> = joined
+            .paths()
+            .iter()
+            .filter(|path| tag_of(path.cast()) == NodeTag::T_ForeignPath)
+            .map(|path| path.cast())
+            .collect();
+        let is_same = ours.iter().any(|path| path.path().total_cost == total);
+        offer_paths(joined, if is_same { ours } else { paths_of(root, joined, info, (startup, total)) });
     }
 }
 
 /// The paths of a join: one in no order, and one in the order that is wanted.
-unsafe fn paths_of(
-    root: *mut pg_sys::PlannerInfo,
-    joined: *mut pg_sys::RelOptInfo,
+fn paths_of(
+    root: Root<'_>,
+    joined: Rel<'_>,
     info: &RelationInfo,
     (startup, total): (f64, f64),
-) -> Vec<*mut pg_sys::ForeignPath> {
-    unsafe {
-        let mut paths = vec![compat::create_foreign_join_path(root, joined, startup, total)];
-        if let Some(sorted) = SortedScan::wanted_of(root, joined, info) {
-            let (rows, (startup, total)) = sorted.costs(info, (*joined).rows);
-            let path = compat::create_foreign_join_path(root, joined, startup, total);
-            (*path).path.rows = rows;
-            sorted.mark(path);
-            paths.push(path);
-        }
-        paths
+) -> Vec<ForeignPath<'_>> {
+    let mut paths = vec![compat::create_foreign_join_path(root, joined, startup, total)];
+    if let Some(sorted) = SortedScan::wanted_of(root, joined, info) {
+        let (rows, (startup, total)) = sorted.costs(info, joined.rows());
+        let path = compat::create_foreign_join_path(root, joined, startup, total);
+        path.path().rows = rows;
+        sorted.mark(path);
+        paths.push(path);
     }
+    paths
 }
 
 /// Whether anything above base relations may leave PostgreSQL: rows that will be locked or changed need
 /// their tables.
-pub unsafe fn may_push(root: *mut pg_sys::PlannerInfo) -> bool {
-    unsafe {
-        let command = (*(*root).parse).commandType;
-        settings::pushdown()
-            && (*root).rowMarks.is_null()
-            && matches!(command, pg_sys::CmdType::CMD_SELECT | pg_sys::CmdType::CMD_INSERT)
-    }
+pub fn may_push(root: Root<'_>) -> bool {
+    let command = root.parse().command();
+    settings::pushdown()
+        && root.row_marks().is_null()
+        && matches!(command, pg_sys::CmdType::CMD_SELECT | pg_sys::CmdType::CMD_INSERT)
 }
 
 /// A pair of inputs of which no plan is built yet.
 #[derive(Clone, Copy)]
 pub struct WaitingJoin {
-    root: *mut pg_sys::PlannerInfo,
-    joined: *mut pg_sys::RelOptInfo,
-    outer: *mut pg_sys::RelOptInfo,
-    inner: *mut pg_sys::RelOptInfo,
+    root: Root<'_>,
+    joined: Rel<'_>,
+    outer: Rel<'_>,
+    inner: Rel<'_>,
     clauses: *mut pg_sys::List,
     /// Of `outer`, in whose memory context it is.
     left: *const RelationInfo,
@@ -149,93 +145,82 @@ pub struct WaitingJoin {
 impl WaitingJoin {
     /// What is known of the outer input.
     pub fn left(&self) -> &RelationInfo {
-        unsafe { &*self.left }
+        &*self.left
     }
 
     /// What is known of the inner input.
     pub fn right(&self) -> &RelationInfo {
-        unsafe { &*self.right }
+        &*self.right
     }
 
     /// The plan of an inner join for which [`Self::can_wait`] was true.
     pub fn build(&self) -> Built {
         let inputs = [self.outer, self.inner];
-        match unsafe { self.candidate(JoinKind::Inner, &inputs).built() } {
+        match self.candidate(JoinKind::Inner, &inputs).built() {
             Ok(built) => built,
             Err(refusal) => pgrx::error!("a join that was checked can't be planned: {refusal}"),
         }
     }
 
-    fn candidate<'a>(&'a self, kind: JoinKind, inputs: &'a [*mut pg_sys::RelOptInfo]) -> Candidate<'a> {
+    fn candidate<'a>(&'a self, kind: JoinKind, inputs: &'a [Rel<'_>]) -> Candidate<'a> {
         let place = Place { root: self.root, relation: self.joined, inputs };
         Candidate { pair: self, place, kind, left: self.left(), right: self.right(), rows: self.rows }
     }
 
     /// The side to build a hash table from, and the cost of the join alone.
-    unsafe fn own_cost(&self) -> (JoinSide, f64) {
-        unsafe {
-            let has_keys = elements::<pg_sys::RestrictInfo>(self.clauses).any(|clause| (*clause).can_join);
-            let input = |relation: *mut pg_sys::RelOptInfo, rows| JoinInput {
-                rows,
-                width: f64::from((*(*relation).reltarget).width),
-            };
-            let left = input(self.outer, self.left().rows);
-            let right = input(self.inner, self.right().rows);
-            match has_keys {
-                true => cost::hash_join(left, right, self.rows),
-                false => cost::nested_loop(left, right, self.rows),
-            }
+    fn own_cost(&self) -> (JoinSide, f64) {
+        let has_keys = self.clauses.iter().any(|clause| clause.can_join());
+        let input = |relation: Rel<'_>, rows| JoinInput { rows, width: f64::from(relation.target().width()) };
+        let left = input(self.outer, self.left().rows);
+        let right = input(self.inner, self.right().rows);
+        match has_keys {
+            true => cost::hash_join(left, right, self.rows),
+            false => cost::nested_loop(left, right, self.rows),
         }
     }
 
     /// Whether it is certain that an inner join of the pair can be built.
-    unsafe fn can_wait(&self) -> bool {
-        unsafe {
-            let (left, right) = (self.left(), self.right());
-            left.is_plain
+    fn can_wait(&self) -> bool {
+        let (left, right) = (self.left(), self.right());
+        left.is_plain
                 && right.is_plain
                 // Some may have to be computed here.
-                && (*self.root).placeholder_list.is_null()
+                && self.root.placeholder_list().is_null()
                 && check_depth(1 + left.depth.max(right.depth)).is_ok()
                 && left.returns_target(self.outer)
                 && right.returns_target(self.inner)
-                && elements::<pg_sys::RestrictInfo>(self.clauses).all(|clause| self.lowers(clause))
-        }
+                && self.clauses.iter().all(|clause| self.lowers(clause))
     }
 
     /// Whether a clause over plain relations can be lowered.
-    unsafe fn lowers(&self, clause: *mut pg_sys::RestrictInfo) -> bool {
-        unsafe {
-            let is_lasting = is_lasting(self.root, clause);
-            let known = with_planning(|planning| planning.is_lowered(clause)).filter(|_| is_lasting);
-            known.unwrap_or_else(|| {
-                let scope = self.scope_of((*clause).clause_relids);
-                let is_lowered =
-                    scope.is_some_and(|scope| Lowering::new(&scope).lower_clause(self.root, clause).is_ok());
-                if is_lasting {
-                    with_planning(|planning| planning.note_lowered(clause, is_lowered));
-                }
-                is_lowered
-            })
-        }
+    fn lowers(&self, clause: Clause<'_>) -> bool {
+        let is_lasting = is_lasting(self.root, clause);
+        let known = with_planning(|planning| planning.is_lowered(clause)).filter(|_| is_lasting);
+        known.unwrap_or_else(|| {
+            let scope = self.scope_of(clause.relids());
+            let is_lowered =
+                scope.is_some_and(|scope| Lowering::new(&scope).lower_clause(self.root, clause).is_ok());
+            if is_lasting {
+                with_planning(|planning| planning.note_lowered(clause, is_lowered));
+            }
+            is_lowered
+        })
     }
 
     /// The columns of some relations of the range table.
-    unsafe fn scope_of(&self, relations: pg_sys::Relids) -> Option<Rc<Scope>> {
-        unsafe {
-            let mut scope: Option<Rc<Scope>> = None;
-            let mut index = pg_sys::bms_next_member(relations, -1);
-            while index >= 0 {
-                let relation = *(*self.root).simple_rel_array.add(index as usize);
-                // Outer joins have numbers too.
-                if !relation.is_null() {
-                    let columns = RelationInfo::complete_of(relation)?.scope().clone();
-                    scope = Some(scope.map_or(columns.clone(), |scope| Rc::new(Scope::Join(scope, columns))));
-                }
-                index = pg_sys::bms_next_member(relations, index);
+    fn scope_of(&self, relations: pg_sys::Relids) -> Option<Rc<Scope>> {
+        let mut scope: Option<Rc<Scope>> = None;
+        let mut index = pg_sys::bms_next_member(relations, -1);
+        while index >= 0 {
+            let relation = *self.root.simple_rel_array().add(index as usize);
+            // Outer joins have numbers too.
+            if !relation.is_null() {
+                let columns = RelationInfo::complete_of(relation)?.scope().clone();
+                scope = Some(scope.map_or(columns.clone(), |scope| Rc::new(Scope::Join(scope, columns))));
             }
-            scope
+            index = pg_sys::bms_next_member(relations, index);
         }
+        scope
     }
 }
 
@@ -263,28 +248,24 @@ struct Conditions {
 
 impl Candidate<'_> {
     /// The join, with all that can be known of it.
-    unsafe fn build(&self) -> Result<RelationInfo, Refusal> {
-        unsafe {
-            let (relation, scope) = self.built()?;
-            let (_, own_cost) = self.pair.own_cost();
-            let mut info = self.left.above(relation, scope, self.rows, self.right.cost + own_cost);
-            info.absorbed.extend(&self.right.absorbed);
-            check_depth(info.depth)?;
-            outputs_of(&info, (*self.place.relation).reltarget)?;
-            Ok(info)
-        }
+    fn build(&self) -> Result<RelationInfo, Refusal> {
+        let (relation, scope) = self.built()?;
+        let (_, own_cost) = self.pair.own_cost();
+        let mut info = self.left.above(relation, scope, self.rows, self.right.cost + own_cost);
+        info.absorbed.extend(&self.right.absorbed);
+        check_depth(info.depth)?;
+        outputs_of(&info, self.place.relation.target())?;
+        Ok(info)
     }
 
     /// The plan of the join.
-    unsafe fn built(&self) -> Result<Built, Refusal> {
-        unsafe {
-            let scope = Scope::Join(self.left.scope().clone(), self.right.scope().clone());
-            let conditions = self.conditions(self.pair.clauses, &scope)?;
-            self.relation(conditions)
-        }
+    fn built(&self) -> Result<Built, Refusal> {
+        let scope = Scope::Join(self.left.scope().clone(), self.right.scope().clone());
+        let conditions = self.conditions(self.pair.clauses, &scope)?;
+        self.relation(conditions)
     }
 
-    unsafe fn relation(&self, mut conditions: Conditions) -> Result<Built, Refusal> {
+    fn relation(&self, mut conditions: Conditions) -> Result<Built, Refusal> {
         let is_null_aware = self.kind == JoinKind::Anti
             && conditions.keys.is_empty()
             && conditions.residual.len() == 1
@@ -300,14 +281,14 @@ impl Candidate<'_> {
             right: self.right.relation().clone(),
             keys: conditions.keys,
             residual: Expression::all_of(conditions.residual),
-            build: unsafe { self.pair.own_cost() }.0,
+            build: self.pair.own_cost().0,
         };
         let mut relation = Relation::new(join, self.rows);
         if let Some(predicate) = Expression::all_of(conditions.above) {
             relation = Relation::new(Operator::Filter { input: relation, predicate }, self.rows);
         }
         let scope = self.result_scope(conditions.equal_to_left);
-        unsafe { place_placeholders(&self.place, relation, scope) }
+        place_placeholders(&self.place, relation, scope)
     }
 
     fn result_scope(&self, equal_to_left: HashMap<VarKey, Lowered>) -> Rc<Scope> {
@@ -324,51 +305,46 @@ impl Candidate<'_> {
         }
     }
 
-    unsafe fn conditions(&self, clauses: *mut pg_sys::List, scope: &Scope) -> Result<Conditions, Refusal> {
-        unsafe {
-            let is_outer = self.kind != JoinKind::Inner && self.kind != JoinKind::Semi;
-            let mut conditions = Conditions::default();
-            let joined = (*self.place.relation).relids;
-            for clause in in_order(self.place.root, clauses) {
-                let is_above = is_outer
-                    && ((*clause).is_pushed_down
-                        || !pg_sys::bms_is_subset((*clause).required_relids, joined));
-                if is_above {
-                    let above = self.result_scope(HashMap::new());
-                    let lowered = Lowering::new(&above).lower_clause(self.place.root, clause)?;
-                    conditions.above.push(lowered);
-                    continue;
-                }
-                self.add_clause(clause, scope, &mut conditions)?;
+    fn conditions(&self, clauses: *mut pg_sys::List, scope: &Scope) -> Result<Conditions, Refusal> {
+        let is_outer = self.kind != JoinKind::Inner && self.kind != JoinKind::Semi;
+        let mut conditions = Conditions::default();
+        let joined = self.place.relation.relids();
+        for clause in in_order(self.place.root, clauses) {
+            let is_above = is_outer
+                && (clause.is_pushed_down() || !pg_sys::bms_is_subset(clause.required_relids(), joined));
+            if is_above {
+                let above = self.result_scope(HashMap::new());
+                let lowered = Lowering::new(&above).lower_clause(self.place.root, clause)?;
+                conditions.above.push(lowered);
+                continue;
             }
-            Ok(conditions)
+            self.add_clause(clause, scope, &mut conditions)?;
         }
+        Ok(conditions)
     }
 
-    unsafe fn add_clause(
+    fn add_clause(
         &self,
-        clause: *mut pg_sys::RestrictInfo,
+        clause: Clause<'_>,
         scope: &Scope,
         conditions: &mut Conditions,
     ) -> Result<(), Refusal> {
-        unsafe {
-            let lowered = Lowering::new(scope).lower_clause(self.place.root, clause)?;
-            if let Some(key) = self.as_key(&lowered) {
-                if self.kind == JoinKind::Semi {
-                    self.note_equal((*clause).clause.cast(), conditions);
-                }
-                conditions.keys.push(key);
-                return Ok(());
+        let lowered = Lowering::new(scope).lower_clause(self.place.root, clause)?;
+        if let Some(key) = self.as_key(&lowered) {
+            if self.kind == JoinKind::Semi {
+                self.note_equal(clause.expression().cast(), conditions);
             }
-            // NOT IN over nullable columns: the right row matches unless the comparison is false.
-            if let Expression::Call { function: Function::IsNotFalse, arguments, .. } = &lowered
-                && let [comparison] = arguments.as_slice()
-            {
-                conditions.null_aware_key = self.as_key(comparison);
-            }
-            conditions.residual.push(lowered);
-            Ok(())
+            conditions.keys.push(key);
+            return Ok(());
         }
+        // NOT IN over nullable columns: the right row matches unless the comparison is false.
+        if let Expression::Call { function: Function::IsNotFalse, arguments, .. } = &lowered
+            && let [comparison] = arguments.as_slice()
+        {
+            conditions.null_aware_key = self.as_key(comparison);
+        }
+        conditions.residual.push(lowered);
+        Ok(())
     }
 
     /// The clause as a key: an equality with one side over each input.
@@ -405,20 +381,18 @@ impl Candidate<'_> {
 
     /// Notes which left expression stands for the right column of an equality: clauses above a semi join
     /// may name the right member of the equivalence, which the join does not return.
-    unsafe fn note_equal(&self, clause: *mut pg_sys::Node, conditions: &mut Conditions) {
-        unsafe {
-            let Some(operator) = node_as::<pg_sys::OpExpr>(clause, NodeTag::T_OpExpr) else { return };
-            let operands: Vec<_> = elements::<pg_sys::Node>(operator.args).collect();
-            let [a, b] = operands.as_slice() else { return };
-            for (this, other) in [(*a, *b), (*b, *a)] {
-                let var = node_as::<pg_sys::Var>(this, NodeTag::T_Var);
-                if let Some(var) = var
-                    && self.right.scope().find_column((var.varno as u32, var.varattno)).is_some()
-                    && let Ok(lowered) = Lowering::new(self.left.scope()).lower(other)
-                    && pg_sys::exprType(this) == pg_sys::exprType(other)
-                {
-                    conditions.equal_to_left.insert((var.varno as u32, var.varattno), lowered);
-                }
+    fn note_equal(&self, clause: Node<'_>, conditions: &mut Conditions) {
+        let Some(operator) = clause.downcast::<pg_sys::OpExpr>() else { return };
+        let operands: Vec<_> = operator.args.iter().collect();
+        let [a, b] = operands.as_slice() else { return };
+        for (this, other) in [(*a, *b), (*b, *a)] {
+            let var = this.downcast::<pg_sys::Var>();
+            if let Some(var) = var
+                && self.right.scope().find_column((var.varno as u32, var.varattno)).is_some()
+                && let Ok(lowered) = Lowering::new(self.left.scope()).lower(other)
+                && this.type_oid() == other.type_oid()
+            {
+                conditions.equal_to_left.insert((var.varno as u32, var.varattno), lowered);
             }
         }
     }

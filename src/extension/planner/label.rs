@@ -21,179 +21,163 @@ use super::{
 };
 
 /// Labels a relation of the range table, if an engine can compute it whole.
-pub unsafe fn label_relation(
-    root: *mut pg_sys::PlannerInfo,
-    relation: *mut pg_sys::RelOptInfo,
-    entry: *mut pg_sys::RangeTblEntry,
-) {
-    unsafe {
-        if !may_push(root) || !(*relation).fdw_private.is_null() {
-            return;
-        }
-        let is_subquery = (*entry).rtekind == pg_sys::RTEKind::RTE_SUBQUERY;
-        if is_subquery && !(*entry).inh && empty::mark_if_empty(relation) {
-            return;
-        }
-        if !(*relation).lateral_relids.is_null() {
-            if is_subquery {
-                with_planning(|planning| planning.refuse(format!("subquery: {}", Refusal::Lateral)));
-            }
-            return;
-        }
-        let built = if (*entry).inh {
-            label_union(root, relation)
-        } else if is_subquery {
-            label_subquery(root, relation, entry)
-        } else {
-            return;
-        };
-        let checked = built.and_then(|built| {
-            built.iter().try_for_each(|(_, info)| check_depth(info.depth))?;
-            Ok(built)
-        });
-        let (routine, info) = match checked {
-            Ok(Some(built)) => built,
-            Ok(None) => return,
-            Err(refusal) => {
-                with_planning(|planning| planning.refuse(format!("subquery: {refusal}")));
-                return;
-            }
-        };
-        if !with_planning(|planning| planning.is_hooked()) {
-            say_loaded_late();
-            return;
-        }
-        (*relation).serverid = info.server_oid;
-        (*relation).userid = pg_sys::InvalidOid;
-        (*relation).useridiscurrent = false;
-        (*relation).fdwroutine = routine;
-        info.attach(relation);
+pub fn label_relation(root: Root<'_>, relation: Rel<'_>, entry: RangeEntry<'_>) {
+    if !may_push(root) || !relation.fdw_private().is_null() {
+        return;
     }
+    let is_subquery = entry.kind() == pg_sys::RTEKind::RTE_SUBQUERY;
+    if is_subquery && !entry.has_members() && empty::mark_if_empty(relation) {
+        return;
+    }
+    if !relation.lateral_relids().is_null() {
+        if is_subquery {
+            with_planning(|planning| planning.refuse(format!("subquery: {}", Refusal::Lateral)));
+        }
+        return;
+    }
+    let built = if entry.has_members() {
+        label_union(root, relation)
+    } else if is_subquery {
+        label_subquery(root, relation, entry)
+    } else {
+        return;
+    };
+    let checked = built.and_then(|built| {
+        built.iter().try_for_each(|(_, info)| check_depth(info.depth))?;
+        Ok(built)
+    });
+    let (routine, info) = match checked {
+        Ok(Some(built)) => built,
+        Ok(None) => return,
+        Err(refusal) => {
+            with_planning(|planning| planning.refuse(format!("subquery: {refusal}")));
+            return;
+        }
+    };
+    if !with_planning(|planning| planning.is_hooked()) {
+        say_loaded_late();
+        return;
+    }
+    (*relation).serverid = info.server_oid;
+    (*relation).userid = pg_sys::InvalidOid;
+    (*relation).useridiscurrent = false;
+    (*relation).fdwroutine = routine;
+    info.attach(relation);
 }
 
-type Labelled = Result<Option<(*mut pg_sys::FdwRoutine, RelationInfo)>, Refusal>;
+type Labelled = Result<Option<(Routine<'_>, RelationInfo)>, Refusal>;
 
-unsafe fn label_subquery(
-    root: *mut pg_sys::PlannerInfo,
-    relation: *mut pg_sys::RelOptInfo,
-    entry: *mut pg_sys::RangeTblEntry,
-) -> Labelled {
-    unsafe {
-        let subroot = (*relation).subroot;
-        if subroot.is_null() || !(*(*subroot).parse).rowMarks.is_null() {
-            return Ok(None);
-        }
-        let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
-        let last = pg_sys::fetch_upper_rel(subroot, kind, std::ptr::null_mut());
-        let Some(info) = RelationInfo::complete_of(last) else { return Ok(None) };
-        let target = (*subroot).upper_targets[kind as usize];
-        let mut computed = Vec::new();
-        let mut columns = HashMap::new();
-        for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
-            let lowered = match Lowering::new(info.scope()).lower(node) {
-                Ok(lowered) if *lowered.data_type() != DataType::Numeric => lowered,
-                // Needed only if something above needs it, and then refused there.
-                _ => continue,
-            };
-            columns.insert(place as i16 + 1, defer_or_name(lowered, &mut computed));
-        }
-        let mut projected = info.relation().clone();
-        if !computed.is_empty() {
-            let mut expressions = pass_through(&projected);
-            expressions.extend(computed);
-            let rows = cost::clamp_rows(info.rows);
-            projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
-        }
-        let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let place = Place { root, relation, inputs: &[] };
-        let mut labelled = finish_label(&place, info, projected, scope, (*entry).security_barrier)?;
-        labelled.absorbed.push(subroot);
-        Ok(Some(((*last).fdwroutine, labelled)))
+fn label_subquery(root: Root<'_>, relation: Rel<'_>, entry: RangeEntry<'_>) -> Labelled {
+    let subroot = relation.subroot();
+    if subroot.is_null() || !subroot.parse().row_marks().is_null() {
+        return Ok(None);
     }
+    let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
+    let last = pg_sys::fetch_upper_rel(subroot, kind, std::ptr::null_mut());
+    let Some(info) = RelationInfo::complete_of(last) else { return Ok(None) };
+    let target = subroot.upper_targets()[kind as usize];
+    let mut computed = Vec::new();
+    let mut columns = HashMap::new();
+    for (place, node) in target.expressions().iter().enumerate() {
+        let lowered = match Lowering::new(info.scope()).lower(node) {
+            Ok(lowered) if *lowered.data_type() != DataType::Numeric => lowered,
+            // Needed only if something above needs it, and then refused there.
+            _ => continue,
+        };
+        columns.insert(place as i16 + 1, defer_or_name(lowered, &mut computed));
+    }
+    let mut projected = info.relation().clone();
+    if !computed.is_empty() {
+        let mut expressions = pass_through(&projected);
+        expressions.extend(computed);
+        let rows = cost::clamp_rows(info.rows);
+        projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
+    }
+    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns });
+    let place = Place { root, relation, inputs: &[] };
+    let mut labelled = finish_label(&place, info, projected, scope, entry.is_security_barrier())?;
+    labelled.absorbed.push(subroot);
+    Ok(Some((last.fdwroutine(), labelled)))
 }
 
 /// UNION ALL in FROM, and partitioned tables: every member must be ours.
-unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::RelOptInfo) -> Labelled {
-    unsafe {
-        let mut members = Vec::new();
-        for member in elements::<pg_sys::AppendRelInfo>((*root).append_rel_list) {
-            if (*member).parent_relid != (*relation).relid {
-                continue;
-            }
-            let child = pg_sys::find_base_rel(root, (*member).child_relid as i32);
-            if pg_sys::is_dummy_rel(child) {
-                continue;
-            }
-            match RelationInfo::complete_of(child) {
-                Some(info) => members.push((member, child, info)),
-                None => return Ok(None),
-            }
+fn label_union(root: Root<'_>, relation: Rel<'_>) -> Labelled {
+    let mut members = Vec::new();
+    for member in root.append_rel_list().iter() {
+        if member.parent_index() != relation.index() {
+            continue;
         }
-        let Some((_, child, first)) = members.first() else { return Ok(None) };
-        if members.iter().any(|(_, _, info)| info.server_oid != first.server_oid) {
-            return Ok(None);
+        let child = pg_sys::find_base_rel(root, member.child_index() as i32);
+        if child.is_dummy() {
+            continue;
         }
-        let (routine, server_oid) = ((*(*child)).fdwroutine, first.server_oid);
-        let mut union = Union::new(members.iter().map(|(_, _, info)| *info).collect());
-        let mut columns = HashMap::new();
-        let width = elements::<pg_sys::Node>((*members[0].0).translated_vars).count();
-        for place in 0..width {
-            let mut values = Vec::new();
-            for (member, _, info) in &members {
-                let node = elements::<pg_sys::Node>((*(*member)).translated_vars).nth(place);
-                // A dropped column of a partition has no translation.
-                let Some(node) = node.filter(|node| !node.is_null()) else { break };
-                match Lowering::new(info.scope()).lower(node) {
-                    Ok(lowered) if *lowered.data_type() != DataType::Numeric => values.push(lowered),
-                    _ => break,
-                }
-            }
-            if values.len() == members.len() {
-                columns.insert(place as i16 + 1, union.add(values)?);
-            }
+        match RelationInfo::complete_of(child) {
+            Some(info) => members.push((member, child, info)),
+            None => return Ok(None),
         }
-        let mut absorbed = Vec::new();
-        for (_, _, info) in &members {
-            absorbed.extend(&info.absorbed);
-        }
-        let rows = cost::clamp_rows(members.iter().map(|(_, _, info)| info.rows).sum());
-        let cost = members.iter().map(|(_, _, info)| info.cost).sum();
-        let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let place = Place { root, relation, inputs: &[] };
-        let built = place_placeholders(&place, union.finish(rows), scope)?;
-        let mut info = RelationInfo::of_table(server_oid, built, rows, cost);
-        info.absorbed = absorbed;
-        Ok(Some((routine, info)))
     }
+    let Some((_, child, first)) = members.first() else { return Ok(None) };
+    if members.iter().any(|(_, _, info)| info.server_oid != first.server_oid) {
+        return Ok(None);
+    }
+    let (routine, server_oid) = ((*(*child)).fdwroutine, first.server_oid);
+    let mut union = Union::new(members.iter().map(|(_, _, info)| *info).collect());
+    let mut columns = HashMap::new();
+    let width = (*members[0].0).translated_vars.iter().count();
+    for place in 0..width {
+        let mut values = Vec::new();
+        for (member, _, info) in &members {
+            let node = ITER((*(*member)).translated_vars).nth(place);
+            // A dropped column of a partition has no translation.
+            let Some(node) = node.filter(|node| !node.is_null()) else { break };
+            match Lowering::new(info.scope()).lower(node) {
+                Ok(lowered) if *lowered.data_type() != DataType::Numeric => values.push(lowered),
+                _ => break,
+            }
+        }
+        if values.len() == members.len() {
+            columns.insert(place as i16 + 1, union.add(values)?);
+        }
+    }
+    let mut absorbed = Vec::new();
+    for (_, _, info) in &members {
+        absorbed.extend(&info.absorbed);
+    }
+    let rows = cost::clamp_rows(members.iter().map(|(_, _, info)| info.rows).sum());
+    let cost = members.iter().map(|(_, _, info)| info.cost).sum();
+    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns });
+    let place = Place { root, relation, inputs: &[] };
+    let built = place_placeholders(&place, union.finish(rows), scope)?;
+    let mut info = RelationInfo::of_table(server_oid, built, rows, cost);
+    info.absorbed = absorbed;
+    Ok(Some((routine, info)))
 }
 
 /// Applies the conditions that core could not push into a subquery. Above a security barrier none may fail: engines
 /// push conditions down, and an error would show what the barrier hides.
-unsafe fn finish_label(
+fn finish_label(
     place: &Place<'_>,
     info: &RelationInfo,
     mut projected: Arc<Relation>,
     scope: Rc<Scope>,
     is_barrier: bool,
 ) -> Result<RelationInfo, Refusal> {
-    unsafe {
-        let relation = place.relation;
-        let mut filters = Vec::new();
-        for clause in in_order(place.root, (*relation).baserestrictinfo) {
-            filters.push(Lowering::new(&scope).lower_clause(place.root, clause)?);
-        }
-        if is_barrier && filters.iter().any(|filter| could_fail(filter, &|_| false)) {
-            return Err(Refusal::CouldFailAboveBarrier);
-        }
-        let rows = (*relation).rows;
-        if let Some(predicate) = Expression::all_of(filters) {
-            projected = Relation::new(Operator::Filter { input: projected, predicate }, rows);
-        }
-        let (projected, scope) = place_placeholders(place, projected, scope)?;
-        let mut labelled = info.above(projected, scope, rows, cost::EVALUATE_ROW_COST * info.rows);
-        labelled.is_plain = true;
-        Ok(labelled)
+    let relation = place.relation;
+    let mut filters = Vec::new();
+    for clause in in_order(place.root, relation.clauses()) {
+        filters.push(Lowering::new(&scope).lower_clause(place.root, clause)?);
     }
+    if is_barrier && filters.iter().any(|filter| could_fail(filter, &|_| false)) {
+        return Err(Refusal::CouldFailAboveBarrier);
+    }
+    let rows = relation.rows();
+    if let Some(predicate) = Expression::all_of(filters) {
+        projected = Relation::new(Operator::Filter { input: projected, predicate }, rows);
+    }
+    let (projected, scope) = place_placeholders(place, projected, scope)?;
+    let mut labelled = info.above(projected, scope, rows, cost::EVALUATE_ROW_COST * info.rows);
+    labelled.is_plain = true;
+    Ok(labelled)
 }
 
 /// The columns of a union under construction.

@@ -5,12 +5,14 @@
 
 use std::rc::Rc;
 
-use pgrx::pg_sys;
 use pystachio_lower::{Lowered, LoweredAggregate, Notes, Part, Refusal, Scope, Source};
 use pystachio_plan::Expression;
 
 use super::planning::with_planning;
-use crate::pg::mirror::{self, Origins, Postgres, collation, source_type};
+use crate::pg::{
+    mirror::{self, Origins, Postgres, collation, source_type},
+    tree::{AggregateCall, Clause, Node, Root},
+};
 
 /// Lowers expressions over one scope.
 pub struct Lowering<'scope> {
@@ -28,13 +30,13 @@ impl<'scope> Lowering<'scope> {
     }
 
     /// The expression as a value.
-    pub unsafe fn mirror(&self, node: *mut pg_sys::Node) -> Result<Source, Refusal> {
-        unsafe { mirror::mirror(node, &self.origins) }
+    pub fn mirror(&self, node: Node<'_>) -> Result<Source, Refusal> {
+        mirror::mirror(node, &self.origins)
     }
 
     /// The plan expression with exactly PostgreSQL's value, or why there is none.
-    pub unsafe fn lower(&self, node: *mut pg_sys::Node) -> Result<Lowered, Refusal> {
-        self.of_sources().lower(&unsafe { self.mirror(node)? })
+    pub fn lower(&self, node: Node<'_>) -> Result<Lowered, Refusal> {
+        self.lower_source(&self.mirror(node)?)
     }
 
     /// The same of a mirror.
@@ -43,30 +45,26 @@ impl<'scope> Lowering<'scope> {
     }
 
     /// A condition.
-    pub unsafe fn lower_condition(&self, node: *mut pg_sys::Node) -> Result<Expression, Refusal> {
-        self.of_sources().lower_condition(&unsafe { self.mirror(node)? })
+    pub fn lower_condition(&self, node: Node<'_>) -> Result<Expression, Refusal> {
+        self.of_sources().lower_condition(&self.mirror(node)?)
     }
 
     /// The condition of a clause.
-    pub unsafe fn lower_clause(
-        &self,
-        root: *mut pg_sys::PlannerInfo,
-        clause: *mut pg_sys::RestrictInfo,
-    ) -> Result<Expression, Refusal> {
-        self.of_sources().lower_condition(&*unsafe { self.mirror_clause(root, clause)? })
+    pub fn lower_clause(&self, root: Root<'_>, clause: Clause<'_>) -> Result<Expression, Refusal> {
+        self.of_sources().lower_condition(&*self.mirror_clause(root, clause)?)
     }
 
     /// Something that need not be evaluated for every row.
-    pub unsafe fn lower_conditionally(&self, node: *mut pg_sys::Node) -> Result<Lowered, Refusal> {
-        self.of_sources().lower_conditionally(&unsafe { self.mirror(node)? })
+    pub fn lower_conditionally(&self, node: Node<'_>) -> Result<Lowered, Refusal> {
+        self.of_sources().lower_conditionally(&self.mirror(node)?)
     }
 
     /// An aggregate of a grouping over this scope, and its mirror.
-    pub unsafe fn lower_aggregate(
+    pub fn lower_aggregate(
         &self,
-        aggregate: *mut pg_sys::Aggref,
+        aggregate: AggregateCall<'_>,
     ) -> Result<(Source, LoweredAggregate), Refusal> {
-        let source = unsafe { self.mirror(aggregate.cast())? };
+        let source = self.mirror(aggregate.node())?;
         let lowered = match &source.part {
             Part::Aggregate(aggregate) => self.of_sources().lower_aggregate(aggregate)?,
             _ => return Err(Refusal::AggregateOutside),
@@ -78,41 +76,28 @@ impl<'scope> Lowering<'scope> {
         pystachio_lower::Lowering::new(self.scope, &self.notes, &Postgres)
     }
 
-    unsafe fn mirror_clause(
-        &self,
-        root: *mut pg_sys::PlannerInfo,
-        clause: *mut pg_sys::RestrictInfo,
-    ) -> Result<Rc<Source>, Refusal> {
-        unsafe {
-            let known = with_planning(|planning| planning.mirror_of(clause));
-            if let Some(known) = known.filter(|_| is_lasting(root, clause)) {
-                return Ok(known);
-            }
-            let source = Rc::new(self.mirror((*clause).clause.cast())?);
-            if is_lasting(root, clause) {
-                with_planning(|planning| planning.keep_mirror(clause, source.clone()));
-            }
-            Ok(source)
+    fn mirror_clause(&self, root: Root<'_>, clause: Clause<'_>) -> Result<Rc<Source>, Refusal> {
+        let is_lasting = root.keeps(clause);
+        let known = with_planning(|planning| planning.mirror_of(clause));
+        if let Some(known) = known.filter(|_| is_lasting) {
+            return Ok(known);
         }
+        let source = Rc::new(self.mirror(clause.expression())?);
+        if is_lasting {
+            with_planning(|planning| planning.keep_mirror(clause, source.clone()));
+        }
+        Ok(source)
     }
 }
 
-/// Whether a clause lives as long as the planning. The genetic search frees others, and their place may become that of another
-/// clause.
-pub unsafe fn is_lasting(root: *mut pg_sys::PlannerInfo, clause: *mut pg_sys::RestrictInfo) -> bool {
-    unsafe { pg_sys::GetMemoryChunkContext(clause.cast()) == (*root).planner_cxt }
-}
-
 /// Whether an engine orders by an expression as PostgreSQL does.
-pub unsafe fn check_order(node: *mut pg_sys::Node) -> Result<(), Refusal> {
-    let (of, collation) =
-        unsafe { (source_type(pg_sys::exprType(node)), collation(pg_sys::exprCollation(node))) };
+pub fn check_order(node: Node<'_>) -> Result<(), Refusal> {
+    let (of, collation) = (source_type(node.type_oid()), collation(node.collation()));
     pystachio_lower::check_order(&of, collation.as_deref(), &Postgres)
 }
 
 /// Whether equality of an expression's values is that of their bytes.
-pub unsafe fn check_equality(node: *mut pg_sys::Node) -> Result<(), Refusal> {
-    let (of, collation) =
-        unsafe { (source_type(pg_sys::exprType(node)), collation(pg_sys::exprCollation(node))) };
+pub fn check_equality(node: Node<'_>) -> Result<(), Refusal> {
+    let (of, collation) = (source_type(node.type_oid()), collation(node.collation()));
     pystachio_lower::check_equality(&of, collation.as_deref(), &Postgres)
 }

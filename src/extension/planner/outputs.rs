@@ -15,174 +15,161 @@
 use pgrx::pg_sys::{self, NodeTag};
 use pystachio_lower::{Lowered, Refusal};
 
-use super::{
-    lowering::Lowering,
-    nodes::{contains, elements, node_as, tag_of, walk_expression},
-    relation_info::RelationInfo,
+use super::{lowering::Lowering, relation_info::RelationInfo};
+use crate::{
+    pg::{
+        mirror::type_name,
+        tree::{Node, Ref, Target},
+    },
+    types::base_type,
 };
-use crate::{pg::mirror::type_name, types::base_type};
 
 /// The outputs that the expressions of a target need.
 ///
 /// # Errors
 ///
 /// A refusal if a column is needed that the relation does not have, or if a set is asked for.
-pub unsafe fn outputs_of(
-    info: &RelationInfo,
-    target: *mut pg_sys::PathTarget,
-) -> Result<Vec<(*mut pg_sys::Node, Lowered)>, Refusal> {
-    unsafe {
-        if pg_sys::expression_returns_set((*target).exprs.cast()) {
-            return Err(Refusal::SetInTarget);
-        }
-        let mut outputs = Outputs { info, found: Vec::new() };
-        // A stack of its own: expressions may nest deeper than calls may.
-        let mut waiting: Vec<_> = elements::<pg_sys::Node>((*target).exprs).map(Part::always).collect();
-        waiting.reverse();
-        while let Some(part) = waiting.pop() {
-            if !outputs.add(part)? {
-                waiting.extend(part.parts().into_iter().rev());
-            }
-        }
-        Ok(outputs.found)
+pub fn outputs_of<'p>(
+    info: &RelationInfo<'p>,
+    target: Target<'p>,
+) -> Result<Vec<(Node<'p>, Lowered)>, Refusal> {
+    if target.expressions().returns_set() {
+        return Err(Refusal::SetInTarget);
     }
+    let mut outputs = Outputs { info, found: Vec::new() };
+    // A stack of its own: expressions may nest deeper than calls may.
+    let mut waiting: Vec<_> = target.expressions().iter().map(Part::always).collect();
+    waiting.reverse();
+    while let Some(part) = waiting.pop() {
+        if !outputs.add(part)? {
+            waiting.extend(part.parts().into_iter().rev());
+        }
+    }
+    Ok(outputs.found)
 }
 
 /// A part of an expression.
 #[derive(Clone, Copy)]
-struct Part {
-    node: *mut pg_sys::Node,
+struct Part<'p> {
+    node: Node<'p>,
     /// PostgreSQL evaluates it for some rows only, for all that is known.
     is_guarded: bool,
 }
 
-impl Part {
-    fn always(node: *mut pg_sys::Node) -> Self {
+impl<'p> Part<'p> {
+    fn always(node: Node<'p>) -> Self {
         Self { node, is_guarded: false }
     }
 
     /// The parts directly below this one.
-    unsafe fn parts(self) -> Vec<Self> {
+    fn parts(self) -> Vec<Self> {
         let mut below = Vec::new();
-        unsafe {
-            walk_expression(self.node, &mut |node| {
-                let is_entered = node == self.node || tag_of(node) == NodeTag::T_List;
-                if !is_entered {
-                    below.push(node);
-                }
-                is_entered
-            });
-        }
-        let evaluated = unsafe { evaluated_parts(self.node) };
+        self.node.walk(&mut |node| {
+            let is_entered = node == self.node || node.tag() == NodeTag::T_List;
+            if !is_entered {
+                below.push(node);
+            }
+            is_entered
+        });
+        let evaluated = evaluated_parts(self.node);
         let part = |(place, node)| Self { node, is_guarded: self.is_guarded || place >= evaluated };
         below.into_iter().enumerate().map(part).collect()
     }
 }
 
 /// How many of the nodes directly below a node, first ones first, PostgreSQL evaluates whenever it evaluates the node.
-unsafe fn evaluated_parts(node: *mut pg_sys::Node) -> usize {
-    unsafe {
-        match tag_of(node) {
-            // All arguments are evaluated before one that is NULL makes the result NULL.
-            NodeTag::T_FuncExpr
-            | NodeTag::T_OpExpr
-            | NodeTag::T_DistinctExpr
-            | NodeTag::T_NullIfExpr
-            | NodeTag::T_ScalarArrayOpExpr
-            | NodeTag::T_RelabelType
-            | NodeTag::T_CoerceViaIO
-            | NodeTag::T_ArrayExpr
-            | NodeTag::T_RowExpr
-            | NodeTag::T_MinMaxExpr
-            | NodeTag::T_NullTest
-            | NodeTag::T_BooleanTest => usize::MAX,
-            // Of CASE the operand if there is one, else the first condition.
-            NodeTag::T_CaseExpr | NodeTag::T_CoalesceExpr => 1,
-            NodeTag::T_BoolExpr => match (*node.cast::<pg_sys::BoolExpr>()).boolop {
-                pg_sys::BoolExprType::NOT_EXPR => usize::MAX,
-                _ => 1,
-            },
-            _ => 0,
-        }
+fn evaluated_parts(node: Node<'_>) -> usize {
+    match node.tag() {
+        // All arguments are evaluated before one that is NULL makes the result NULL.
+        NodeTag::T_FuncExpr
+        | NodeTag::T_OpExpr
+        | NodeTag::T_DistinctExpr
+        | NodeTag::T_NullIfExpr
+        | NodeTag::T_ScalarArrayOpExpr
+        | NodeTag::T_RelabelType
+        | NodeTag::T_CoerceViaIO
+        | NodeTag::T_ArrayExpr
+        | NodeTag::T_RowExpr
+        | NodeTag::T_MinMaxExpr
+        | NodeTag::T_NullTest
+        | NodeTag::T_BooleanTest => usize::MAX,
+        // Of CASE the operand if there is one, else the first condition.
+        NodeTag::T_CaseExpr | NodeTag::T_CoalesceExpr => 1,
+        NodeTag::T_BoolExpr => match node.downcast::<pg_sys::BoolExpr>().map(Ref::operation) {
+            Some(pg_sys::BoolExprType::NOT_EXPR) => usize::MAX,
+            _ => 1,
+        },
+        _ => 0,
     }
 }
 
-struct Outputs<'a> {
-    info: &'a RelationInfo,
-    found: Vec<(*mut pg_sys::Node, Lowered)>,
+struct Outputs<'a, 'p> {
+    info: &'a RelationInfo<'p>,
+    found: Vec<(Node<'p>, Lowered)>,
 }
 
-impl Outputs<'_> {
+impl<'p> Outputs<'_, 'p> {
     /// Adds a part, if the engine can compute it as a whole. False if its own parts are needed.
-    unsafe fn add(&mut self, part: Part) -> Result<bool, Refusal> {
+    fn add(&mut self, part: Part<'p>) -> Result<bool, Refusal> {
         let node = part.node;
-        unsafe {
-            if self.found.iter().any(|(known, _)| pg_sys::equal((*known).cast(), node.cast())) {
-                return Ok(true);
+        if self.found.iter().any(|(known, _)| known.equals(node)) {
+            return Ok(true);
+        }
+        let is_leaf = is_column(node);
+        if !is_leaf && !node.contains(&is_column) {
+            // PostgreSQL evaluates what has no columns.
+            return Ok(true);
+        }
+        match self.lower(part) {
+            Ok(lowered) if output_modifier(node, &lowered).is_some() => {
+                self.found.push((node, lowered));
+                Ok(true)
             }
-            let is_leaf = is_column(node);
-            if !is_leaf && !contains(node, &|part| is_column(part)) {
-                // PostgreSQL evaluates what has no columns.
-                return Ok(true);
-            }
-            match self.lower(part) {
-                Ok(lowered) if output_modifier(node, &lowered).is_some() => {
-                    self.found.push((node, lowered));
-                    Ok(true)
-                }
-                Err(refusal) if is_leaf => Err(refusal),
-                Ok(_) if is_leaf => Err(Refusal::UnknownLength(type_name(pg_sys::exprType(node)))),
-                _ => Ok(false),
-            }
+            Err(refusal) if is_leaf => Err(refusal),
+            Ok(_) if is_leaf => Err(Refusal::UnknownLength(type_name(node.type_oid()))),
+            _ => Ok(false),
         }
     }
 
-    unsafe fn lower(&self, part: Part) -> Result<Lowered, Refusal> {
-        unsafe {
-            if !is_whole(part.node) {
-                return Err(Refusal::PartOfExpression);
-            }
-            let lowering = Lowering::new(self.info.scope());
-            if !part.is_guarded || is_column(part.node) {
-                return lowering.lower(part.node);
-            }
-            let lowered = lowering.lower_conditionally(part.node)?;
-            if lowered.could_fail() {
-                return Err(Refusal::CouldFailUnasked);
-            }
-            Ok(lowered)
+    fn lower(&self, part: Part<'p>) -> Result<Lowered, Refusal> {
+        if !is_whole(part.node) {
+            return Err(Refusal::PartOfExpression);
         }
+        let lowering = Lowering::new(self.info.scope());
+        if !part.is_guarded || is_column(part.node) {
+            return lowering.lower(part.node);
+        }
+        let lowered = lowering.lower_conditionally(part.node)?;
+        if lowered.could_fail() {
+            return Err(Refusal::CouldFailUnasked);
+        }
+        Ok(lowered)
     }
 }
 
 /// Whether the node's value can be computed apart from the node above. What compares a SubPlan's rows names
 /// parameters that have values only inside it.
-unsafe fn is_whole(node: *mut pg_sys::Node) -> bool {
-    unsafe {
-        tag_of(node) != NodeTag::T_TargetEntry
-            && !contains(node, &|part| {
-                node_as::<pg_sys::Param>(part, NodeTag::T_Param)
-                    .is_some_and(|parameter| parameter.paramkind == pg_sys::ParamKind::PARAM_EXEC)
-            })
-    }
+fn is_whole(node: Node<'_>) -> bool {
+    let is_inside = |part: Node<'_>| {
+        part.downcast::<pg_sys::Param>()
+            .is_some_and(|parameter| parameter.kind() == pg_sys::ParamKind::PARAM_EXEC)
+    };
+    !node.is::<pg_sys::TargetEntry>() && !node.contains(&is_inside)
 }
 
 /// Whether the relation must have the node, because PostgreSQL can't compute it of others.
-unsafe fn is_column(node: *mut pg_sys::Node) -> bool {
+fn is_column(node: Node<'_>) -> bool {
     // GROUPING() of a view's constant names no column, and is evaluated by an Agg alone.
-    let is_of_relation = |tag| {
-        matches!(
-            tag,
-            NodeTag::T_Var | NodeTag::T_Aggref | NodeTag::T_GroupingFunc | NodeTag::T_PlaceHolderVar
-        )
-    };
-    is_of_relation(unsafe { tag_of(node) })
+    matches!(
+        node.tag(),
+        NodeTag::T_Var | NodeTag::T_Aggref | NodeTag::T_GroupingFunc | NodeTag::T_PlaceHolderVar
+    )
 }
 
 /// The type modifier with which an expression's values are printed; `None` for `character` of unknown
 /// length, whose blanks the engine has not kept.
-pub unsafe fn output_modifier(node: *mut pg_sys::Node, lowered: &Lowered) -> Option<i32> {
-    let (type_oid, modifier) = unsafe { (pg_sys::exprType(node), pg_sys::exprTypmod(node)) };
+pub fn output_modifier(node: Node<'_>, lowered: &Lowered) -> Option<i32> {
+    let (type_oid, modifier) = (node.type_oid(), node.modifier());
     let (base_oid, base_modifier) = base_type(type_oid, modifier);
     if base_oid != pg_sys::BPCHAROID {
         return Some(modifier);

@@ -14,7 +14,13 @@ use pgrx::pg_sys;
 use pystachio_lower::{Notes, Source};
 use pystachio_plan::{ColumnId, DataType, FileSet, TableDescription};
 
-use crate::{known_files::TableKey, pg::mirror::Origins};
+use crate::{
+    known_files::TableKey,
+    pg::{
+        mirror::Origins,
+        tree::{Clause, Memory, Node, OfPlanning, Root},
+    },
+};
 
 /// What is known of a table's files.
 #[derive(Clone)]
@@ -34,13 +40,13 @@ pub struct Planning {
     /// The tables and attributes that columns of scans are.
     scanned: HashMap<ColumnId, (pg_sys::Oid, i16)>,
     descriptions: HashMap<TableKey, Description>,
-    /// Whether a clause over plain relations can be lowered. The clauses live as long as this run.
-    lowered: HashMap<*const pg_sys::RestrictInfo, bool>,
-    /// Mirrors of clauses that live as long as this run.
-    mirrors: HashMap<*const pg_sys::RestrictInfo, Rc<Source>>,
+    /// Whether a clause over plain relations can be lowered, by its address. The clauses live as long as this run.
+    lowered: HashMap<usize, bool>,
+    /// Mirrors of clauses that live as long as this run, by the clauses' addresses.
+    mirrors: HashMap<usize, Rc<Source>>,
     refusals: Vec<String>,
     /// Subqueries that became part of a foreign scan.
-    absorbed: Vec<*mut pg_sys::PlannerInfo>,
+    absorbed: Vec<OfPlanning<pg_sys::PlannerInfo>>,
     /// Whether planner_hook pushed this entry.
     hooked: bool,
     /// A foreign table of ours is in the query.
@@ -49,9 +55,8 @@ pub struct Planning {
 
 thread_local! {
     static STACK: RefCell<Vec<Planning>> = const { RefCell::new(Vec::new()) };
-    // Nothing tells when its query has ended, so it keeps nodes where they stay. It serves once a session.
-    // SAFETY: a global that is set whenever PostgreSQL runs.
-    static IMPLICIT: RefCell<Planning> = RefCell::new(Planning::new(unsafe { pg_sys::TopMemoryContext }));
+    // Nothing tells when its query has ended. It serves once a session.
+    static IMPLICIT: RefCell<Planning> = RefCell::new(Planning::new());
 }
 
 /// Pops its entry when planning ends, well or not.
@@ -60,10 +65,8 @@ pub struct PlanningGuard;
 impl PlanningGuard {
     /// Starts a run of the planner.
     pub fn push() -> Self {
-        // SAFETY: a global that is set whenever PostgreSQL runs.
-        let memory = unsafe { pg_sys::CurrentMemoryContext };
         STACK.with_borrow_mut(|stack| {
-            let mut planning = Planning { hooked: true, ..Planning::new(memory) };
+            let mut planning = Planning { hooked: true, ..Planning::new() };
             if let Some(outer) = stack.last() {
                 planning.descriptions.clone_from(&outer.descriptions);
                 planning.descriptions.values_mut().for_each(|description| description.is_used = false);
@@ -101,11 +104,10 @@ pub fn with_planning<T>(work: impl FnOnce(&mut Planning) -> T) -> T {
 }
 
 impl Planning {
-    fn new(memory: pg_sys::MemoryContext) -> Self {
+    fn new() -> Self {
         Self {
             notes: Rc::default(),
-            // SAFETY: the memory context is the one in which the run began, or lives as long as the process.
-            origins: Rc::new(unsafe { Origins::new(memory) }),
+            origins: Rc::default(),
             scanned: HashMap::new(),
             descriptions: HashMap::new(),
             lowered: HashMap::new(),
@@ -145,35 +147,35 @@ impl Planning {
         self.scanned.get(&id).copied()
     }
 
-    /// The expression and type of a parameter.
-    pub fn parameter_at(&self, index: u32) -> Option<(*mut pg_sys::Node, DataType)> {
+    /// A copy of the expression of a parameter, and its type.
+    pub fn parameter_at<'p>(&self, index: u32, memory: Memory<'p>) -> Option<(Node<'p>, DataType)> {
         let (value, data_type) = self.notes.parameter_at(index)?;
-        Some((self.origins.node_of(&value)?, data_type))
+        Some((self.origins.node_of(&value, memory)?, data_type))
     }
 
     /// The mirror of a clause, if it is known.
-    pub fn mirror_of(&self, clause: *const pg_sys::RestrictInfo) -> Option<Rc<Source>> {
-        self.mirrors.get(&clause).cloned()
+    pub fn mirror_of(&self, clause: Clause<'_>) -> Option<Rc<Source>> {
+        self.mirrors.get(&clause.address()).cloned()
     }
 
     /// Keeps the mirror of a clause that lives as long as this run.
-    pub fn keep_mirror(&mut self, clause: *const pg_sys::RestrictInfo, source: Rc<Source>) {
+    pub fn keep_mirror(&mut self, clause: Clause<'_>, source: Rc<Source>) {
         // Without the hook the entry outlives the clause.
         if self.hooked {
-            self.mirrors.insert(clause, source);
+            self.mirrors.insert(clause.address(), source);
         }
     }
 
     /// Whether a clause over plain relations can be lowered, if that is known.
-    pub fn is_lowered(&self, clause: *const pg_sys::RestrictInfo) -> Option<bool> {
-        self.lowered.get(&clause).copied()
+    pub fn is_lowered(&self, clause: Clause<'_>) -> Option<bool> {
+        self.lowered.get(&clause.address()).copied()
     }
 
     /// Notes whether a clause over plain relations can be lowered.
-    pub fn note_lowered(&mut self, clause: *const pg_sys::RestrictInfo, is_lowered: bool) {
+    pub fn note_lowered(&mut self, clause: Clause<'_>, is_lowered: bool) {
         // Without the hook the entry outlives the clause.
         if self.hooked {
-            self.lowered.insert(clause, is_lowered);
+            self.lowered.insert(clause.address(), is_lowered);
         }
     }
 
@@ -190,14 +192,14 @@ impl Planning {
     }
 
     /// Notes a subquery that became part of a foreign scan.
-    pub fn absorb(&mut self, root: *mut pg_sys::PlannerInfo) {
-        if !self.absorbed.contains(&root) {
-            self.absorbed.push(root);
+    pub fn absorb(&mut self, root: Root<'_>) {
+        if !self.absorbed.iter().any(|known| known.is(root)) {
+            self.absorbed.push(OfPlanning::keep(root));
         }
     }
 
     /// The subqueries noted so far, which are then forgotten.
-    pub fn take_absorbed(&mut self) -> Vec<*mut pg_sys::PlannerInfo> {
+    pub fn take_absorbed(&mut self) -> Vec<OfPlanning<pg_sys::PlannerInfo>> {
         std::mem::take(&mut self.absorbed)
     }
 

@@ -2,31 +2,27 @@
 
 use std::{cell::OnceCell, rc::Rc, sync::Arc};
 
-use pgrx::{PgMemoryContexts, pg_sys};
+use pgrx::pg_sys;
 use pystachio_lower::{Lowered, Refusal, Scale, Scope};
 use pystachio_plan::{NamedExpression, Operator, Relation};
 
 use super::{
-    join::WaitingJoin,
-    known_servers,
-    lowering::Lowering,
-    nodes::{any_entry, elements, node_as},
-    outputs::outputs_of,
-    planning::with_planning,
+    join::WaitingJoin, known_servers, lowering::Lowering, outputs::outputs_of, planning::with_planning,
 };
+use crate::pg::tree::{Attachment, PlaceHolder, Query, RangeEntry, Rel, Root, has_our_routine, server_of};
 
 /// How large an expression may be that is left to its readers, each of which has it as its own.
 const DEFERRED_PARTS_MAX: usize = 30;
 
-/// The plan of a relation, kept in `RelOptInfo.fdw_private`.
+/// The plan of a relation, kept with it.
 #[derive(Clone)]
-pub struct RelationInfo {
+pub struct RelationInfo<'p> {
     /// Whose engine computes it.
     pub server_oid: pg_sys::Oid,
     /// The plan, and how its columns are found.
     built: OnceCell<Built>,
     /// What the plan is built of where it is not built yet.
-    waiting: Option<WaitingJoin>,
+    waiting: Option<WaitingJoin<'p>>,
     /// Operators above each other.
     pub depth: usize,
     /// It is a relation of the range table, or an inner join of such: then its scope is the same, however it was joined.
@@ -41,15 +37,22 @@ pub struct RelationInfo {
     /// partitions puts adjusted copies there. Only of base relations; nothing above such a relation is taken.
     pub local_clauses: Vec<usize>,
     /// Planner roots of the subqueries inside.
-    pub absorbed: Vec<*mut pg_sys::PlannerInfo>,
+    pub absorbed: Vec<Root<'p>>,
     /// Set if the plan ends with a sort, so that a limit keeps its order.
     pub is_sorted: bool,
+}
+
+/// A [`RelationInfo`] as what is kept with a relation.
+pub struct KeptInfo;
+
+impl Attachment for KeptInfo {
+    type At<'p> = RelationInfo<'p>;
 }
 
 /// A plan, and how its columns are found.
 pub type Built = (Arc<Relation>, Rc<Scope>);
 
-impl RelationInfo {
+impl<'p> RelationInfo<'p> {
     /// A relation of the range table.
     pub fn of_table(server_oid: pg_sys::Oid, (relation, scope): Built, rows: f64, cost: f64) -> Self {
         Self {
@@ -68,7 +71,7 @@ impl RelationInfo {
     }
 
     /// A join that is built when it is asked for.
-    pub fn waiting(join: WaitingJoin, cost: f64) -> Self {
+    pub fn waiting(join: WaitingJoin<'p>, cost: f64) -> Self {
         let (left, right) = (join.left(), join.right());
         Self {
             server_oid: left.server_oid,
@@ -110,8 +113,8 @@ impl RelationInfo {
     }
 
     /// Whether it has what is read above of `relation`, whose info it is.
-    pub unsafe fn returns_target(&self, relation: *mut pg_sys::RelOptInfo) -> bool {
-        *self.returns_target.get_or_init(|| unsafe { outputs_of(self, (*relation).reltarget) }.is_ok())
+    pub fn returns_target(&self, relation: Rel<'p>) -> bool {
+        *self.returns_target.get_or_init(|| outputs_of(self, relation.target()).is_ok())
     }
 
     /// Whether nothing of the relation is left to PostgreSQL.
@@ -136,105 +139,69 @@ impl RelationInfo {
         }
     }
 
-    /// Puts the info into a RelOptInfo. It is dropped with the memory context of the planner.
-    pub unsafe fn attach(self, relation: *mut pg_sys::RelOptInfo) {
-        unsafe {
-            (*relation).fdw_private =
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(self).cast();
-        }
+    /// Keeps the info with a relation.
+    pub fn attach(self, relation: Rel<'p>) {
+        relation.attach::<KeptInfo>(self);
     }
 
-    /// The info of a RelOptInfo whose foreign-data wrapper is ours.
-    pub unsafe fn of<'a>(relation: *mut pg_sys::RelOptInfo) -> Option<&'a RelationInfo> {
-        unsafe {
-            if relation.is_null() || (*relation).fdw_private.is_null() || !is_ours((*relation).fdwroutine) {
-                return None;
-            }
-            Some(&*(*relation).fdw_private.cast::<RelationInfo>())
-        }
+    /// The info of a relation whose foreign-data wrapper is ours.
+    pub fn of(relation: Rel<'p>) -> Option<&'p Self> {
+        relation.attached::<KeptInfo>()
     }
 
     /// The info of a relation that nothing of is left to PostgreSQL, neither clauses nor columns of outside.
-    pub unsafe fn complete_of<'a>(relation: *mut pg_sys::RelOptInfo) -> Option<&'a RelationInfo> {
-        unsafe {
-            Self::of(relation).filter(|info| info.is_complete() && (*relation).lateral_relids.is_null())
-        }
-    }
-}
-
-/// Whether a routine table is the one that this library filled.
-pub unsafe fn is_ours(routine: *mut pg_sys::FdwRoutine) -> bool {
-    unsafe {
-        !routine.is_null()
-            && (*routine).GetForeignRelSize.is_some_and(|callback| {
-                std::ptr::fn_addr_eq(
-                    callback,
-                    super::base::get_foreign_rel_size
-                        as unsafe extern "C-unwind" fn(
-                            *mut pg_sys::PlannerInfo,
-                            *mut pg_sys::RelOptInfo,
-                            pg_sys::Oid,
-                        ),
-                )
-            })
+    pub fn complete_of(relation: Rel<'p>) -> Option<&'p Self> {
+        Self::of(relation).filter(|info| info.is_complete() && relation.lateral_relids().is_empty())
     }
 }
 
 /// Whether a server belongs to the wrapper whose routine table this library filled.
-pub unsafe fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
-    unsafe {
-        server_oid != pg_sys::InvalidOid
-            && known_servers::is_ours(server_oid, || is_ours(pg_sys::GetFdwRoutineByServerId(server_oid)))
-    }
+pub fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
+    server_oid != pg_sys::InvalidOid && known_servers::is_ours(server_oid, || has_our_routine(server_oid))
 }
 
 /// Whether a foreign table is of a server of ours.
-pub unsafe fn is_our_table(table_oid: pg_sys::Oid) -> bool {
-    unsafe { is_ours_oid((*pg_sys::GetForeignTable(table_oid)).serverid) }
+pub fn is_our_table(table_oid: pg_sys::Oid) -> bool {
+    is_ours_oid(server_of(table_oid))
 }
 
 /// Whether an entry of a range table is a foreign table of ours.
-pub unsafe fn is_our_entry(entry: *mut pg_sys::RangeTblEntry) -> bool {
-    unsafe {
-        (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
-            && (*entry).relkind as u8 == pg_sys::RELKIND_FOREIGN_TABLE
-            && is_our_table((*entry).relid)
-    }
+pub fn is_our_entry(entry: RangeEntry<'_>) -> bool {
+    entry.kind() == pg_sys::RTEKind::RTE_RELATION
+        && entry.relation_kind() == pg_sys::RELKIND_FOREIGN_TABLE
+        && is_our_table(entry.table_oid())
 }
 
 /// Whether a query, or one within it, names a foreign table of ours. Partitioned tables are not looked into.
-pub unsafe fn names_our_table(query: *mut pg_sys::Query) -> bool {
-    unsafe { any_entry(query, &mut |entry| is_our_entry(entry)) }
+pub fn names_our_table(query: Query<'_>) -> bool {
+    query.any_entry(&mut |entry| is_our_entry(entry))
 }
 
 /// Where PlaceHolderVars are computed.
-pub struct Place<'a> {
+pub struct Place<'a, 'p> {
     /// The planner's state.
-    pub root: *mut pg_sys::PlannerInfo,
+    pub root: Root<'p>,
     /// The relation.
-    pub relation: *mut pg_sys::RelOptInfo,
+    pub relation: Rel<'p>,
     /// What it joins.
-    pub inputs: &'a [*mut pg_sys::RelOptInfo],
+    pub inputs: &'a [Rel<'p>],
 }
 
-impl Place<'_> {
+impl Place<'_, '_> {
     /// Refuses a PlaceHolderVar that is not this relation's to compute.
-    unsafe fn check(&self, placeholder: &pg_sys::PlaceHolderVar) -> Result<(), Refusal> {
-        unsafe {
-            let known = elements::<pg_sys::PlaceHolderInfo>((*self.root).placeholder_list)
-                .find(|known| (**known).phid == placeholder.phid);
-            let Some(known) = known else {
-                return Err(Refusal::PlaceholderOfOtherLevel);
-            };
-            if !(*known).ph_lateral.is_null() {
-                return Err(Refusal::LateralPlaceholder);
-            }
-            // Here it would not be NULL where an outer join between has found no partner.
-            if self.inputs.iter().any(|input| pg_sys::bms_is_subset((*known).ph_eval_at, (**input).relids)) {
-                return Err(Refusal::LostPlaceholder);
-            }
-            Ok(())
+    fn check(&self, placeholder: PlaceHolder<'_>) -> Result<(), Refusal> {
+        let known = self.root.placeholder_list().iter().find(|known| known.id() == placeholder.id());
+        let Some(known) = known else {
+            return Err(Refusal::PlaceholderOfOtherLevel);
+        };
+        if !known.lateral_relids().is_empty() {
+            return Err(Refusal::LateralPlaceholder);
         }
+        // Here it would not be NULL where an outer join between has found no partner.
+        if self.inputs.iter().any(|input| known.evaluated_at().is_subset(input.relids())) {
+            return Err(Refusal::LostPlaceholder);
+        }
+        Ok(())
     }
 }
 
@@ -246,23 +213,21 @@ impl Place<'_> {
 /// # Errors
 ///
 /// A refusal if one can't be computed, or not here.
-pub unsafe fn place_placeholders(
-    place: &Place<'_>,
+pub fn place_placeholders(
+    place: &Place<'_, '_>,
     relation: Arc<Relation>,
     scope: Rc<Scope>,
 ) -> Result<(Arc<Relation>, Rc<Scope>), Refusal> {
     let mut placeholders = std::collections::HashMap::new();
     let mut computed = Vec::new();
-    for node in unsafe { elements::<pg_sys::Node>((*(*place.relation).reltarget).exprs) } {
-        let placeholder =
-            unsafe { node_as::<pg_sys::PlaceHolderVar>(node, pg_sys::NodeTag::T_PlaceHolderVar) };
-        let Some(placeholder) = placeholder else { continue };
-        if scope.find_placeholder(placeholder.phid).is_some() {
+    for node in place.relation.target().expressions().iter() {
+        let Some(placeholder) = node.downcast::<pg_sys::PlaceHolderVar>() else { continue };
+        if scope.find_placeholder(placeholder.id()).is_some() {
             continue;
         }
-        unsafe { place.check(placeholder)? };
-        let lowered = unsafe { Lowering::new(&scope).lower(placeholder.phexpr.cast())? };
-        placeholders.insert(placeholder.phid, name_column(lowered, &mut computed));
+        place.check(placeholder)?;
+        let lowered = Lowering::new(&scope).lower(placeholder.expression())?;
+        placeholders.insert(placeholder.id(), name_column(lowered, &mut computed));
     }
     if placeholders.is_empty() {
         return Ok((relation, scope));

@@ -29,85 +29,83 @@ type BuiltRelation = Result<RelationInfo, Refusal>;
 /// Considers one stage above the joins.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
-    root: *mut pg_sys::PlannerInfo,
+    root: Root<'_>,
     stage: pg_sys::UpperRelationKind::Type,
-    input: *mut pg_sys::RelOptInfo,
-    output: *mut pg_sys::RelOptInfo,
+    input: Rel<'_>,
+    output: Rel<'_>,
     extra: *mut std::ffi::c_void,
 ) {
-    unsafe {
-        if !may_push(root) || !(*output).fdw_private.is_null() {
-            return;
+    if !may_push(root) || !output.fdw_private().is_null() {
+        return;
+    }
+    let Some(info) = RelationInfo::complete_of(input) else { return };
+    if root.parse().has_sets_in_target() && expands_sets(input) {
+        with_planning(|planning| planning.refuse(Refusal::SetInTarget.to_string()));
+        return;
+    }
+    let upper = Upper { root, parse: root.parse(), info };
+    let (word, target, built) = match stage {
+        pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => {
+            let target = output.target();
+            ("grouping", target, upper.group(target, extra.cast()))
         }
-        let Some(info) = RelationInfo::complete_of(input) else { return };
-        if (*(*root).parse).hasTargetSRFs && expands_sets(input) {
-            with_planning(|planning| planning.refuse(Refusal::SetInTarget.to_string()));
-            return;
+        pg_sys::UpperRelationKind::UPPERREL_DISTINCT => {
+            let target = root.upper_targets()[stage as usize];
+            ("DISTINCT", target, upper.distinct(target))
         }
-        let upper = Upper { root, parse: (*root).parse, info };
-        let (word, target, built) = match stage {
-            pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => {
-                let target = (*output).reltarget;
-                ("grouping", target, upper.group(target, extra.cast()))
+        pg_sys::UpperRelationKind::UPPERREL_ORDERED => {
+            let target = root.upper_targets()[pg_sys::UpperRelationKind::UPPERREL_FINAL as usize];
+            ("ORDER BY", target, upper.order())
+        }
+        pg_sys::UpperRelationKind::UPPERREL_FINAL => {
+            let target = root.upper_targets()[pg_sys::UpperRelationKind::UPPERREL_FINAL as usize];
+            if root.parse().command() != pg_sys::CmdType::CMD_SELECT {
+                return;
             }
-            pg_sys::UpperRelationKind::UPPERREL_DISTINCT => {
-                let target = (*root).upper_targets[stage as usize];
-                ("DISTINCT", target, upper.distinct(target))
+            ("LIMIT", target, upper.finish())
+        }
+        _ => return,
+    };
+    let built = built.and_then(|built| {
+        check_depth(built.depth)?;
+        outputs_of(&built, target)?;
+        Ok(built)
+    });
+    match built {
+        Ok(built) => {
+            let is_sorted = built.is_sorted;
+            let rows = cost::clamp_rows(built.rows);
+            let costs = cost::path_costs(built.cost, rows);
+            let pathkeys = if is_sorted { root.sort_pathkeys() } else { std::ptr::null_mut() };
+            let mut paths =
+                vec![compat::create_foreign_upper_path(root, output, target, rows, costs, pathkeys)];
+            if stage == pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG
+                && let Some(sorted) = SortedScan::wanted_of_groups(root, output, &built)
+            {
+                let (rows, costs) = sorted.costs(&built, rows);
+                let path = compat::create_foreign_upper_path(
+                    root,
+                    output,
+                    target,
+                    rows,
+                    costs,
+                    std::ptr::null_mut(),
+                );
+                sorted.mark(path);
+                paths.push(path);
             }
-            pg_sys::UpperRelationKind::UPPERREL_ORDERED => {
-                let target = (*root).upper_targets[pg_sys::UpperRelationKind::UPPERREL_FINAL as usize];
-                ("ORDER BY", target, upper.order())
-            }
-            pg_sys::UpperRelationKind::UPPERREL_FINAL => {
-                let target = (*root).upper_targets[pg_sys::UpperRelationKind::UPPERREL_FINAL as usize];
-                if (*(*root).parse).commandType != pg_sys::CmdType::CMD_SELECT {
-                    return;
-                }
-                ("LIMIT", target, upper.finish())
-            }
-            _ => return,
-        };
-        let built = built.and_then(|built| {
-            check_depth(built.depth)?;
-            outputs_of(&built, target)?;
-            Ok(built)
-        });
-        match built {
-            Ok(built) => {
-                let is_sorted = built.is_sorted;
-                let rows = cost::clamp_rows(built.rows);
-                let costs = cost::path_costs(built.cost, rows);
-                let pathkeys = if is_sorted { (*root).sort_pathkeys } else { std::ptr::null_mut() };
-                let mut paths =
-                    vec![compat::create_foreign_upper_path(root, output, target, rows, costs, pathkeys)];
-                if stage == pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG
-                    && let Some(sorted) = SortedScan::wanted_of_groups(root, output, &built)
-                {
-                    let (rows, costs) = sorted.costs(&built, rows);
-                    let path = compat::create_foreign_upper_path(
-                        root,
-                        output,
-                        target,
-                        rows,
-                        costs,
-                        std::ptr::null_mut(),
-                    );
-                    sorted.mark(path);
-                    paths.push(path);
-                }
-                built.attach(output);
-                offer_paths(output, paths);
-            }
-            Err(refusal) => {
-                with_planning(|planning| planning.refuse(format!("{word}: {refusal}")));
-            }
+            built.attach(output);
+            offer_paths(output, paths);
+        }
+        Err(refusal) => {
+            with_planning(|planning| planning.refuse(format!("{word}: {refusal}")));
         }
     }
 }
 
 struct Upper<'a> {
-    root: *mut pg_sys::PlannerInfo,
-    parse: *mut pg_sys::Query,
+    root: Root<'_>,
+    parse: Query<'_>,
     info: &'a RelationInfo,
 }
 
@@ -116,112 +114,104 @@ impl Upper<'_> {
         Lowering::new(self.info.scope())
     }
 
-    unsafe fn group(
-        &self,
-        target: *mut pg_sys::PathTarget,
-        extra: *mut pg_sys::GroupPathExtraData,
-    ) -> BuiltRelation {
-        unsafe {
-            if !(*self.parse).groupingSets.is_null() {
-                return Err(Refusal::GroupingSets);
-            }
-            let mut found = Vec::new();
-            let mut groups = Vec::new();
-            let mut aggregates = Vec::new();
-            let mut keys = Vec::new();
-            for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
-                let reference = sort_group_reference(target, place);
-                let clause = elements::<pg_sys::SortGroupClause>((*self.parse).groupClause)
-                    .find(|clause| reference != 0 && (**clause).tleSortGroupRef == reference);
-                if clause.is_none() {
-                    continue;
-                }
-                let (source, key) = self.lower_key(node)?;
-                found.push((source, name_key(key, &mut groups, &mut aggregates)));
-                keys.push(node);
-            }
-            if keys.len() < distinct_references((*self.parse).groupClause) {
-                return Err(Refusal::KeyNotInTarget);
-            }
-            let having = (*extra).havingQual.cast::<pg_sys::List>();
-            let mut computed = Vec::new();
-            let mut input = self.info.relation().clone();
-            let called = self.aggregates_of(target, having);
-            if let [only] = called.as_slice()
-                && let Some(row) = counted_row(&**only)
-            {
-                let (distinct, call) = self.distinct_rows(row, &mut groups, &aggregates)?;
-                input = distinct;
-                let count = Lowered::plain(Expression::column(call.id, DataType::Int64));
-                found.push((self.lowering().mirror((*only).cast())?, count));
-                aggregates.push(call);
-            } else {
-                for node in called {
-                    let (source, lowered) = self.lowering().lower_aggregate(node)?;
-                    let value = share_calls(lowered, &mut aggregates);
-                    found.push((source, defer_or_name(value, &mut computed)));
-                }
-            }
-            let rows = self.estimate_groups(&keys, self.info.rows);
-            let called_aggregates = aggregates.clone();
-            let mut relation = Relation::new(
-                Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
-                rows,
-            );
-            if !computed.is_empty() {
-                let mut expressions = pass_through(&relation);
-                expressions.extend(computed);
-                relation = Relation::new(Operator::Project { input: relation, expressions }, rows);
-            }
-            let scope = Rc::new(Scope::Expressions(found));
-            let rows_a_group = self.info.rows / rows.max(1.0);
-            let mut rows = rows;
-            let mut filters = Vec::new();
-            let mut others = Vec::new();
-            for condition in conditions_in_order(self.root, having) {
-                let filter = Lowering::new(&scope).lower_condition(condition)?;
-                match passing_share(&filter, &called_aggregates, rows_a_group, &number_bounds) {
-                    Some(share) => rows *= share,
-                    None => others.push(condition),
-                }
-                filters.push(filter);
-            }
-            if let Some(predicate) = Expression::all_of(filters) {
-                rows *= pg_sys::clauselist_selectivity(
-                    self.root,
-                    list_of(others),
-                    0,
-                    pg_sys::JoinType::JOIN_INNER,
-                    std::ptr::null_mut(),
-                );
-                let rows = cost::clamp_rows(rows);
-                relation = Relation::new(Operator::Filter { input: relation, predicate }, rows);
-            }
-            let cost = cost::GROUP_ROW_COST * self.info.rows;
-            Ok(self.info.above(relation, scope, cost::clamp_rows(rows), cost))
+    fn group(&self, target: Target<'_>, extra: GroupExtra<'_>) -> BuiltRelation {
+        if !self.parse.grouping_sets().is_null() {
+            return Err(Refusal::GroupingSets);
         }
+        let mut found = Vec::new();
+        let mut groups = Vec::new();
+        let mut aggregates = Vec::new();
+        let mut keys = Vec::new();
+        for (place, node) in target.expressions().iter().enumerate() {
+            let reference = sort_group_reference(target, place);
+            let clause =
+                self.parse.groups().iter().find(|clause| reference != 0 && clause.reference() == reference);
+            if clause.is_none() {
+                continue;
+            }
+            let (source, key) = self.lower_key(node)?;
+            found.push((source, name_key(key, &mut groups, &mut aggregates)));
+            keys.push(node);
+        }
+        if keys.len() < distinct_references(self.parse.groups()) {
+            return Err(Refusal::KeyNotInTarget);
+        }
+        let having = extra.having().cast::<pg_sys::List>();
+        let mut computed = Vec::new();
+        let mut input = self.info.relation().clone();
+        let called = self.aggregates_of(target, having);
+        if let [only] = called.as_slice()
+            && let Some(row) = counted_row(&**only)
+        {
+            let (distinct, call) = self.distinct_rows(row, &mut groups, &aggregates)?;
+            input = distinct;
+            let count = Lowered::plain(Expression::column(call.id, DataType::Int64));
+            found.push((self.lowering().mirror((*only).cast())?, count));
+            aggregates.push(call);
+        } else {
+            for node in called {
+                let (source, lowered) = self.lowering().lower_aggregate(node)?;
+                let value = share_calls(lowered, &mut aggregates);
+                found.push((source, defer_or_name(value, &mut computed)));
+            }
+        }
+        let rows = self.estimate_groups(&keys, self.info.rows);
+        let called_aggregates = aggregates.clone();
+        let mut relation = Relation::new(
+            Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
+            rows,
+        );
+        if !computed.is_empty() {
+            let mut expressions = pass_through(&relation);
+            expressions.extend(computed);
+            relation = Relation::new(Operator::Project { input: relation, expressions }, rows);
+        }
+        let scope = Rc::new(Scope::Expressions(found));
+        let rows_a_group = self.info.rows / rows.max(1.0);
+        let mut rows = rows;
+        let mut filters = Vec::new();
+        let mut others = Vec::new();
+        for condition in conditions_in_order(self.root, having) {
+            let filter = Lowering::new(&scope).lower_condition(condition)?;
+            match passing_share(&filter, &called_aggregates, rows_a_group, &number_bounds) {
+                Some(share) => rows *= share,
+                None => others.push(condition),
+            }
+            filters.push(filter);
+        }
+        if let Some(predicate) = Expression::all_of(filters) {
+            rows *= pg_sys::clauselist_selectivity(
+                self.root,
+                list_of(others),
+                0,
+                pg_sys::JoinType::JOIN_INNER,
+                std::ptr::null_mut(),
+            );
+            let rows = cost::clamp_rows(rows);
+            relation = Relation::new(Operator::Filter { input: relation, predicate }, rows);
+        }
+        let cost = cost::GROUP_ROW_COST * self.info.rows;
+        Ok(self.info.above(relation, scope, cost::clamp_rows(rows), cost))
     }
 
     /// A key of grouping or DISTINCT.
-    unsafe fn lower_key(&self, node: *mut pg_sys::Node) -> Result<(Source, Lowered), Refusal> {
-        unsafe {
-            check_equality(node)?;
-            let source = self.lowering().mirror(node)?;
-            let lowered = self.lowering().lower_source(&source)?;
-            if lowered.data_type().is_float() {
-                // 0 and -0 are one group and print differently; the one that comes first wins.
-                return Err(Refusal::GroupsOfFloats);
-            }
-            if *lowered.data_type() == DataType::Numeric {
-                return Err(Refusal::GroupsOfRuntimeNumeric);
-            }
-            Ok((source, lowered))
+    fn lower_key(&self, node: Node<'_>) -> Result<(Source, Lowered), Refusal> {
+        check_equality(node)?;
+        let source = self.lowering().mirror(node)?;
+        let lowered = self.lowering().lower_source(&source)?;
+        if lowered.data_type().is_float() {
+            // 0 and -0 are one group and print differently; the one that comes first wins.
+            return Err(Refusal::GroupsOfFloats);
         }
+        if *lowered.data_type() == DataType::Numeric {
+            return Err(Refusal::GroupsOfRuntimeNumeric);
+        }
+        Ok((source, lowered))
     }
 
     /// `count(DISTINCT (a, b))` counts groups by a and b, for rows are never NULL and NULLs in them are equal. Gives these
     /// groups, which become the input of those by `groups`, and the count.
-    unsafe fn distinct_rows(
+    fn distinct_rows(
         &self,
         row: &pg_sys::RowExpr,
         groups: &mut [NamedExpression],
@@ -237,8 +227,8 @@ impl Upper<'_> {
             let expression = std::mem::replace(&mut group.expression, Expression::column(id, data_type));
             columns.push(NamedExpression { id, expression });
         }
-        unsafe {
-            let fields: Vec<_> = elements::<pg_sys::Node>(row.args).collect();
+        {
+            let fields: Vec<_> = row.args.iter().collect();
             for field in &fields {
                 let (_, lowered) = self.lower_key(*field)?;
                 name_column(Lowered { scale: Scale::None, ..lowered }, &mut columns);
@@ -259,32 +249,28 @@ impl Upper<'_> {
         }
     }
 
-    unsafe fn aggregates_of(
-        &self,
-        target: *mut pg_sys::PathTarget,
-        having: *mut pg_sys::List,
-    ) -> Vec<*mut pg_sys::Aggref> {
-        let mut found: Vec<*mut pg_sys::Aggref> = Vec::new();
-        let mut collect = |node: *mut pg_sys::Node| unsafe {
-            let is_aggregate = node_as::<pg_sys::Aggref>(node, pg_sys::NodeTag::T_Aggref).is_some();
+    fn aggregates_of(&self, target: Target<'_>, having: *mut pg_sys::List) -> Vec<AggregateCall<'_>> {
+        let mut found: Vec<AggregateCall<'_>> = Vec::new();
+        let mut collect = |node: Node<'_>| {
+            let is_aggregate = node.downcast::<pg_sys::Aggref>().is_some();
             if is_aggregate && !found.iter().any(|known| pg_sys::equal(known.cast(), node.cast())) {
                 found.push(node.cast());
             }
             !is_aggregate
         };
-        unsafe {
-            for node in elements::<pg_sys::Node>((*target).exprs).chain(elements(having)) {
+        {
+            for node in target.expressions().iter().chain(elements(having)) {
                 walk_expression(node, &mut collect);
             }
         }
         found
     }
 
-    unsafe fn estimate_groups(&self, keys: &[*mut pg_sys::Node], rows: f64) -> f64 {
+    fn estimate_groups(&self, keys: &[Node<'_>], rows: f64) -> f64 {
         if keys.is_empty() {
             return 1.0;
         }
-        unsafe {
+        {
             let list = list_of(keys.iter().copied());
             pg_sys::estimate_num_groups(
                 self.root,
@@ -296,100 +282,93 @@ impl Upper<'_> {
         }
     }
 
-    unsafe fn distinct(&self, target: *mut pg_sys::PathTarget) -> BuiltRelation {
-        unsafe {
-            if (*self.parse).hasDistinctOn {
-                return Err(Refusal::DistinctOn);
-            }
-            let mut groups = Vec::new();
-            let mut aggregates = Vec::new();
-            let mut found = Vec::new();
-            let mut keys = Vec::new();
-            for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
-                let reference = sort_group_reference(target, place);
-                let is_key = elements::<pg_sys::SortGroupClause>((*self.parse).distinctClause)
-                    .any(|clause| (*clause).tleSortGroupRef == reference);
-                if reference == 0 || !is_key {
-                    return Err(Refusal::NotDistinct);
-                }
-                let (source, key) = self.lower_key(node)?;
-                found.push((source, name_key(key, &mut groups, &mut aggregates)));
-                keys.push(node);
-            }
-            let rows = self.estimate_groups(&keys, self.info.rows);
-            let input = self.info.relation().clone();
-            let relation = Relation::new(
-                Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
-                rows,
-            );
-            let cost = cost::GROUP_ROW_COST * self.info.rows;
-            Ok(self.info.above(relation, Rc::new(Scope::Expressions(found)), rows, cost))
+    fn distinct(&self, target: Target<'_>) -> BuiltRelation {
+        if self.parse.has_distinct_on() {
+            return Err(Refusal::DistinctOn);
         }
+        let mut groups = Vec::new();
+        let mut aggregates = Vec::new();
+        let mut found = Vec::new();
+        let mut keys = Vec::new();
+        for (place, node) in target.expressions().iter().enumerate() {
+            let reference = sort_group_reference(target, place);
+            let is_key = self.parse.distinct().iter().any(|clause| clause.reference() == reference);
+            if reference == 0 || !is_key {
+                return Err(Refusal::NotDistinct);
+            }
+            let (source, key) = self.lower_key(node)?;
+            found.push((source, name_key(key, &mut groups, &mut aggregates)));
+            keys.push(node);
+        }
+        let rows = self.estimate_groups(&keys, self.info.rows);
+        let input = self.info.relation().clone();
+        let relation = Relation::new(
+            Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
+            rows,
+        );
+        let cost = cost::GROUP_ROW_COST * self.info.rows;
+        Ok(self.info.above(relation, Rc::new(Scope::Expressions(found)), rows, cost))
     }
 
-    unsafe fn order(&self) -> BuiltRelation {
-        unsafe {
-            let mut keys = Vec::new();
-            for clause in elements::<pg_sys::SortGroupClause>((*self.parse).sortClause) {
-                let entry = pg_sys::get_sortgroupclause_tle(clause, (*self.root).processed_tlist);
-                let node: *mut pg_sys::Node = (*entry).expr.cast();
-                check_order(node)?;
-                check_equality(node)?;
-                let lowered = self.lowering().lower(node)?;
-                if *lowered.data_type() == DataType::Numeric {
-                    // A runtime value is the same in every row.
-                    continue;
-                }
-                let descending = sort_descends((*clause).sortop)?;
-                let nulls_first = (*clause).nulls_first;
-                keys.push(SortKey { expression: lowered.expression, descending, nulls_first });
+    fn order(&self) -> BuiltRelation {
+        let mut keys = Vec::new();
+        for clause in self.parse.order().iter() {
+            let entry = pg_sys::get_sortgroupclause_tle(clause, self.root.processed_tlist());
+            let node: Node<'_> = entry.expression().cast();
+            check_order(node)?;
+            check_equality(node)?;
+            let lowered = self.lowering().lower(node)?;
+            if *lowered.data_type() == DataType::Numeric {
+                // A runtime value is the same in every row.
+                continue;
             }
-            let mut relation = self.info.relation().clone();
-            if !keys.is_empty() {
-                relation = Relation::new(Operator::Sort { input: relation, keys }, self.info.rows);
-            }
-            let scope = self.info.scope().clone();
-            let mut info =
-                self.info.above(relation, scope, self.info.rows, cost::sort(self.info.rows, self.info.rows));
-            info.is_sorted = true;
-            Ok(info)
+            let descending = sort_descends(clause.sort_operator())?;
+            let nulls_first = clause.nulls_first();
+            keys.push(SortKey { expression: lowered.expression, descending, nulls_first });
         }
+        let mut relation = self.info.relation().clone();
+        if !keys.is_empty() {
+            relation = Relation::new(Operator::Sort { input: relation, keys }, self.info.rows);
+        }
+        let scope = self.info.scope().clone();
+        let mut info =
+            self.info.above(relation, scope, self.info.rows, cost::sort(self.info.rows, self.info.rows));
+        info.is_sorted = true;
+        Ok(info)
     }
 
-    unsafe fn finish(&self) -> BuiltRelation {
-        unsafe {
-            let parse = &*self.parse;
-            if parse.limitOption == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {
-                return Err(Refusal::WithTies);
-            }
-            if parse.hasTargetSRFs {
-                return Err(Refusal::SetInTarget);
-            }
-            let is_sorted = self.info.is_sorted;
-            let has_limit = !parse.limitCount.is_null() || !parse.limitOffset.is_null();
-            let mut relation = self.info.relation().clone();
-            let mut rows = self.info.rows;
-            if has_limit {
-                let offset = self.lower_limit(parse.limitOffset)?;
-                let count = self.lower_limit(parse.limitCount)?;
-                if let Some(Expression::Literal(literal)) = &count
-                    && let Value::Int(limit) = literal.value
-                {
-                    rows = rows.min((limit as f64).max(1.0));
-                }
-                relation = Relation::new(Operator::Limit { input: relation, offset, count }, rows);
-            }
-            let mut info = self.info.above(relation, self.info.scope().clone(), rows, 0.0);
-            info.is_sorted = is_sorted;
-            Ok(info)
+    fn finish(&self) -> BuiltRelation {
+        let parse = &*self.parse;
+        if parse.limitOption == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {
+            return Err(Refusal::WithTies);
         }
+        if parse.hasTargetSRFs {
+            return Err(Refusal::SetInTarget);
+        }
+        let is_sorted = self.info.is_sorted;
+        let has_limit = !parse.limitCount.is_null() || !parse.limitOffset.is_null();
+        let mut relation = self.info.relation().clone();
+        let mut rows = self.info.rows;
+        if has_limit {
+            let offset = self.lower_limit(parse.limitOffset)?;
+            let count = self.lower_limit(parse.limitCount)?;
+            if let Some(Expression::Literal(literal)) = &count
+                && let Value::Int(limit) = literal.value
+            {
+                rows = rows.min((limit as f64).max(1.0));
+            }
+            relation = Relation::new(Operator::Limit { input: relation, offset, count }, rows);
+        }
+        let mut info = self.info.above(relation, self.info.scope().clone(), rows, 0.0);
+        info.is_sorted = is_sorted;
+        Ok(info)
     }
 
-    unsafe fn lower_limit(&self, node: *mut pg_sys::Node) -> Result<Option<Expression>, Refusal> {
+    fn lower_limit(&self, node: Node<'_>) -> Result<Option<Expression>, Refusal> {
         if node.is_null() {
             return Ok(None);
         }
-        let lowered = unsafe { self.lowering().lower(node)? };
+        let lowered = self.lowering().lower(node)?;
         if *lowered.data_type() != DataType::Int64 {
             return Err(Refusal::LimitType);
         }
@@ -399,16 +378,13 @@ impl Upper<'_> {
 
 /// Whether core has put functions that return sets between the relation's plan and what is above: then a row of the plan is
 /// not a row of the relation.
-unsafe fn expands_sets(relation: *mut pg_sys::RelOptInfo) -> bool {
-    unsafe {
-        let has_set_below = |path: *mut pg_sys::Path| {
-            let projection =
-                node_as::<pg_sys::ProjectionPath>(path.cast(), pg_sys::NodeTag::T_ProjectionPath);
-            let path = projection.map_or(path, |projection| projection.subpath);
-            tag_of(path.cast()) == pg_sys::NodeTag::T_ProjectSetPath
-        };
-        elements::<pg_sys::Path>((*relation).pathlist).any(has_set_below)
-    }
+fn expands_sets(relation: Rel<'_>) -> bool {
+    let has_set_below = |path: Path<'_>| {
+        let projection = node_as::<pg_sys::ProjectionPath>(path.cast(), pg_sys::NodeTag::T_ProjectionPath);
+        let path = projection.map_or(path, |projection| projection.subpath);
+        tag_of(path.cast()) == pg_sys::NodeTag::T_ProjectSetPath
+    };
+    relation.paths().iter().any(has_set_below)
 }
 
 /// A key as a column of the groups. Where equal keys have several scales, a group shows the one with most digits, as it would
@@ -430,16 +406,14 @@ fn name_key(key: Lowered, groups: &mut Vec<NamedExpression>, aggregates: &mut Ve
 }
 
 /// The row of `count(DISTINCT (a, b))`.
-unsafe fn counted_row(aggregate: &pg_sys::Aggref) -> Option<&pg_sys::RowExpr> {
-    unsafe {
-        let is_count = aggregate.aggfnoid == pg_sys::Oid::from(pg_sys::F_COUNT_ANY)
-            && !aggregate.aggdistinct.is_null()
-            && aggregate.aggfilter.is_null()
-            && aggregate.agglevelsup == 0;
-        let entry = elements::<pg_sys::TargetEntry>(aggregate.args).next().filter(|_| is_count)?;
-        let row = node_as::<pg_sys::RowExpr>((*entry).expr.cast(), pg_sys::NodeTag::T_RowExpr)?;
-        (element_count(row.args) > 0).then_some(row)
-    }
+fn counted_row(aggregate: AggregateCall<'_>) -> Option<&pg_sys::RowExpr> {
+    let is_count = aggregate.aggfnoid == pg_sys::Oid::from(pg_sys::F_COUNT_ANY)
+        && !aggregate.aggdistinct.is_null()
+        && aggregate.aggfilter.is_null()
+        && aggregate.agglevelsup == 0;
+    let entry = aggregate.args.iter().next().filter(|_| is_count)?;
+    let row = node_as::<pg_sys::RowExpr>(entry.expression().cast(), pg_sys::NodeTag::T_RowExpr)?;
+    (element_count(row.args) > 0).then_some(row)
 }
 
 /// Adds the calls of an aggregate, using those that are there already: `sum(x)` and `avg(x)` share a sum.
@@ -465,13 +439,12 @@ fn share_calls(lowered: LoweredAggregate, aggregates: &mut Vec<AggregateCall>) -
 }
 
 /// Whether a sort operator sorts the greatest first.
-unsafe fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
+fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
     let (mut family, mut class_type) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
     // A strategy up to version 17 and a CompareType from 18 on: of another width, with the same values.
     let mut strategy = Default::default();
-    let is_known = unsafe {
-        pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut class_type, &raw mut strategy)
-    };
+    let is_known =
+        pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut class_type, &raw mut strategy);
     // Operator families that initdb made order as the types' comparisons do; `text_pattern_ops` too, but
     // its operators have names of their own and never come here by ORDER BY.
     if !is_known || u32::from(operator) >= pg_sys::FirstNormalObjectId {
@@ -480,17 +453,13 @@ unsafe fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
     Ok(i64::from(strategy) == i64::from(pg_sys::BTGreaterStrategyNumber))
 }
 
-unsafe fn sort_group_reference(target: *mut pg_sys::PathTarget, place: usize) -> u32 {
-    unsafe {
-        let references = (*target).sortgrouprefs;
-        if references.is_null() { 0 } else { *references.add(place) }
-    }
+fn sort_group_reference(target: Target<'_>, place: usize) -> u32 {
+    let references = target.sortgrouprefs();
+    if references.is_null() { 0 } else { *references.add(place) }
 }
 
-unsafe fn distinct_references(clauses: *mut pg_sys::List) -> usize {
-    let mut references: Vec<u32> = unsafe {
-        elements::<pg_sys::SortGroupClause>(clauses).map(|clause| (*clause).tleSortGroupRef).collect()
-    };
+fn distinct_references(clauses: *mut pg_sys::List) -> usize {
+    let mut references: Vec<u32> = clauses.iter().map(|clause| clause.reference()).collect();
     references.sort_unstable();
     references.dedup();
     references.len()

@@ -18,6 +18,7 @@ use crate::pg::{
     compat::{self, RowComparison},
     list::{oids, pointers},
     nodes::{contains, is_deeper, list_of, tag_of},
+    tree,
 };
 
 /// An expression as a value.
@@ -25,15 +26,9 @@ use crate::pg::{
 /// # Errors
 ///
 /// If there is none, or it nests too deep.
-///
-/// # Safety
-///
-/// The node is NULL or a valid expression.
-pub unsafe fn mirror(node: *mut Node, origins: &Origins) -> Result<Source, Refusal> {
-    if node.is_null() {
-        return Err(Refusal::Empty);
-    }
-    // SAFETY: the caller says that the node is valid.
+pub fn mirror(node: tree::Node<'_>, origins: &Origins) -> Result<Source, Refusal> {
+    let node = node.pointer();
+    // SAFETY: a valid expression.
     unsafe {
         if is_deeper(node, DEPTH_MAX) {
             return Err(Refusal::TooDeep);

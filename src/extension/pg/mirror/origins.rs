@@ -1,20 +1,27 @@
 //! Nodes that are kept for as long as a planning: those that PostgreSQL evaluates when the query starts have numbers, and
 //! aggregates, which each stage above the joins looks for, are mirrored once.
 //!
-//! Invariant: they are copies in a memory context that lives as long as the planning. The current one may not: the genetic
+//! Invariant: they are copies in a memory context of their own. The current one may go before the planning ends: the genetic
 //! join search frees what was made for one join order before it tries the next.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use pgrx::{IntoDatum, pg_sys};
 use pystachio_lower::{AggregateSource, Origin, RuntimeValue};
 use pystachio_plan::Value;
 
-use crate::pg::nodes::list_of;
+use crate::pg::{
+    nodes::list_of,
+    tree::{Memory, Node},
+};
 
 /// Nodes by their numbers.
 pub struct Origins {
-    memory: pg_sys::MemoryContext,
+    /// NULL until there is a node.
+    memory: Cell<pg_sys::MemoryContext>,
     nodes: RefCell<Vec<*mut pg_sys::Node>>,
     aggregates: RefCell<Vec<KnownAggregate>>,
 }
@@ -25,16 +32,28 @@ struct KnownAggregate {
     has_given: bool,
 }
 
-impl Origins {
-    /// No nodes, and where those will be.
-    ///
-    /// # Safety
-    ///
-    /// The memory context outlives the result, and what it gives.
-    pub unsafe fn new(memory: pg_sys::MemoryContext) -> Self {
-        Self { memory, nodes: RefCell::default(), aggregates: RefCell::default() }
+impl Default for Origins {
+    fn default() -> Self {
+        Self {
+            memory: Cell::new(std::ptr::null_mut()),
+            nodes: RefCell::default(),
+            aggregates: RefCell::default(),
+        }
     }
+}
 
+impl Drop for Origins {
+    fn drop(&mut self) {
+        // SAFETY: a context of our own, in which nobody else has anything. When the process ends it goes with all others.
+        unsafe {
+            if !self.memory.get().is_null() && !pg_sys::proc_exit_inprogress {
+                pg_sys::MemoryContextDelete(self.memory.get());
+            }
+        }
+    }
+}
+
+impl Origins {
     /// The number of a node: that of an equal one, if there is one.
     ///
     /// # Safety
@@ -89,20 +108,42 @@ impl Origins {
     unsafe fn kept(&self, node: *mut pg_sys::Node) -> *mut pg_sys::Node {
         // SAFETY: the memory context lives as long as this; the current one is restored.
         unsafe {
-            let former = pg_sys::MemoryContextSwitchTo(self.memory);
+            let former = pg_sys::MemoryContextSwitchTo(self.memory());
             let copy = pg_sys::copyObjectImpl(node.cast()).cast();
             pg_sys::MemoryContextSwitchTo(former);
             copy
         }
     }
 
-    /// The node whose value a parameter has.
-    pub fn node_of(&self, value: &RuntimeValue) -> Option<*mut pg_sys::Node> {
-        match value {
-            RuntimeValue::Origin(Origin(place)) => self.nodes.borrow().get(*place as usize).copied(),
-            RuntimeValue::SessionZone => Some(session_zone()),
-            RuntimeValue::Zone(zone) => zone_constant(zone),
+    fn memory(&self) -> pg_sys::MemoryContext {
+        if self.memory.get().is_null() {
+            // SAFETY: a new context, which `drop` deletes; its name lives as long as the process.
+            self.memory.set(unsafe {
+                pg_sys::AllocSetContextCreateExtended(
+                    pg_sys::TopMemoryContext,
+                    c"pystachio planning".as_ptr(),
+                    pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+                    pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+                    pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
+                )
+            });
         }
+        self.memory.get()
+    }
+
+    /// A copy of the node whose value a parameter has.
+    pub fn node_of<'p>(&self, value: &RuntimeValue, _memory: Memory<'p>) -> Option<Node<'p>> {
+        let node = match value {
+            // SAFETY: those that are kept are valid; the copy is in the current memory context.
+            RuntimeValue::Origin(Origin(place)) => unsafe {
+                let kept = *self.nodes.borrow().get(*place as usize)?;
+                pg_sys::copyObjectImpl(kept.cast()).cast()
+            },
+            RuntimeValue::SessionZone => session_zone(),
+            RuntimeValue::Zone(zone) => zone_constant(zone)?,
+        };
+        // SAFETY: just made.
+        Some(unsafe { Node::known(node) })
     }
 }
 

@@ -26,7 +26,8 @@ impl<'p> Rel<'p> {
         let kept = Kept { marker: TypeId::of::<A>(), value };
         // SAFETY: the foreign-data wrapper of a relation may keep anything there, and the wrapper is ours or becomes ours.
         unsafe {
-            (*self.pointer()).fdw_private = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(kept).cast();
+            (*self.pointer()).fdw_private =
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(kept).cast();
         }
     }
 
@@ -46,25 +47,3 @@ impl<'p> Rel<'p> {
         }
     }
 }
-
-/// A structure that outlives the call that found it: one of the planning in which it was kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfPlanning<T>(*mut T);
-
-impl<T> OfPlanning<T> {
-    /// Keeps a structure.
-    pub fn keep(structure: super::Ref<'_, T>) -> Self {
-        Self(structure.pointer())
-    }
-
-    /// The structure again.
-    ///
-    /// # Safety
-    ///
-    /// The planning has not ended, or its memory context is still there.
-    pub(in crate::pg) unsafe fn get<'p>(self) -> super::Ref<'p, T> {
-        // SAFETY: as the caller says.
-        unsafe { super::Ref::known(self.0) }
-    }
-}
-

@@ -4,6 +4,7 @@
 //! [`Callbacks`]. Hooks of other libraries are called before ours, or in it.
 
 use std::{
+    cell::Cell,
     ffi::{c_char, c_int, c_void},
     marker::PhantomData,
     sync::OnceLock,
@@ -12,8 +13,8 @@ use std::{
 use pgrx::{pg_sys, prelude::*};
 
 use super::{
-    ColumnStatistics, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List, Plan, Query, RangeEntry, Ref, Rel, Root, Routine,
-    Statement,
+    ColumnStatistics, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List, Plan, Query, RangeEntry, Ref,
+    Rel, Root, Routine, Statement,
 };
 use crate::pg::{compat, hooks};
 
@@ -95,6 +96,7 @@ pub struct ChosenPath<'p> {
 /// What the planner was called with.
 #[derive(Clone, Copy)]
 pub struct PlannerCall<'p> {
+    number: u64,
     text: *const c_char,
     /// Options of a cursor.
     pub cursor_options: i32,
@@ -108,12 +110,72 @@ impl<'p> PlannerCall<'p> {
         !self.parameters.is_null()
     }
 
+    /// What was kept in this call, of one within it.
+    pub fn kept<T>(self, kept: OfPlanning<T>) -> Ref<'p, T> {
+        if kept.number != self.number {
+            pgrx::error!("a structure of another call of the planner was asked for");
+        }
+        // SAFETY: kept in a call within this one. What the planner makes is there until it returns, but for join relations and their
+        // paths in the genetic search, which no one keeps.
+        unsafe { Ref::known(kept.structure) }
+    }
+
     /// Plans a query with the other libraries and PostgreSQL. The query is used up.
     pub fn plan(self, query: Query<'p>) -> Statement<'p> {
         // SAFETY: what planner_hook was called with, and a query like the one of that call.
         unsafe {
-            Ref::known(hooks::plan(NEXT_PLANNER, query.pointer(), self.text, self.cursor_options, self.parameters))
+            Ref::known(hooks::plan(
+                NEXT_PLANNER,
+                query.pointer(),
+                self.text,
+                self.cursor_options,
+                self.parameters,
+            ))
         }
+    }
+}
+
+/// A planning that outlives the call of ours that found it, until the planner itself returns.
+pub struct OfPlanning<T> {
+    number: u64,
+    structure: *mut T,
+}
+
+impl OfPlanning<pg_sys::PlannerInfo> {
+    /// Keeps the planning of a subquery.
+    pub fn keep(root: Root<'_>) -> Self {
+        Self { number: PLANNER_CALL.get(), structure: root.pointer() }
+    }
+
+    /// Whether it is the planning of this subquery.
+    pub fn is(&self, root: Root<'_>) -> bool {
+        self.structure == root.pointer()
+    }
+}
+
+thread_local! {
+    /// How often the planner was called.
+    static PLANNER_CALLS: Cell<u64> = const { Cell::new(0) };
+    /// The call that runs, of which there may be others around.
+    static PLANNER_CALL: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Ends a call of the planner.
+struct CallGuard {
+    outer: u64,
+}
+
+impl CallGuard {
+    fn begin() -> (Self, u64) {
+        let number = PLANNER_CALLS.get() + 1;
+        PLANNER_CALLS.set(number);
+        (Self { outer: PLANNER_CALL.replace(number) }, number)
+    }
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        PLANNER_CALL.set(self.outer);
     }
 }
 
@@ -161,7 +223,8 @@ pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
     routine.GetForeignUpperPaths = Some(get_foreign_upper_paths);
 }
 
-type SizeFunction = unsafe extern "C-unwind" fn(*mut pg_sys::PlannerInfo, *mut pg_sys::RelOptInfo, pg_sys::Oid);
+type SizeFunction =
+    unsafe extern "C-unwind" fn(*mut pg_sys::PlannerInfo, *mut pg_sys::RelOptInfo, pg_sys::Oid);
 
 /// Whether a routine table is the one that [`fill_routine`] filled.
 pub fn is_ours(routine: Routine<'_>) -> bool {
@@ -284,7 +347,8 @@ unsafe extern "C-unwind" fn plan_query(
     cursor_options: c_int,
     parameters: pg_sys::ParamListInfo,
 ) -> *mut pg_sys::PlannedStmt {
-    let call = PlannerCall { text, cursor_options, parameters, call: PhantomData };
+    let (_guard, number) = CallGuard::begin();
+    let call = PlannerCall { number, text, cursor_options, parameters, call: PhantomData };
     // SAFETY: PostgreSQL's argument, for the time of this call.
     let query = unsafe { Ref::known(query) };
     (callbacks().plan_query)(call, query).pointer()
@@ -338,7 +402,9 @@ unsafe extern "C-unwind" fn search_joins(
     let joined = unsafe {
         match hooks::search_joins(NEXT_JOIN_SEARCH, root, levels, initial) {
             Some(joined) => joined,
-            None if pg_sys::enable_geqo && levels >= pg_sys::geqo_threshold => compat::geqo(root, levels, initial),
+            None if pg_sys::enable_geqo && levels >= pg_sys::geqo_threshold => {
+                compat::geqo(root, levels, initial)
+            }
             None => pg_sys::standard_join_search(root, levels, initial),
         }
     };

@@ -38,7 +38,7 @@ mod statistics;
 mod table;
 mod walk;
 
-pub use attachment::{Attachment, OfPlanning};
+pub use attachment::Attachment;
 pub use entry::*;
 pub use expression::*;
 pub use list::{IntegerList, List, OidList, Relids};

@@ -77,6 +77,16 @@ fields! { 'p ProjectionPath { subpath as path: Path<'p>; } }
 fields! { 'p ProjectSetPath { subpath as path: Path<'p>; } }
 fields! { 'p SubqueryScanPath { subpath as path: Path<'p>; } }
 
+impl<'p> Path<'p> {
+    /// The path whose rows this one passes on, each or one of equal ones, and no others.
+    pub fn passed_on(self) -> Option<Path<'p>> {
+        None.or_else(|| self.downcast::<pg_sys::GroupPath>().map(Ref::path))
+            .or_else(|| self.downcast::<pg_sys::SortPath>().map(Ref::path))
+            .or_else(|| self.downcast::<pg_sys::ProjectionPath>().map(Ref::path))
+            .or_else(|| self.downcast::<pg_sys::SubqueryScanPath>().map(Ref::path))
+    }
+}
+
 impl<'p> ForeignPath<'p> {
     /// What it has in common with other paths.
     pub fn path(self) -> Path<'p> {
@@ -87,13 +97,17 @@ impl<'p> ForeignPath<'p> {
     /// A path for a base relation, with columns of the relations that it has to be joined below (LATERAL).
     pub fn of_scan(root: Root<'p>, relation: Rel<'p>, (startup, total): (f64, f64)) -> Self {
         // SAFETY: a relation of this planning.
-        unsafe { Ref::known(compat::create_foreign_scan_path(root.pointer(), relation.pointer(), startup, total)) }
+        unsafe {
+            Ref::known(compat::create_foreign_scan_path(root.pointer(), relation.pointer(), startup, total))
+        }
     }
 
     /// A path for a join. Pseudoconstant clauses are conditions of the plan, so core is given none to check.
     pub fn of_join(root: Root<'p>, relation: Rel<'p>, (startup, total): (f64, f64)) -> Self {
         // SAFETY: a relation of this planning.
-        unsafe { Ref::known(compat::create_foreign_join_path(root.pointer(), relation.pointer(), startup, total)) }
+        unsafe {
+            Ref::known(compat::create_foreign_join_path(root.pointer(), relation.pointer(), startup, total))
+        }
     }
 
     /// A path for a stage above the joins.
@@ -108,7 +122,14 @@ impl<'p> ForeignPath<'p> {
         // SAFETY: all are of this planning.
         unsafe {
             let (root, relation, target) = (root.pointer(), relation.pointer(), target.pointer());
-            Ref::known(compat::create_foreign_upper_path(root, relation, target, rows, costs, pathkeys.pointer()))
+            Ref::known(compat::create_foreign_upper_path(
+                root,
+                relation,
+                target,
+                rows,
+                costs,
+                pathkeys.pointer(),
+            ))
         }
     }
 }
