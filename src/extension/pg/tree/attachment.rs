@@ -26,7 +26,8 @@ impl<'p> Rel<'p> {
         let kept = Kept { marker: TypeId::of::<A>(), value };
         // SAFETY: the foreign-data wrapper of a relation may keep anything there, and the wrapper is ours or becomes ours.
         unsafe {
-            (*self.pointer()).fdw_private = PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(kept).cast();
+            (*self.pointer()).fdw_private =
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(kept).cast();
         }
     }
 
@@ -67,4 +68,3 @@ impl<T> OfPlanning<T> {
         unsafe { super::Ref::known(self.0) }
     }
 }
-

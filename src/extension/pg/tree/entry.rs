@@ -12,8 +12,8 @@ use std::{
 use pgrx::{pg_sys, prelude::*};
 
 use super::{
-    ColumnStatistics, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List, Plan, Query, RangeEntry, Ref, Rel, Root, Routine,
-    Statement,
+    ColumnStatistics, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List, Plan, Query, RangeEntry, Ref,
+    Rel, Root, Routine, Statement,
 };
 use crate::pg::{compat, hooks};
 
@@ -112,7 +112,13 @@ impl<'p> PlannerCall<'p> {
     pub fn plan(self, query: Query<'p>) -> Statement<'p> {
         // SAFETY: what planner_hook was called with, and a query like the one of that call.
         unsafe {
-            Ref::known(hooks::plan(NEXT_PLANNER, query.pointer(), self.text, self.cursor_options, self.parameters))
+            Ref::known(hooks::plan(
+                NEXT_PLANNER,
+                query.pointer(),
+                self.text,
+                self.cursor_options,
+                self.parameters,
+            ))
         }
     }
 }
@@ -161,7 +167,8 @@ pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
     routine.GetForeignUpperPaths = Some(get_foreign_upper_paths);
 }
 
-type SizeFunction = unsafe extern "C-unwind" fn(*mut pg_sys::PlannerInfo, *mut pg_sys::RelOptInfo, pg_sys::Oid);
+type SizeFunction =
+    unsafe extern "C-unwind" fn(*mut pg_sys::PlannerInfo, *mut pg_sys::RelOptInfo, pg_sys::Oid);
 
 /// Whether a routine table is the one that [`fill_routine`] filled.
 pub fn is_ours(routine: Routine<'_>) -> bool {
@@ -338,7 +345,9 @@ unsafe extern "C-unwind" fn search_joins(
     let joined = unsafe {
         match hooks::search_joins(NEXT_JOIN_SEARCH, root, levels, initial) {
             Some(joined) => joined,
-            None if pg_sys::enable_geqo && levels >= pg_sys::geqo_threshold => compat::geqo(root, levels, initial),
+            None if pg_sys::enable_geqo && levels >= pg_sys::geqo_threshold => {
+                compat::geqo(root, levels, initial)
+            }
             None => pg_sys::standard_join_search(root, levels, initial),
         }
     };

@@ -282,7 +282,15 @@ impl<'p> Node<'p> {
         let format = pg_sys::CoercionForm::COERCE_IMPLICIT_CAST;
         // SAFETY: an expression.
         unsafe {
-            Ref::known(pg_sys::applyRelabelType(self.pointer(), type_oid, modifier, collation, format, -1, false))
+            Ref::known(pg_sys::applyRelabelType(
+                self.pointer(),
+                type_oid,
+                modifier,
+                collation,
+                format,
+                -1,
+                false,
+            ))
         }
     }
 
@@ -293,7 +301,12 @@ impl<'p> Node<'p> {
     }
 
     /// The expression as a column of a target list.
-    pub fn as_target(self, number: i16, name: Option<&'static std::ffi::CStr>, is_hidden: bool) -> TargetEntry<'p> {
+    pub fn as_target(
+        self,
+        number: i16,
+        name: Option<&'static std::ffi::CStr>,
+        is_hidden: bool,
+    ) -> TargetEntry<'p> {
         let name = name.map_or(std::ptr::null_mut(), |name| name.as_ptr().cast_mut());
         // SAFETY: an expression, and a name that lives as long as the process.
         unsafe { Ref::known(pg_sys::makeTargetEntry(self.pointer().cast(), number, name, is_hidden)) }
@@ -316,9 +329,7 @@ impl<'p> Memory<'p> {
     /// A constant of a type whose values are passed in registers.
     pub fn plain_constant(self, type_oid: pg_sys::Oid, length: i32, value: pg_sys::Datum) -> Const<'p> {
         // SAFETY: makes a node; the value needs no memory.
-        unsafe {
-            Ref::known(pg_sys::makeConst(type_oid, -1, pg_sys::InvalidOid, length, value, false, true))
-        }
+        unsafe { Ref::known(pg_sys::makeConst(type_oid, -1, pg_sys::InvalidOid, length, value, false, true)) }
     }
 
     /// A bigint.

@@ -72,7 +72,9 @@ impl<'p, T> List<'p, T> {
     }
 
     /// The items; `None` for those that are NULL.
-    pub fn cells(self) -> impl DoubleEndedIterator<Item = Option<Ref<'p, T>>> + ExactSizeIterator + use<'p, T> {
+    pub fn cells(
+        self,
+    ) -> impl DoubleEndedIterator<Item = Option<Ref<'p, T>>> + ExactSizeIterator + use<'p, T> {
         (0..self.len()).map(move |place| self.cell(place))
     }
 

@@ -87,13 +87,17 @@ impl<'p> ForeignPath<'p> {
     /// A path for a base relation, with columns of the relations that it has to be joined below (LATERAL).
     pub fn of_scan(root: Root<'p>, relation: Rel<'p>, (startup, total): (f64, f64)) -> Self {
         // SAFETY: a relation of this planning.
-        unsafe { Ref::known(compat::create_foreign_scan_path(root.pointer(), relation.pointer(), startup, total)) }
+        unsafe {
+            Ref::known(compat::create_foreign_scan_path(root.pointer(), relation.pointer(), startup, total))
+        }
     }
 
     /// A path for a join. Pseudoconstant clauses are conditions of the plan, so core is given none to check.
     pub fn of_join(root: Root<'p>, relation: Rel<'p>, (startup, total): (f64, f64)) -> Self {
         // SAFETY: a relation of this planning.
-        unsafe { Ref::known(compat::create_foreign_join_path(root.pointer(), relation.pointer(), startup, total)) }
+        unsafe {
+            Ref::known(compat::create_foreign_join_path(root.pointer(), relation.pointer(), startup, total))
+        }
     }
 
     /// A path for a stage above the joins.
@@ -108,7 +112,14 @@ impl<'p> ForeignPath<'p> {
         // SAFETY: all are of this planning.
         unsafe {
             let (root, relation, target) = (root.pointer(), relation.pointer(), target.pointer());
-            Ref::known(compat::create_foreign_upper_path(root, relation, target, rows, costs, pathkeys.pointer()))
+            Ref::known(compat::create_foreign_upper_path(
+                root,
+                relation,
+                target,
+                rows,
+                costs,
+                pathkeys.pointer(),
+            ))
         }
     }
 }

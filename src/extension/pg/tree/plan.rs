@@ -168,7 +168,8 @@ impl<'p> Plan<'p> {
 
 /// The targets of a list of expressions, in their order.
 pub fn targets_of<'p>(expressions: impl IntoIterator<Item = Node<'p>>) -> List<'p, pg_sys::TargetEntry> {
-    let target = |(place, node): (usize, Node<'p>)| -> TargetEntry<'p> { node.as_target(place as i16 + 1, None, false) };
+    let target = |(place, node): (usize, Node<'p>)| -> TargetEntry<'p> {
+        node.as_target(place as i16 + 1, None, false)
+    };
     List::of(expressions.into_iter().enumerate().map(target))
 }
-

@@ -215,7 +215,9 @@ impl<'p> Root<'p> {
     ) -> f64 {
         let join = join.map_or(std::ptr::null_mut(), Ref::pointer);
         // SAFETY: all are of this planning.
-        unsafe { pg_sys::clauselist_selectivity(self.pointer(), conditions.pointer(), of as i32, join_type, join) }
+        unsafe {
+            pg_sys::clauselist_selectivity(self.pointer(), conditions.pointer(), of as i32, join_type, join)
+        }
     }
 
     /// What it costs to test the conditions.
@@ -246,7 +248,12 @@ impl<'p> Root<'p> {
         let mut members = [member.pointer()];
         // SAFETY: the member is of this planning, and the expression over what it is a member of.
         unsafe {
-            Ref::known(pg_sys::adjust_appendrel_attrs(self.pointer(), node.pointer(), 1, members.as_mut_ptr()))
+            Ref::known(pg_sys::adjust_appendrel_attrs(
+                self.pointer(),
+                node.pointer(),
+                1,
+                members.as_mut_ptr(),
+            ))
         }
     }
 
