@@ -14,7 +14,7 @@ use super::{
     replan, rewrite, statistics,
 };
 use crate::{
-    pg::{compat, hooks},
+    pg::{compat, hooks, tree::Ref},
     settings::{self, RewriteMode},
 };
 
@@ -172,8 +172,10 @@ unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
         let mut reasons = Vec::new();
         let is_whole = !met_table || is_whole(statement);
         if !is_whole {
-            reasons = leftover::reasons(statement, &said);
-            leftover::for_each_scan(statement, &mut |scan| append_refusals(scan, &reasons));
+            reasons = leftover::reasons(Ref::known(statement), &said);
+            leftover::for_each_scan(Ref::known(statement), &mut |scan| {
+                append_refusals(scan.pointer(), &reasons);
+            });
         }
         if let Some(original) = call.original {
             replan::attach_origin(statement, original, call.cursor_options, !call.parameters.is_null());
@@ -198,7 +200,7 @@ unsafe fn is_whole(statement: *mut pg_sys::PlannedStmt) -> bool {
                 }
             }
         });
-        is_scan && leftover::repeated_subplans(statement).is_empty()
+        is_scan && leftover::repeated_subplans(Ref::known(statement)).is_empty()
     }
 }
 

@@ -597,8 +597,9 @@ pub unsafe fn is_our_path(path: *mut pg_sys::CustomPath) -> bool {
 }
 
 /// Whether a plan node is one of a keyed join's own.
-pub unsafe fn is_part(plan: *mut pg_sys::Plan) -> bool {
+pub fn is_part(plan: crate::pg::tree::Plan<'_>) -> bool {
     unsafe {
+        let plan = plan.pointer();
         if tag_of(plan.cast()) != NodeTag::T_CustomScan {
             return false;
         }

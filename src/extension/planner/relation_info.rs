@@ -181,7 +181,7 @@ pub unsafe fn is_ours(routine: *mut pg_sys::FdwRoutine) -> bool {
 }
 
 /// Whether a server belongs to the wrapper whose routine table this library filled.
-pub unsafe fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
+pub fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
     unsafe {
         server_oid != pg_sys::InvalidOid
             && known_servers::is_ours(server_oid, || is_ours(pg_sys::GetFdwRoutineByServerId(server_oid)))
@@ -189,7 +189,7 @@ pub unsafe fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
 }
 
 /// Whether a foreign table is of a server of ours.
-pub unsafe fn is_our_table(table_oid: pg_sys::Oid) -> bool {
+pub fn is_our_table(table_oid: pg_sys::Oid) -> bool {
     unsafe { is_ours_oid((*pg_sys::GetForeignTable(table_oid)).serverid) }
 }
 

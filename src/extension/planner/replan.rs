@@ -85,8 +85,10 @@ pub unsafe fn attach_origin(
             return;
         }
         let mut first = None;
-        for_each_scan(statement, &mut |scan| first = first.or(Some(scan)));
-        let Some(scan) = first.filter(|_| !tables.is_empty()) else { return };
+        for_each_scan(crate::pg::tree::Ref::known(statement), &mut |scan| first = first.or(Some(scan)));
+        let Some(scan) = first.map(crate::pg::tree::Ref::pointer).filter(|_| !tables.is_empty()) else {
+            return;
+        };
         let planning = PLANNINGS.get() + 1;
         PLANNINGS.set(planning);
         if !is_old {
@@ -183,7 +185,8 @@ unsafe fn read_origin(statement: *mut pg_sys::PlannedStmt) -> Option<(Origin, *m
             return None;
         }
         let mut found = None;
-        for_each_scan(statement, &mut |scan| {
+        for_each_scan(crate::pg::tree::Ref::known(statement), &mut |scan| {
+            let scan = scan.pointer();
             let mut private = list::pointers::<pg_sys::Node>((*scan).fdw_private).skip(place::ORIGIN);
             if let (Some(origin), Some(query), None) = (private.next(), private.next(), found) {
                 found = Some((origin.cast::<pg_sys::Const>(), query.cast::<pg_sys::Query>()));

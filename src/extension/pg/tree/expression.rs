@@ -173,6 +173,10 @@ fields! { 'p SubLink {
     location = set_location: i32;
 } }
 
+fields! { 'p SubPlan {
+    plan_id as plan_number: i32;
+} }
+
 fields! { 'p Aggref {
     aggfnoid as function: pg_sys::Oid;
     aggfnoid = set_function: pg_sys::Oid;
@@ -364,6 +368,18 @@ impl<'p> Logic<'p> {
     pub fn new(operation: pg_sys::BoolExprType::Type, arguments: List<'p, pg_sys::Node>) -> Node<'p> {
         // SAFETY: conditions.
         unsafe { Ref::known(pg_sys::makeBoolExpr(operation, arguments.pointer(), -1).cast()) }
+    }
+}
+
+impl Const<'_> {
+    /// The bytes of a constant that [`Memory::bytes`] could have made.
+    pub fn bytes(self) -> Option<Vec<u8>> {
+        use pgrx::FromDatum;
+        if self.type_oid() != pg_sys::BYTEAOID {
+            return None;
+        }
+        // SAFETY: a value of that type, or NULL.
+        unsafe { Vec::from_datum(self.value(), self.is_null()) }
     }
 }
 
