@@ -57,7 +57,7 @@ unsafe extern "C-unwind" fn plan_query(
     parameters: pg_sys::ParamListInfo,
 ) -> *mut pg_sys::PlannedStmt {
     unsafe {
-        let original = replan::copy_for_later(query);
+        let original = replan::copy_for_later(Ref::known(query)).map(Ref::pointer);
         let call = PlannerCall { query_text, cursor_options, parameters, original };
         // Descriptions of tables are asked for once, however often the query is planned.
         let _guard = PlanningGuard::push();
@@ -178,7 +178,12 @@ unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
             });
         }
         if let Some(original) = call.original {
-            replan::attach_origin(statement, original, call.cursor_options, !call.parameters.is_null());
+            replan::attach_origin(
+                Ref::known(statement),
+                Ref::known(original),
+                call.cursor_options,
+                !call.parameters.is_null(),
+            );
         }
         let is_outdated = settings::strict() && !is_whole && replan::forget_changed_tables();
         Planned { statement, is_whole, reasons, lost_parameter, is_outdated }

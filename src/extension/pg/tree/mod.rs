@@ -9,6 +9,7 @@
 //! - `table.rs`: columns of tables, and other facts of catalogs
 //! - `attachment.rs`: what is kept with a relation
 //! - `entry.rs`: where PostgreSQL calls us
+//! - `executor.rs`: statements as the executor runs them
 //!
 //! Goal: code of the planner outside this folder has no pointer, and no unsafe block. It can't name a structure after the call
 //! in which it got it, take a node for another, or jump over Rust's frames.
@@ -26,6 +27,7 @@
 
 mod attachment;
 mod entry;
+mod executor;
 mod expression;
 mod fields;
 mod list;
@@ -40,6 +42,7 @@ mod walk;
 
 pub use attachment::{Attachment, OfPlanning};
 pub use entry::*;
+pub use executor::*;
 pub use expression::*;
 pub use list::{IntegerList, List, OidList, Relids};
 pub use path::*;

@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 use super::{
-    ChosenPath, List, Node, Query, RangeEntry, Ref, Relids, TargetEntry,
+    ChosenPath, List, Node, OidList, Query, RangeEntry, Ref, Relids, TargetEntry,
     fields::{fields, kinds},
     reference::HasTag,
 };
@@ -42,6 +42,7 @@ fields! { 'p PlannedStmt {
     planTree = set_plan: Plan<'p>;
     rtable as range_table: List<'p, pg_sys::RangeTblEntry>;
     subplans as subplans: List<'p, pg_sys::Plan>;
+    relationOids as table_oids: OidList<'p>;
 } }
 
 fields! { 'p Plan {
