@@ -230,8 +230,7 @@ impl<'a> ScanBuilder<'a> {
             root = Relation::new(Operator::Project { input: root, expressions }, rows);
         }
         let Plan { root, outputs } = prune_columns(&Plan { root, outputs: self.outputs });
-        // SAFETY: the tables are those of the query that is planned.
-        let plan = Plan { root: unsafe { with_analyzed_values(&root) }, outputs };
+        let plan = Plan { root: with_analyzed_values(&root), outputs };
         let server_oid = self.info.server_oid.into();
         ScanPrivate {
             server_oid,

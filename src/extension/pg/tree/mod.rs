@@ -6,7 +6,7 @@
 //! - `expression.rs`, `query.rs`, `relation.rs`, `path.rs`, `plan.rs`: the structures, each with its fields and with what
 //!   PostgreSQL's functions say of it
 //! - `walk.rs`: looking through expressions and queries, and copies of them with other parts
-//! - `table.rs`: columns of tables, and other facts of catalogs
+//! - `table.rs`: tables, their columns and servers; `catalog.rs`: other facts of catalogs
 //! - `attachment.rs`: what is kept with a relation
 //! - `entry.rs`: where PostgreSQL calls us
 //! - `executor.rs`: statements as the executor runs them
@@ -26,6 +26,7 @@
 #![expect(unsafe_code, reason = "PostgreSQL's planner structures are C structures")]
 
 mod attachment;
+mod catalog;
 mod entry;
 mod executor;
 mod expression;
@@ -41,6 +42,7 @@ mod table;
 mod walk;
 
 pub use attachment::{Attachment, OfPlanning};
+pub use catalog::*;
 pub use entry::*;
 pub use executor::*;
 pub use expression::*;
