@@ -6,7 +6,7 @@
 //! - `expression.rs`, `query.rs`, `relation.rs`, `path.rs`, `plan.rs`: the structures, each with its fields and with what
 //!   PostgreSQL's functions say of it
 //! - `walk.rs`: looking through expressions and queries, and copies of them with other parts
-//! - `table.rs`: columns of tables, and other facts of catalogs
+//! - `table.rs`, `catalog.rs`: columns of tables, and other facts of catalogs
 //! - `attachment.rs`: what is kept with a relation
 //! - `entry.rs`: where PostgreSQL calls us
 //!
@@ -25,6 +25,7 @@
 #![expect(unsafe_code, reason = "PostgreSQL's planner structures are C structures")]
 
 mod attachment;
+mod catalog;
 mod entry;
 mod expression;
 mod fields;
@@ -39,6 +40,7 @@ mod table;
 mod walk;
 
 pub use attachment::{Attachment, OfPlanning};
+pub use catalog::*;
 pub use entry::*;
 pub use expression::*;
 pub use list::{IntegerList, List, OidList, Relids};
