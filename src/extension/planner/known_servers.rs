@@ -35,7 +35,7 @@ pub unsafe fn is_ours(server_oid: pg_sys::Oid, find: impl FnOnce() -> bool) -> b
 }
 
 /// Whether any server of the database may be ours, by the library of its wrapper's handler. No library is loaded to find out.
-pub unsafe fn may_be_any() -> bool {
+pub fn may_be_any() -> bool {
     unsafe { watch() };
     ANY.get().unwrap_or_else(|| {
         let changes = CHANGES.get();
