@@ -8,6 +8,7 @@
 use pgrx::{pg_sys, pg_sys::NodeTag};
 
 use super::{nodes::tag_of, relation_info::names_our_table};
+use crate::pg::tree::Query;
 
 /// Marks a subquery of FROM as empty if it reads our tables and can't return a row. Says whether it has.
 pub unsafe fn mark_if_empty(relation: *mut pg_sys::RelOptInfo) -> bool {
@@ -17,7 +18,7 @@ pub unsafe fn mark_if_empty(relation: *mut pg_sys::RelOptInfo) -> bool {
         let last = pg_sys::fetch_upper_rel((*relation).subroot, kind, std::ptr::null_mut());
         let is_empty = !pg_sys::is_dummy_rel(relation)
             && has_no_row((*last).cheapest_total_path)
-            && names_our_table(subroot.parse);
+            && names_our_table(Query::known(subroot.parse));
         if is_empty {
             pg_sys::mark_dummy_rel(relation);
         }

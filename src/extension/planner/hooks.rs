@@ -14,7 +14,10 @@ use super::{
     replan, rewrite, statistics,
 };
 use crate::{
-    pg::{compat, hooks, tree::Ref},
+    pg::{
+        compat, hooks,
+        tree::{Query, Ref},
+    },
     settings::{self, RewriteMode},
 };
 
@@ -87,8 +90,8 @@ unsafe extern "C-unwind" fn plan_query(
 unsafe fn plan_best(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
     unsafe {
         let is_rewritten = settings::rewrite() != RewriteMode::Off && settings::pushdown();
-        let inlined = if is_rewritten { rewrite::sql_function::inline(query) } else { None };
-        let query = inlined.as_ref().map_or(query, |inlined| inlined.query);
+        let inlined = if is_rewritten { rewrite::sql_function::inline(Query::known(query)) } else { None };
+        let query = inlined.as_ref().map_or(query, |inlined| inlined.query.pointer());
         let planned = match rewritten(query, false) {
             None => plan_one(query, call),
             Some(rewritten) => choose(query, rewritten, call),
@@ -121,15 +124,16 @@ struct Planned {
 unsafe fn rewritten(query: *mut pg_sys::Query, only_hashed: bool) -> Option<*mut pg_sys::Query> {
     unsafe {
         let mode = settings::rewrite();
-        if mode == RewriteMode::Off || !settings::pushdown() || !rewrite::has_candidates(query) {
+        if mode == RewriteMode::Off || !settings::pushdown() || !rewrite::has_candidates(Query::known(query))
+        {
             return None;
         }
         let any_table = mode == RewriteMode::Force;
-        if !any_table && !names_our_table(query) {
+        if !any_table && !names_our_table(Query::known(query)) {
             return None;
         }
-        let copy = pg_sys::copyObjectImpl(query.cast()).cast();
-        rewrite::rewrite_query(copy, rewrite::Extent { any_table, only_hashed }).then_some(copy)
+        let copy = Query::known(query).deep_copy();
+        rewrite::rewrite_query(copy, rewrite::Extent { any_table, only_hashed }).then_some(copy.pointer())
     }
 }
 

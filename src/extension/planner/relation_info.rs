@@ -10,10 +10,11 @@ use super::{
     join::WaitingJoin,
     known_servers,
     lowering::Lowering,
-    nodes::{any_entry, elements, node_as},
+    nodes::{elements, node_as},
     outputs::outputs_of,
     planning::with_planning,
 };
+use crate::pg::tree::{Query, server_of};
 
 /// How large an expression may be that is left to its readers, each of which has it as its own.
 const DEFERRED_PARTS_MAX: usize = 30;
@@ -203,8 +204,8 @@ pub unsafe fn is_our_entry(entry: *mut pg_sys::RangeTblEntry) -> bool {
 }
 
 /// Whether a query, or one within it, names a foreign table of ours. Partitioned tables are not looked into.
-pub unsafe fn names_our_table(query: *mut pg_sys::Query) -> bool {
-    unsafe { any_entry(query, &mut |entry| is_our_entry(entry)) }
+pub fn names_our_table(query: Query<'_>) -> bool {
+    query.any_entry(&mut |entry| unsafe { is_our_entry(entry.pointer()) })
 }
 
 /// Where PlaceHolderVars are computed.
