@@ -11,7 +11,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use pgrx::pg_sys;
 use pystachio_plan::{FileSet, TableDescription};
 
-use crate::pg::list;
+use crate::pg::tree::Statement;
 
 /// Tables of which descriptions are kept.
 const TABLES_MAX: usize = 256;
@@ -61,14 +61,10 @@ pub fn forget(table: &TableKey) {
 }
 
 /// Has this session plan anew what it keeps for the statement's foreign tables.
-///
-/// # Safety
-///
-/// The statement is valid.
-pub unsafe fn forget_plans(statement: *const pg_sys::PlannedStmt) {
-    // SAFETY: as the caller says; the message names a table by its number, which need not exist.
-    unsafe {
-        for table_oid in list::oids((*statement).relationOids) {
+pub fn forget_plans(statement: Statement<'_>) {
+    for table_oid in statement.table_oids().iter() {
+        // SAFETY: a look into a catalog; the message names a table by its number, which need not exist.
+        unsafe {
             if pg_sys::get_rel_relkind(table_oid) as u8 == pg_sys::RELKIND_FOREIGN_TABLE {
                 let mut message = pg_sys::SharedInvalidationMessage {
                     rc: pg_sys::SharedInvalRelcacheMsg {

@@ -24,7 +24,7 @@ use super::{
     keyed_join::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN},
     scan::{self, ScanState},
 };
-use crate::pg::list;
+use crate::pg::{list, tree::Started};
 
 /// A parameter of a scan, which is a column of another.
 pub struct ComingValue {
@@ -47,16 +47,13 @@ pub fn note_reader() {
 }
 
 /// Links the scans of a statement whose executor has started.
-///
-/// # Safety
-///
-/// The query's executor has started.
-pub unsafe fn link_scans(query: *mut pg_sys::QueryDesc) {
+pub fn link_scans(started: &Started<'_>) {
     if !HAS_READER.take() {
         return;
     }
     // SAFETY: the states are those of the query, which the executor has set up.
     unsafe {
+        let query = started.pointer();
         let estate = (*query).estate;
         if estate.is_null() || (*query).planstate.is_null() {
             return;
@@ -223,7 +220,7 @@ unsafe fn is_part_of_keyed_join(node: *mut pg_sys::PlanState) -> bool {
 }
 
 /// The state of a scan of ours.
-unsafe fn state_of(node: *mut pg_sys::PlanState) -> Option<*mut ScanState> {
+pub(super) unsafe fn state_of(node: *mut pg_sys::PlanState) -> Option<*mut ScanState> {
     // SAFETY: as of `for_each_node`.
     unsafe {
         if (*node).type_ != NodeTag::T_ForeignScanState {

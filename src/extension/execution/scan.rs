@@ -21,7 +21,10 @@ use super::{
 use crate::{
     error::OrRaise,
     known_files,
-    pg::{compat, list},
+    pg::{
+        compat, list,
+        tree::{Ref, Started},
+    },
     privileges,
     scan_private::{KeyParameter, ScanPrivate, decode_refusals, place},
     settings,
@@ -322,14 +325,14 @@ impl ScanState {
     }
 
     /// Forgets what is known of tables whose files are others than the plan was made for, and the plans that were made of it.
-    unsafe fn forget_changed_files(&self, statement: *const pg_sys::PlannedStmt) {
+    unsafe fn forget_changed_files(&self, statement: *mut pg_sys::PlannedStmt) {
         let cost = self.cost();
         if cost.and_then(|cost| cost.metrics).is_some_and(|metrics| metrics.has_changed_files) {
             for planned in &self.private.files {
                 known_files::forget(&(self.private.server_oid, planned.files.clone()));
             }
             // SAFETY: the caller has the statement that it runs.
-            unsafe { known_files::forget_plans(statement) };
+            known_files::forget_plans(unsafe { Ref::known(statement) });
         }
     }
 
@@ -395,15 +398,12 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
 /// # Errors
 ///
 /// Those of the query.
-///
-/// # Safety
-///
-/// `node` is the state of a scan of ours.
-pub unsafe fn run_early(node: *mut pg_sys::PlanState) -> Result<()> {
-    // SAFETY: the caller says so.
+pub fn run_early(started: &Started<'_>) -> Result<()> {
+    // SAFETY: the executor has set up its nodes, and no one else has the state of the scan now.
     unsafe {
-        let context = (*node).ps_ExprContext;
-        let state = &mut *(*node.cast::<pg_sys::ForeignScanState>()).fdw_state.cast::<ScanState>();
+        let node = (*started.pointer()).planstate;
+        let Some(state) = coming::state_of(node) else { return Ok(()) };
+        let (context, state) = ((*node).ps_ExprContext, &mut *state);
         let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
         let started = state.start(context).and_then(|()| state.fetch_batch()).map(drop);
         pg_sys::MemoryContextSwitchTo(former);

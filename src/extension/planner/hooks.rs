@@ -14,7 +14,10 @@ use super::{
     replan, rewrite, statistics,
 };
 use crate::{
-    pg::{compat, hooks},
+    pg::{
+        compat, hooks,
+        tree::{Query, Ref},
+    },
     settings::{self, RewriteMode},
 };
 
@@ -57,7 +60,7 @@ unsafe extern "C-unwind" fn plan_query(
     parameters: pg_sys::ParamListInfo,
 ) -> *mut pg_sys::PlannedStmt {
     unsafe {
-        let original = replan::copy_for_later(query);
+        let original = replan::copy_for_later(Ref::known(query)).map(Ref::pointer);
         let call = PlannerCall { query_text, cursor_options, parameters, original };
         // Descriptions of tables are asked for once, however often the query is planned.
         let _guard = PlanningGuard::push();
@@ -87,8 +90,8 @@ unsafe extern "C-unwind" fn plan_query(
 unsafe fn plan_best(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
     unsafe {
         let is_rewritten = settings::rewrite() != RewriteMode::Off && settings::pushdown();
-        let inlined = if is_rewritten { rewrite::sql_function::inline(query) } else { None };
-        let query = inlined.as_ref().map_or(query, |inlined| inlined.query);
+        let inlined = if is_rewritten { rewrite::sql_function::inline(Query::known(query)) } else { None };
+        let query = inlined.as_ref().map_or(query, |inlined| inlined.query.pointer());
         let planned = match rewritten(query, false) {
             None => plan_one(query, call),
             Some(rewritten) => choose(query, rewritten, call),
@@ -121,15 +124,16 @@ struct Planned {
 unsafe fn rewritten(query: *mut pg_sys::Query, only_hashed: bool) -> Option<*mut pg_sys::Query> {
     unsafe {
         let mode = settings::rewrite();
-        if mode == RewriteMode::Off || !settings::pushdown() || !rewrite::has_candidates(query) {
+        if mode == RewriteMode::Off || !settings::pushdown() || !rewrite::has_candidates(Query::known(query))
+        {
             return None;
         }
         let any_table = mode == RewriteMode::Force;
-        if !any_table && !names_our_table(query) {
+        if !any_table && !names_our_table(Query::known(query)) {
             return None;
         }
-        let copy = pg_sys::copyObjectImpl(query.cast()).cast();
-        rewrite::rewrite_query(copy, rewrite::Extent { any_table, only_hashed }).then_some(copy)
+        let copy = Query::known(query).deep_copy();
+        rewrite::rewrite_query(copy, rewrite::Extent { any_table, only_hashed }).then_some(copy.pointer())
     }
 }
 
@@ -172,11 +176,18 @@ unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
         let mut reasons = Vec::new();
         let is_whole = !met_table || is_whole(statement);
         if !is_whole {
-            reasons = leftover::reasons(statement, &said);
-            leftover::for_each_scan(statement, &mut |scan| append_refusals(scan, &reasons));
+            reasons = leftover::reasons(Ref::known(statement), &said);
+            leftover::for_each_scan(Ref::known(statement), &mut |scan| {
+                append_refusals(scan.pointer(), &reasons);
+            });
         }
         if let Some(original) = call.original {
-            replan::attach_origin(statement, original, call.cursor_options, !call.parameters.is_null());
+            replan::attach_origin(
+                Ref::known(statement),
+                Ref::known(original),
+                call.cursor_options,
+                !call.parameters.is_null(),
+            );
         }
         let is_outdated = settings::strict() && !is_whole && replan::forget_changed_tables();
         Planned { statement, is_whole, reasons, lost_parameter, is_outdated }
@@ -198,7 +209,7 @@ unsafe fn is_whole(statement: *mut pg_sys::PlannedStmt) -> bool {
                 }
             }
         });
-        is_scan && leftover::repeated_subplans(statement).is_empty()
+        is_scan && leftover::repeated_subplans(Ref::known(statement)).is_empty()
     }
 }
 

@@ -17,25 +17,28 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    ffi::{c_char, c_int},
     time::{Duration, Instant},
 };
 
-use pgrx::{pg_sys, prelude::*};
+use pgrx::pg_sys;
 use pystachio_plan::FileSet;
 
 use super::{
-    finish::bytes_constant,
-    leftover::for_each_scan,
-    nodes::{any_entry, element_count, node_as},
+    leftover::{for_each_scan, our_scan},
     planning::with_planning,
-    relation_info::{is_our_table, is_ours_oid},
+    relation_info::is_our_table,
 };
 use crate::{
     client,
     error::OrRaise,
     execution, known_files,
-    pg::{compat, hooks, list},
+    pg::{
+        compat::has_subclass,
+        tree::{
+            Execution, ExecutorCall, Plan, Query, RangeEntry, Statement, install_executor_start,
+            is_parallel_worker,
+        },
+    },
     scan_private::{Origin, encode_refusals, place},
     settings,
 };
@@ -44,8 +47,6 @@ use crate::{
 const FRESH_MAX: Duration = Duration::from_secs(1);
 /// Statements that were planned and not yet started, of which is known when they were planned.
 const FRESH_PLANS_MAX: usize = 64;
-
-static mut NEXT_EXECUTOR_START: pg_sys::ExecutorStart_hook_type = None;
 
 thread_local! {
     /// How many statements with an origin this session has planned.
@@ -56,143 +57,118 @@ thread_local! {
 
 /// Puts our hook before those that are there. Called once, when the library is loaded.
 pub fn install_hook() {
-    unsafe {
-        NEXT_EXECUTOR_START = pg_sys::ExecutorStart_hook;
-        pg_sys::ExecutorStart_hook = Some(start_executor);
-    }
+    install_executor_start(start_executor);
 }
 
 /// A copy of a query from which it can be planned again, if it may read files of ours. The planner scribbles on the original.
-pub unsafe fn copy_for_later(query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
-    unsafe {
-        let is_wanted = any_entry(query, &mut |entry| may_be_ours(entry));
-        is_wanted.then(|| pg_sys::copyObjectImpl(query.cast()).cast())
-    }
+pub fn copy_for_later(query: Query<'_>) -> Option<Query<'_>> {
+    query.any_entry(&mut may_be_ours).then(|| query.deep_copy())
 }
 
 /// Leaves in the first scan of a statement what it was planned from. For the end of a run of the planner.
-pub unsafe fn attach_origin(
-    statement: *mut pg_sys::PlannedStmt,
-    query: *mut pg_sys::Query,
-    cursor_options: c_int,
-    has_values: bool,
-) {
-    unsafe {
-        let (tables, is_old) =
-            with_planning(|planning| (planning.described(), planning.uses_old_descriptions()));
-        // PostgreSQL never keeps a plan with values.
-        if has_values && !is_old {
-            return;
-        }
-        let mut first = None;
-        for_each_scan(statement, &mut |scan| first = first.or(Some(scan)));
-        let Some(scan) = first.filter(|_| !tables.is_empty()) else { return };
-        let planning = PLANNINGS.get() + 1;
-        PLANNINGS.set(planning);
-        if !is_old {
-            FRESH.with_borrow_mut(|fresh| {
-                fresh.truncate(FRESH_PLANS_MAX - 1);
-                fresh.push_front((planning, Instant::now()));
-            });
-        }
-        let pushdown = settings::pushdown();
-        let origin = Origin { planning, cursor_options, pushdown, has_values, is_old, tables };
-        let mut private = (*scan).fdw_private;
-        while element_count(private) < place::ORIGIN {
-            private = pg_sys::lappend(private, bytes_constant(encode_refusals(&[]).or_raise()).cast());
-        }
-        private = pg_sys::lappend(private, bytes_constant(origin.encode().or_raise()).cast());
-        (*scan).fdw_private = pg_sys::lappend(private, query.cast());
+pub fn attach_origin(statement: Statement<'_>, query: Query<'_>, cursor_options: i32, has_values: bool) {
+    let (tables, is_old) = with_planning(|planning| (planning.described(), planning.uses_old_descriptions()));
+    // PostgreSQL never keeps a plan with values.
+    if has_values && !is_old {
+        return;
     }
+    let mut first = None;
+    for_each_scan(statement, &mut |scan| first = first.or(Some(scan)));
+    let Some(scan) = first.filter(|_| !tables.is_empty()) else { return };
+    let planning = PLANNINGS.get() + 1;
+    PLANNINGS.set(planning);
+    if !is_old {
+        FRESH.with_borrow_mut(|fresh| {
+            fresh.truncate(FRESH_PLANS_MAX - 1);
+            fresh.push_front((planning, Instant::now()));
+        });
+    }
+    let pushdown = settings::pushdown();
+    let origin = Origin { planning, cursor_options, pushdown, has_values, is_old, tables };
+    let constant = |bytes: pystachio_plan::Result<Vec<u8>>| scan.memory().bytes(bytes.or_raise()).node();
+    let mut private = scan.private();
+    while private.len() < place::ORIGIN {
+        private = private.with(constant(encode_refusals(&[])));
+    }
+    scan.set_private(private.with(constant(origin.encode())).with(query.node()));
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn start_executor(query: *mut pg_sys::QueryDesc, flags: c_int) {
-    unsafe {
-        match doubt(&*query, flags) {
-            Doubt::None => {}
-            Doubt::Certain(origin, original) => plan_again(query, &origin, original),
-            Doubt::UntilRun(origin, original) => {
-                hooks::start_executor(NEXT_EXECUTOR_START, query, flags);
-                let Err(error) = execution::run_early((*query).planstate) else { return };
-                if !forget_changed(&origin) {
-                    crate::error::raise(error);
-                }
-                // Other libraries, which count what ends, see one run.
-                pg_sys::standard_ExecutorFinish(query);
-                pg_sys::standard_ExecutorEnd(query);
-                plan_again(query, &origin, original);
+/// In the place of the executor's start.
+fn start_executor(call: &ExecutorCall<'_>) {
+    match doubt(call) {
+        Doubt::None => {}
+        Doubt::Certain(origin, original) => plan_again(call.execution, &origin, original),
+        Doubt::UntilRun(origin, original) => {
+            let started = call.start();
+            let Err(error) = execution::run_early(&started) else { return };
+            if !forget_changed(&origin) {
+                crate::error::raise(error);
             }
+            // Other libraries, which count what ends, see one run.
+            started.end_without_hooks();
+            plan_again(call.execution, &origin, original);
         }
-        hooks::start_executor(NEXT_EXECUTOR_START, query, flags);
-        execution::link_scans(query);
     }
+    execution::link_scans(&call.start());
 }
 
 /// Whether a statement has to be planned again.
-enum Doubt {
+enum Doubt<'p> {
     /// It need not be.
     None,
     /// It must: its files have changed, or the setting has.
-    Certain(Origin, *mut pg_sys::Query),
+    Certain(Origin, Query<'p>),
     /// The engine will tell.
-    UntilRun(Origin, *mut pg_sys::Query),
+    UntilRun(Origin, Query<'p>),
 }
 
-unsafe fn doubt(query: &pg_sys::QueryDesc, flags: c_int) -> Doubt {
-    unsafe {
-        // A parallel worker runs a part of what its leader has looked at.
-        if PLANNINGS.get() == 0 || pg_sys::ParallelWorkerNumber >= 0 {
-            return Doubt::None;
-        }
-        let Some((origin, original)) = read_origin(query.plannedstmt) else { return Doubt::None };
-        if origin.pushdown != settings::pushdown() {
-            return Doubt::Certain(origin, original);
-        }
-        if is_fresh(origin.planning) {
-            return Doubt::None;
-        }
-        let is_explained =
-            flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 || query.instrument_options != 0;
-        let is_cursor = origin.cursor_options as u32 & pg_sys::CURSOR_OPT_FAST_PLAN != 0;
-        if !is_explained && !is_cursor && is_one_scan(query.plannedstmt) {
-            return Doubt::UntilRun(origin, original);
-        }
-        match forget_changed(&origin) {
-            true => Doubt::Certain(origin, original),
-            false => Doubt::None,
-        }
+fn doubt<'p>(call: &ExecutorCall<'p>) -> Doubt<'p> {
+    // A parallel worker runs a part of what its leader has looked at.
+    if PLANNINGS.get() == 0 || is_parallel_worker() {
+        return Doubt::None;
+    }
+    let statement = call.execution.statement();
+    let Some((origin, original)) = read_origin(statement) else { return Doubt::None };
+    if origin.pushdown != settings::pushdown() {
+        return Doubt::Certain(origin, original);
+    }
+    if is_fresh(origin.planning) {
+        return Doubt::None;
+    }
+    let is_explained =
+        call.flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 || call.execution.instrument_options() != 0;
+    let is_cursor = origin.cursor_options as u32 & pg_sys::CURSOR_OPT_FAST_PLAN != 0;
+    if !is_explained && !is_cursor && is_one_scan(statement) {
+        return Doubt::UntilRun(origin, original);
+    }
+    match forget_changed(&origin) {
+        true => Doubt::Certain(origin, original),
+        false => Doubt::None,
     }
 }
 
 /// Whether a statement reads rows by one scan, and does nothing else.
-unsafe fn is_one_scan(statement: *mut pg_sys::PlannedStmt) -> bool {
-    unsafe {
-        let statement = &*statement;
-        statement.commandType == pg_sys::CmdType::CMD_SELECT
-            && statement.subplans.is_null()
-            && !statement.hasModifyingCTE
-            && node_as::<pg_sys::ForeignScan>(statement.planTree.cast(), pg_sys::NodeTag::T_ForeignScan)
-                .is_some_and(|scan| is_ours_oid(scan.fs_server))
-    }
+fn is_one_scan(statement: Statement<'_>) -> bool {
+    statement.command() == pg_sys::CmdType::CMD_SELECT
+        && statement.subplans().is_nil()
+        && !statement.has_modifying_with()
+        && statement.plan().and_then(our_scan).is_some()
 }
 
-unsafe fn read_origin(statement: *mut pg_sys::PlannedStmt) -> Option<(Origin, *mut pg_sys::Query)> {
-    unsafe {
-        if (*statement).commandType == pg_sys::CmdType::CMD_UTILITY {
-            return None;
-        }
-        let mut found = None;
-        for_each_scan(statement, &mut |scan| {
-            let mut private = list::pointers::<pg_sys::Node>((*scan).fdw_private).skip(place::ORIGIN);
-            if let (Some(origin), Some(query), None) = (private.next(), private.next(), found) {
-                found = Some((origin.cast::<pg_sys::Const>(), query.cast::<pg_sys::Query>()));
-            }
-        });
-        let (origin, query) = found?;
-        let bytes = Vec::<u8>::from_datum((*origin).constvalue, (*origin).constisnull)?;
-        Some((Origin::decode(&bytes).or_raise(), query))
+fn read_origin(statement: Statement<'_>) -> Option<(Origin, Query<'_>)> {
+    if statement.command() == pg_sys::CmdType::CMD_UTILITY {
+        return None;
     }
+    let mut found = None;
+    for_each_scan(statement, &mut |scan| {
+        let mut private = scan.private().iter().skip(place::ORIGIN);
+        if let (Some(origin), Some(query), None) = (private.next(), private.next(), found) {
+            found = Some((origin, query));
+        }
+    });
+    let (origin, query) = found?;
+    let bytes = origin.downcast::<pg_sys::Const>()?.bytes()?;
+    Some((Origin::decode(&bytes).or_raise(), query.downcast()?))
 }
 
 /// Whether a statement was planned just now, for the run that starts.
@@ -241,50 +217,30 @@ pub fn forget_changed_tables() -> bool {
         })
 }
 
-unsafe fn plan_again(query: *mut pg_sys::QueryDesc, origin: &Origin, original: *mut pg_sys::Query) {
-    unsafe {
-        known_files::forget_plans((*query).plannedstmt);
-        (*query).plannedstmt = new_plan(&*query, origin, original);
-    }
+fn plan_again<'p>(execution: Execution<'p>, origin: &Origin, original: Query<'p>) {
+    known_files::forget_plans(execution.statement());
+    execution.set_statement(new_plan(execution, origin, original));
 }
 
-unsafe fn new_plan(
-    query: &pg_sys::QueryDesc,
-    origin: &Origin,
-    original: *mut pg_sys::Query,
-) -> *mut pg_sys::PlannedStmt {
-    unsafe {
-        let copy = pg_sys::copyObjectImpl(original.cast()).cast();
-        let values = if origin.has_values { query.params } else { std::ptr::null_mut() };
-        let text: *const c_char = query.sourceText;
-        // The planner may evaluate stable functions.
-        let needs_snapshot = !pg_sys::ActiveSnapshotSet();
-        if needs_snapshot {
-            pg_sys::PushActiveSnapshot(query.snapshot);
-        }
-        let statement = pg_sys::planner(copy, text, origin.cursor_options, values);
-        if needs_snapshot {
-            pg_sys::PopActiveSnapshot();
-        }
-        // A cursor may have been promised to go back.
-        if pg_sys::ExecSupportsBackwardScan((*query.plannedstmt).planTree)
-            && !pg_sys::ExecSupportsBackwardScan((*statement).planTree)
-        {
-            (*statement).planTree = pg_sys::materialize_finished_plan((*statement).planTree);
-        }
-        statement
+fn new_plan<'p>(execution: Execution<'p>, origin: &Origin, original: Query<'p>) -> Statement<'p> {
+    let statement = execution.plan(original.deep_copy(), origin.cursor_options, origin.has_values);
+    // A cursor may have been promised to go back.
+    if execution.statement().plan().is_some_and(Plan::reads_backward)
+        && let Some(plan) = statement.plan()
+        && !plan.reads_backward()
+    {
+        statement.set_plan(plan.materialized());
     }
+    statement
 }
 
 /// Whether an entry of a range table is a foreign table of ours, or may have some as partitions or children.
-unsafe fn may_be_ours(entry: *mut pg_sys::RangeTblEntry) -> bool {
-    unsafe {
-        (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
-            && match (*entry).relkind as u8 {
-                pg_sys::RELKIND_FOREIGN_TABLE => is_our_table((*entry).relid),
-                pg_sys::RELKIND_PARTITIONED_TABLE => true,
-                pg_sys::RELKIND_RELATION => (*entry).inh && compat::has_subclass((*entry).relid),
-                _ => false,
-            }
-    }
+fn may_be_ours(entry: RangeEntry<'_>) -> bool {
+    entry.kind() == pg_sys::RTEKind::RTE_RELATION
+        && match entry.relation_kind() {
+            pg_sys::RELKIND_FOREIGN_TABLE => is_our_table(entry.table_oid()),
+            pg_sys::RELKIND_PARTITIONED_TABLE => true,
+            pg_sys::RELKIND_RELATION => entry.has_members() && has_subclass(entry.table_oid()),
+            _ => false,
+        }
 }

@@ -18,6 +18,8 @@ pub type Param<'p> = Ref<'p, pg_sys::Param>;
 pub type OperatorCall<'p> = Ref<'p, pg_sys::OpExpr>;
 /// A call of a function.
 pub type FunctionCall<'p> = Ref<'p, pg_sys::FuncExpr>;
+/// IS NULL or IS NOT NULL.
+pub type NullTest<'p> = Ref<'p, pg_sys::NullTest>;
 /// AND, OR, NOT.
 pub type Logic<'p> = Ref<'p, pg_sys::BoolExpr>;
 /// A subquery in an expression.
@@ -60,8 +62,11 @@ fields! { 'p Var {
     varattno as attribute: i16;
     varattno = set_attribute: i16;
     vartype as type_oid: pg_sys::Oid;
+    vartype = set_type_oid: pg_sys::Oid;
     vartypmod as modifier: i32;
+    vartypmod = set_modifier: i32;
     varcollid as collation: pg_sys::Oid;
+    varcollid = set_collation: pg_sys::Oid;
     varlevelsup as levels_up: u32;
     varlevelsup = set_levels_up: u32;
     varnosyn = set_written_relation: u32;
@@ -130,6 +135,8 @@ fields! { 'p NullTest {
     arg = set_argument: Node<'p>;
     nulltesttype as kind: u32;
     nulltesttype = set_kind: u32;
+    argisrow as is_of_row: bool;
+    argisrow = set_is_of_row: bool;
     location = set_location: i32;
 } }
 
@@ -164,6 +171,7 @@ fields! { 'p RowExpr {
     args = set_fields: List<'p, pg_sys::Node>;
     row_typeid = set_type_oid: pg_sys::Oid;
     row_format = set_format: u32;
+    colnames = set_names: List<'p, pg_sys::String>;
     location = set_location: i32;
 } }
 
@@ -173,6 +181,10 @@ fields! { 'p SubLink {
     testexpr as test: Option<Node<'p>>;
     subselect = set_query: Query<'p>;
     location = set_location: i32;
+} }
+
+fields! { 'p SubPlan {
+    plan_id as plan_number: i32;
 } }
 
 fields! { 'p Aggref {
@@ -190,6 +202,7 @@ fields! { 'p Aggref {
     aggstar = set_is_star: bool;
     aggkind as kind: u8;
     aggkind = set_kind: u8;
+    agglevelsup as levels_up: u32;
     aggsplit = set_split: u32;
     aggno = set_number: i32;
     aggtransno = set_transition_number: i32;
@@ -296,6 +309,13 @@ impl<'p> Node<'p> {
         }
     }
 
+    /// The expression cast to the common type of a set operation, CASE or the like. An ERROR names it by `context`.
+    pub fn coerced(self, type_oid: pg_sys::Oid, context: &'static std::ffi::CStr) -> Node<'p> {
+        let none = std::ptr::null_mut();
+        // SAFETY: an expression, and a string.
+        unsafe { Ref::known(pg_sys::coerce_to_common_type(none, self.pointer(), type_oid, context.as_ptr())) }
+    }
+
     /// The NULL of the expression's type.
     pub fn null_of_type(self) -> Const<'p> {
         // SAFETY: makes a node.
@@ -354,6 +374,12 @@ impl<'p> Memory<'p> {
         }
     }
 
+    /// The NULL of a type.
+    pub fn null(self, type_oid: pg_sys::Oid) -> Const<'p> {
+        // SAFETY: makes a node.
+        unsafe { Ref::known(pg_sys::makeNullConst(type_oid, -1, pg_sys::InvalidOid)) }
+    }
+
     /// A node that is a number, and no expression.
     pub fn number(self, value: i32) -> Ref<'p, pg_sys::Integer> {
         // SAFETY: makes a node.
@@ -369,7 +395,26 @@ impl<'p> Logic<'p> {
     }
 }
 
+impl Const<'_> {
+    /// The bytes of a constant that [`Memory::bytes`] could have made.
+    pub fn bytes(self) -> Option<Vec<u8>> {
+        use pgrx::FromDatum;
+        if self.type_oid() != pg_sys::BYTEAOID {
+            return None;
+        }
+        // SAFETY: a value of that type, or NULL.
+        unsafe { Vec::from_datum(self.value(), self.is_null()) }
+    }
+}
+
 impl<'p> Var<'p> {
+    /// A column of a relation, of a type without modifier and collation.
+    pub fn new(memory: Memory<'p>, relation: i32, attribute: i16, type_oid: pg_sys::Oid) -> Self {
+        let _ = memory;
+        // SAFETY: makes a node.
+        unsafe { Ref::known(pg_sys::makeVar(relation, attribute, type_oid, -1, pg_sys::InvalidOid, 0)) }
+    }
+
     /// A column of a subquery of FROM.
     pub fn of_target(relation: i32, target: TargetEntry<'p>) -> Self {
         // SAFETY: a column of a target list.
@@ -384,6 +429,15 @@ impl<'p> Var<'p> {
 }
 
 impl<'p> SubLink<'p> {
+    /// A query in an expression.
+    pub fn new(kind: pg_sys::SubLinkType::Type, query: Query<'p>) -> Self {
+        let link = query.memory().make::<pg_sys::SubLink>();
+        link.set_kind(kind);
+        link.set_query(query);
+        link.set_location(-1);
+        link
+    }
+
     /// Its query.
     pub fn query(self) -> Query<'p> {
         // SAFETY: the parser has made a query of it.
@@ -391,7 +445,19 @@ impl<'p> SubLink<'p> {
     }
 }
 
-impl OperatorCall<'_> {
+impl<'p> OperatorCall<'p> {
+    /// A comparison of two values without collations.
+    pub fn comparison(operator: u32, first: Node<'p>, second: Node<'p>) -> Node<'p> {
+        let none = pg_sys::InvalidOid;
+        let (first, second) = (first.pointer().cast(), second.pointer().cast());
+        // SAFETY: two expressions.
+        unsafe {
+            let call =
+                pg_sys::make_opclause(operator.into(), pg_sys::BOOLOID, false, first, second, none, none);
+            Ref::known(call.cast())
+        }
+    }
+
     /// Looks up the function of the operator, if it is not known.
     pub fn find_function(self) {
         // SAFETY: a call of an operator.

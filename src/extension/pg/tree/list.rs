@@ -168,6 +168,13 @@ macro_rules! number_lists {
                 self.pointer
             }
 
+            /// A copy of the list.
+            #[must_use]
+            pub fn deep_copy(self) -> Self {
+                // SAFETY: a valid list of such items.
+                unsafe { Self::new(pg_sys::copyObjectImpl(self.pointer.cast()).cast()) }
+            }
+
             /// The items.
             pub fn iter(self) -> impl Iterator<Item = $item> + use<'p> {
                 // SAFETY: a list of such items, which outlives the iterator.
@@ -189,6 +196,13 @@ number_lists! {
     IntegerList: i32, integers, lappend_int;
     /// A list of oids.
     OidList: pg_sys::Oid, oids, lappend_oid;
+}
+
+impl OidList<'_> {
+    /// Whether it is no list at all.
+    pub fn is_nil(self) -> bool {
+        self.pointer.is_null()
+    }
 }
 
 /// A set of numbers of relations; NULL is the empty one.

@@ -6,9 +6,10 @@
 //! - `expression.rs`, `query.rs`, `relation.rs`, `path.rs`, `plan.rs`: the structures, each with its fields and with what
 //!   PostgreSQL's functions say of it
 //! - `walk.rs`: looking through expressions and queries, and copies of them with other parts
-//! - `table.rs`: columns of tables, and other facts of catalogs
+//! - `table.rs`: tables, their columns and servers; `catalog.rs`: other facts of catalogs
 //! - `attachment.rs`: what is kept with a relation
 //! - `entry.rs`: where PostgreSQL calls us
+//! - `executor.rs`: statements as the executor runs them
 //!
 //! Goal: code of the planner outside this folder has no pointer, and no unsafe block. It can't name a structure after the call
 //! in which it got it, take a node for another, or jump over Rust's frames.
@@ -25,7 +26,9 @@
 #![expect(unsafe_code, reason = "PostgreSQL's planner structures are C structures")]
 
 mod attachment;
+mod catalog;
 mod entry;
+mod executor;
 mod expression;
 mod fields;
 mod list;
@@ -39,7 +42,9 @@ mod table;
 mod walk;
 
 pub use attachment::Attachment;
+pub use catalog::*;
 pub use entry::*;
+pub use executor::*;
 pub use expression::*;
 pub use list::{IntegerList, List, OidList, Relids};
 pub use path::*;

@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 use super::{
-    ChosenPath, List, Node, Query, RangeEntry, Ref, Relids, TargetEntry,
+    ChosenPath, List, Node, OidList, Query, RangeEntry, Ref, Relids, TargetEntry,
     fields::{fields, kinds},
     reference::HasTag,
 };
@@ -36,9 +36,13 @@ kinds! {
 unsafe impl HasTag for pg_sys::Plan {}
 
 fields! { 'p PlannedStmt {
+    commandType as command: u32;
+    hasModifyingCTE as has_modifying_with: bool;
     planTree as plan: Option<Plan<'p>>;
+    planTree = set_plan: Plan<'p>;
     rtable as range_table: List<'p, pg_sys::RangeTblEntry>;
     subplans as subplans: List<'p, pg_sys::Plan>;
+    relationOids as table_oids: OidList<'p>;
 } }
 
 fields! { 'p Plan {
@@ -50,6 +54,7 @@ fields! { 'p Plan {
     targetlist as targets: List<'p, pg_sys::TargetEntry>;
     lefttree as left: Option<Plan<'p>>;
     righttree as right: Option<Plan<'p>>;
+    initPlan as init_plans: List<'p, pg_sys::SubPlan>;
 } }
 
 fields! { 'p ForeignScan {
@@ -138,6 +143,18 @@ impl<'p> ForeignScan<'p> {
 }
 
 impl<'p> Plan<'p> {
+    /// Whether its rows can be read backward.
+    pub fn reads_backward(self) -> bool {
+        // SAFETY: a finished plan.
+        unsafe { pg_sys::ExecSupportsBackwardScan(self.pointer()) }
+    }
+
+    /// A plan that keeps the rows of this one, which is finished.
+    pub fn materialized(self) -> Self {
+        // SAFETY: a finished plan.
+        unsafe { Ref::known(pg_sys::materialize_finished_plan(self.pointer())) }
+    }
+
     /// The number of the relation that a scan of one relation reads.
     ///
     /// Only of scans: the caller has looked at the tag.

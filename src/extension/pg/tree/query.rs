@@ -171,19 +171,37 @@ fields! { 'p CommonTableExpr {
 
 fields! { 'p SetOperationStmt {
     op as operation: u32;
+    op = set_operation: u32;
     all as all: bool;
+    all = set_all: bool;
     larg as left: Node<'p>;
+    larg = set_left: Node<'p>;
     rarg as right: Node<'p>;
+    rarg = set_right: Node<'p>;
     colTypes as column_types: OidList<'p>;
+    colTypes = set_column_types: OidList<'p>;
     colTypmods as column_modifiers: IntegerList<'p>;
+    colTypmods = set_column_modifiers: IntegerList<'p>;
     colCollations as column_collations: OidList<'p>;
+    colCollations = set_column_collations: OidList<'p>;
     groupClauses as group_clauses: List<'p, pg_sys::SortGroupClause>;
+    groupClauses = set_group_clauses: List<'p, pg_sys::SortGroupClause>;
+} }
+
+fields! { 'p Alias {
+    colnames as column_names: List<'p, pg_sys::String>;
+    colnames = set_column_names: List<'p, pg_sys::String>;
 } }
 
 impl<'p> Query<'p> {
     /// The entry of the range table with a number.
     pub fn entry(self, index: usize) -> Option<RangeEntry<'p>> {
         self.range_table().get(index.checked_sub(1)?)
+    }
+
+    /// The number that the next entry of the range table gets.
+    pub fn next_index(self) -> i32 {
+        self.range_table().len() as i32 + 1
     }
 
     /// The condition of WHERE.
@@ -201,6 +219,13 @@ impl<'p> Query<'p> {
     /// The items of FROM.
     pub fn from_items(self) -> List<'p, pg_sys::Node> {
         self.join_tree().map_or(List::nil(), Ref::items)
+    }
+
+    /// Has other items in FROM.
+    pub fn set_from_items(self, items: List<'p, pg_sys::Node>) {
+        if let Some(tree) = self.join_tree() {
+            tree.set_items(items);
+        }
     }
 
     /// The columns that it returns, in their order.
@@ -262,6 +287,20 @@ impl<'p> Alias<'p> {
     pub fn name(self) -> String {
         // SAFETY: a string.
         unsafe { list::string((*self.pointer()).aliasname) }
+    }
+}
+
+impl<'p> Memory<'p> {
+    /// A name as a node.
+    pub fn name(self, name: &'static std::ffi::CStr) -> Ref<'p, pg_sys::String> {
+        // SAFETY: a string, of which PostgreSQL makes a copy.
+        unsafe { Ref::known(pg_sys::makeString(pg_sys::pstrdup(name.as_ptr()))) }
+    }
+
+    /// The name of a table's column as a node.
+    pub fn name_of(self, column: &pg_sys::FormData_pg_attribute) -> Ref<'p, pg_sys::String> {
+        // SAFETY: a string, of which PostgreSQL makes a copy.
+        unsafe { Ref::known(pg_sys::makeString(pg_sys::pstrdup(column.attname.data.as_ptr()))) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use pgrx::{IntoDatum, pg_sys, prelude::*};
 
-use super::{RangeEntry, Root};
+use super::{RangeEntry, Root, current_role, may_read_column};
 use crate::pg::compat;
 
 /// What PostgreSQL is told of a column, as a row of `pg_statistic` that was never stored.
@@ -119,15 +119,9 @@ impl<'p> RangeEntry<'p> {
 
     /// Whether the role whose rights count for this entry may read a column.
     pub fn may_read(self, root: Root<'p>, attribute_number: i16) -> bool {
-        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
-        let allowed = pg_sys::AclResult::ACLCHECK_OK;
-        let table_oid = self.table_oid();
-        // SAFETY: an entry of this planning's query, and looks into catalogs.
-        unsafe {
-            let checked = compat::checked_role(root.pointer(), self.pointer());
-            let role = if checked == pg_sys::InvalidOid { pg_sys::GetUserId() } else { checked };
-            pg_sys::pg_class_aclcheck(table_oid, role, select) == allowed
-                || pg_sys::pg_attribute_aclcheck(table_oid, attribute_number, role, select) == allowed
-        }
+        // SAFETY: an entry of this planning's query.
+        let checked = unsafe { compat::checked_role(root.pointer(), self.pointer()) };
+        let role = if checked == pg_sys::InvalidOid { current_role() } else { checked };
+        may_read_column(self.table_oid(), attribute_number, role)
     }
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use pgrx::pg_sys::{self, Oid};
 
 use super::{Routine, entry::is_ours};
-use crate::pg::list;
+use crate::pg::{compat, list};
 
 /// A table that is open. The query that is planned has locked it.
 pub struct Table(pg_sys::Relation, PhantomData<*mut ()>);
@@ -49,6 +49,22 @@ pub fn column_name(table_oid: Oid, attribute_number: i16) -> String {
 pub fn column_type(table_oid: Oid, attribute_number: i16) -> Oid {
     // SAFETY: a look into a catalog.
     unsafe { pg_sys::get_atttype(table_oid, attribute_number) }
+}
+
+/// Whether a table's column is declared NOT NULL.
+pub fn column_is_not_null(table_oid: Oid, attribute_number: i16) -> bool {
+    let cache = pg_sys::SysCacheIdentifier::ATTNUM as i32;
+    // SAFETY: a look into a catalog, whose row is held meanwhile; the query that is planned has locked the table.
+    unsafe {
+        let row = pg_sys::SearchSysCache2(cache, table_oid.into(), pg_sys::Datum::from(attribute_number));
+        if row.is_null() {
+            return false;
+        }
+        let column = pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_attribute>();
+        let is_not_null = compat::is_not_null(table_oid, &*column);
+        pg_sys::ReleaseSysCache(row);
+        is_not_null
+    }
 }
 
 /// The server of a foreign table.

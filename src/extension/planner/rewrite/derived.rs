@@ -1,234 +1,198 @@
 //! Subqueries that rewrites put into FROM.
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::NodeTag;
 
 use super::conjunction;
-use crate::{
-    pg::compat,
-    planner::nodes::{contains, element_count, elements, list_of, make_node, tag_of, walk_expression},
-};
+use crate::pg::tree::{Alias, Join, List, Memory, Node, NullTest, Query, RangeEntry, TargetEntry, Var};
 
 /// Whether a subquery is FROM and WHERE and columns of every row: its rows exist, or are members, whatever else it says.
-pub unsafe fn is_simple(subquery: *mut pg_sys::Query) -> bool {
-    unsafe { is_ungrouped(subquery) && !(*subquery).hasAggs && !(*subquery).hasDistinctOn }
+pub fn is_simple(subquery: Query<'_>) -> bool {
+    is_ungrouped(subquery) && !subquery.has_aggregates() && !subquery.has_distinct_on()
 }
 
 /// Whether a subquery has neither groups nor anything that follows them.
-pub unsafe fn is_ungrouped(subquery: *mut pg_sys::Query) -> bool {
-    unsafe {
-        let query = &*subquery;
-        query.groupClause.is_null()
-            && query.groupingSets.is_null()
-            && query.havingQual.is_null()
-            && has_plain_rows(subquery)
-    }
+pub fn is_ungrouped(subquery: Query<'_>) -> bool {
+    subquery.groups().is_nil()
+        && subquery.grouping_sets().is_nil()
+        && subquery.having().is_none()
+        && has_plain_rows(subquery)
 }
 
 /// Whether a subquery is FROM and WHERE, perhaps with groups and DISTINCT: what other rows it reads does not change a group.
-pub unsafe fn has_plain_rows(subquery: *mut pg_sys::Query) -> bool {
-    unsafe {
-        let query = &*subquery;
-        query.limitCount.is_null()
-            && query.limitOffset.is_null()
-            && query.setOperations.is_null()
-            && query.cteList.is_null()
-            && query.rowMarks.is_null()
-            && !query.hasWindowFuncs
-            && !query.hasTargetSRFs
-            && element_count((*query.jointree).fromlist) > 0
-    }
+pub fn has_plain_rows(subquery: Query<'_>) -> bool {
+    subquery.limit_count().is_none()
+        && subquery.limit_offset().is_none()
+        && subquery.set_operations().is_none()
+        && subquery.with().is_nil()
+        && subquery.row_marks().is_nil()
+        && !subquery.has_windows()
+        && !subquery.has_sets_in_target()
+        && !subquery.from_items().is_empty()
+}
+
+/// A query without columns and FROM.
+pub fn empty_select(memory: Memory<'_>) -> Query<'_> {
+    let query = memory.make::<pg_sys::Query>();
+    query.set_command(pg_sys::CmdType::CMD_SELECT);
+    query.set_can_set_tag(true);
+    query.set_join_tree(Some(memory.make()));
+    query
 }
 
 /// A query without columns over a subquery, which is its FROM.
-pub unsafe fn select_from(subquery: *mut pg_sys::Query) -> *mut pg_sys::Query {
-    unsafe {
-        let query = make_node::<pg_sys::Query>(NodeTag::T_Query);
-        (*query).commandType = pg_sys::CmdType::CMD_SELECT;
-        (*query).canSetTag = true;
-        (*query).jointree = make_node(NodeTag::T_FromExpr);
-        pg_sys::IncrementVarSublevelsUp(subquery.cast(), 1, 1);
-        append_subquery(query, subquery);
-        query
-    }
+pub fn select_from(subquery: Query<'_>) -> Query<'_> {
+    let query = empty_select(subquery.memory());
+    subquery.node().move_levels(1, 1);
+    append_subquery(query, subquery);
+    query
 }
 
 /// The query over `inner` that stands for `query`, with its ORDER BY, DISTINCT and LIMIT. `columns` are its columns, in the
 /// order of those of `inner`.
-pub unsafe fn select_as(
-    query: *mut pg_sys::Query,
-    inner: *mut pg_sys::Query,
-    columns: &[*mut pg_sys::TargetEntry],
-) -> *mut pg_sys::Query {
-    unsafe {
-        let outer = select_from(inner);
-        (*outer).querySource = (*query).querySource;
-        (*outer).queryId = (*query).queryId;
-        (*outer).canSetTag = (*query).canSetTag;
-        (*outer).stmt_location = (*query).stmt_location;
-        (*outer).stmt_len = (*query).stmt_len;
-        (*outer).hasSubLinks = (*query).hasSubLinks;
-        (*outer).hasRowSecurity = (*query).hasRowSecurity;
-        (*outer).distinctClause = (*query).distinctClause;
-        (*outer).hasDistinctOn = (*query).hasDistinctOn;
-        (*outer).sortClause = (*query).sortClause;
-        (*outer).limitOffset = (*query).limitOffset;
-        (*outer).limitCount = (*query).limitCount;
-        (*outer).limitOption = (*query).limitOption;
-        let values = elements::<pg_sys::TargetEntry>((*inner).targetList).filter(|entry| !(**entry).resjunk);
-        for (value, column) in values.zip(columns) {
-            let var = pg_sys::makeVarFromTargetEntry(1, value);
-            let entry =
-                pg_sys::makeTargetEntry(var.cast(), (*value).resno, (**column).resname, (**column).resjunk);
-            (*entry).ressortgroupref = (**column).ressortgroupref;
-            (*outer).targetList = pg_sys::lappend((*outer).targetList, entry.cast());
-        }
-        outer
+pub fn select_as<'p>(query: Query<'p>, inner: Query<'p>, columns: &[TargetEntry<'p>]) -> Query<'p> {
+    let outer = select_from(inner);
+    outer.take_identity(query);
+    outer.set_has_sub_links(query.has_sub_links());
+    outer.set_has_row_security(query.has_row_security());
+    outer.set_distinct(query.distinct());
+    outer.set_has_distinct_on(query.has_distinct_on());
+    outer.set_order(query.order());
+    outer.set_limit_offset(query.limit_offset());
+    outer.set_limit_count(query.limit_count());
+    outer.set_limit_option(query.limit_option());
+    for (value, column) in inner.columns().zip(columns) {
+        let var = Var::of_target(1, value);
+        let entry = column_named_as(*column, var.node(), value.number(), column.is_hidden());
+        entry.set_reference(column.reference());
+        outer.set_targets(outer.targets().with(entry));
     }
+    outer
+}
+
+/// A column of a target list with the name of another.
+pub fn column_named_as<'p>(
+    other: TargetEntry<'p>,
+    value: Node<'p>,
+    number: i16,
+    is_hidden: bool,
+) -> TargetEntry<'p> {
+    let column = value.as_target(number, None, is_hidden);
+    column.take_name(other);
+    column
 }
 
 /// Whether LIMIT or OFFSET may read the query's CTEs, which `select_as` takes out of its sight.
-pub unsafe fn limit_reads_ctes(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        let limits = [(*query).limitCount, (*query).limitOffset];
-        !(*query).cteList.is_null()
-            && limits.into_iter().any(|limit| contains(limit, &|node| tag_of(node) == NodeTag::T_SubLink))
-    }
+pub fn limit_reads_ctes(query: Query<'_>) -> bool {
+    let limits = [query.limit_count(), query.limit_offset()];
+    !query.with().is_nil()
+        && limits.into_iter().flatten().any(|limit| limit.contains_kind::<pg_sys::SubLink>())
 }
 
 /// Adds a subquery to FROM.
-pub unsafe fn append_subquery(query: *mut pg_sys::Query, subquery: *mut pg_sys::Query) {
-    unsafe {
-        let reference = make_node::<pg_sys::RangeTblRef>(NodeTag::T_RangeTblRef);
-        (*reference).rtindex = append_entry(query, subquery);
-        let join_tree = (*query).jointree;
-        (*join_tree).fromlist = pg_sys::lappend((*join_tree).fromlist, reference.cast());
-    }
+pub fn append_subquery<'p>(query: Query<'p>, subquery: Query<'p>) {
+    let reference = append_entry(query, subquery);
+    query.set_from_items(query.from_items().with(reference));
 }
 
-/// Adds a subquery to the range table, and returns its number.
-pub unsafe fn append_entry(query: *mut pg_sys::Query, subquery: *mut pg_sys::Query) -> i32 {
-    unsafe {
-        let entry = make_node::<pg_sys::RangeTblEntry>(NodeTag::T_RangeTblEntry);
-        (*entry).rtekind = pg_sys::RTEKind::RTE_SUBQUERY;
-        (*entry).subquery = subquery;
-        (*entry).inFromCl = true;
-        let columns =
-            elements::<pg_sys::TargetEntry>((*subquery).targetList).filter(|entry| !(**entry).resjunk);
-        let names = columns.map(|entry| match (*entry).resname.is_null() {
-            true => pg_sys::makeString(pg_sys::pstrdup(c"value".as_ptr())),
-            false => pg_sys::makeString(pg_sys::pstrdup((*entry).resname)),
-        });
-        (*entry).eref = pg_sys::makeAlias(c"subquery".as_ptr(), list_of(names));
-        (*query).rtable = pg_sys::lappend((*query).rtable, entry.cast());
-        element_count((*query).rtable) as i32
-    }
+/// Adds a subquery to the range table, and returns what names it in FROM.
+fn append_entry<'p>(query: Query<'p>, subquery: Query<'p>) -> Node<'p> {
+    let memory = query.memory();
+    let entry = memory.make::<pg_sys::RangeTblEntry>();
+    entry.set_kind(pg_sys::RTEKind::RTE_SUBQUERY);
+    entry.set_subquery(Some(subquery));
+    entry.set_is_in_from(true);
+    let names = subquery.columns().map(|column| column.name_or(c"value"));
+    entry.set_names(Some(Alias::new(memory, c"subquery", List::of(names))));
+    let reference = memory.make::<pg_sys::RangeTblRef>();
+    reference.set_index(append_to_range_table(query, entry));
+    reference.node()
+}
+
+/// Adds an entry to the range table, and returns its number.
+fn append_to_range_table<'p>(query: Query<'p>, entry: RangeEntry<'p>) -> i32 {
+    let index = query.next_index();
+    query.set_range_table(query.range_table().with(entry));
+    index
 }
 
 /// Joins a subquery to all of FROM: its columns are NULL for rows without a match.
-pub unsafe fn left_join(
-    query: *mut pg_sys::Query,
-    subquery: *mut pg_sys::Query,
-    clauses: &[*mut pg_sys::Node],
-) {
-    unsafe {
-        let join_tree = (*query).jointree;
-        let left = make_node::<pg_sys::FromExpr>(NodeTag::T_FromExpr);
-        (*left).fromlist = (*join_tree).fromlist;
-        (*join_tree).fromlist = std::ptr::null_mut();
-        append_subquery(query, subquery);
-        let entry = make_node::<pg_sys::RangeTblEntry>(NodeTag::T_RangeTblEntry);
-        (*entry).rtekind = pg_sys::RTEKind::RTE_JOIN;
-        (*entry).jointype = pg_sys::JoinType::JOIN_LEFT;
-        (*entry).eref = pg_sys::makeAlias(c"join".as_ptr(), std::ptr::null_mut());
-        (*query).rtable = pg_sys::lappend((*query).rtable, entry.cast());
-        let join = make_node::<pg_sys::JoinExpr>(NodeTag::T_JoinExpr);
-        (*join).jointype = pg_sys::JoinType::JOIN_LEFT;
-        (*join).larg = left.cast();
-        (*join).rarg = (*(*(*join_tree).fromlist).elements).ptr_value.cast();
-        (*join).quals = conjunction(clauses);
-        (*join).rtindex = element_count((*query).rtable) as i32;
-        (*join_tree).fromlist = list_of([join]);
-    }
+pub fn left_join<'p>(query: Query<'p>, subquery: Query<'p>, clauses: &[Node<'p>]) {
+    let left = query.memory().make::<pg_sys::FromExpr>();
+    left.set_items(query.from_items());
+    let join = left_join_of(query, left.node(), subquery, clauses);
+    query.set_from_items(List::of([join.node()]));
+}
+
+/// The left join of a part of FROM with a subquery, which it adds to the range table.
+pub fn left_join_of<'p>(
+    query: Query<'p>,
+    left: Node<'p>,
+    subquery: Query<'p>,
+    clauses: &[Node<'p>],
+) -> Join<'p> {
+    let memory = query.memory();
+    let join = memory.make::<pg_sys::JoinExpr>();
+    join.set_join_type(pg_sys::JoinType::JOIN_LEFT);
+    join.set_left(left);
+    join.set_right(append_entry(query, subquery));
+    join.set_condition(conjunction(clauses));
+    let entry = memory.make::<pg_sys::RangeTblEntry>();
+    entry.set_kind(pg_sys::RTEKind::RTE_JOIN);
+    entry.set_join_type(pg_sys::JoinType::JOIN_LEFT);
+    entry.set_names(Some(Alias::new(memory, c"join", List::nil())));
+    join.set_index(append_to_range_table(query, entry));
+    join
 }
 
 /// A column of a subquery that `left_join` added: it reads NULL where nothing matched.
-pub unsafe fn nullable_column(relation_index: i32, entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
-    unsafe {
-        let var = pg_sys::makeVarFromTargetEntry(relation_index, entry);
-        // The join's entry follows the subquery's.
-        compat::mark_nullable(var, relation_index + 1);
-        var.cast()
-    }
-}
-
-/// A call of an aggregate, without arguments, in the query that it will stand in.
-pub unsafe fn aggregate(function: u32, result_type: pg_sys::Oid) -> *mut pg_sys::Aggref {
-    unsafe {
-        let aggregate = make_node::<pg_sys::Aggref>(NodeTag::T_Aggref);
-        (*aggregate).aggfnoid = function.into();
-        (*aggregate).aggtype = result_type;
-        (*aggregate).aggkind = b'n' as _;
-        (*aggregate).aggsplit = pg_sys::AggSplit::AGGSPLIT_SIMPLE;
-        (*aggregate).aggno = -1;
-        (*aggregate).aggtransno = -1;
-        (*aggregate).location = -1;
-        aggregate
-    }
+pub fn nullable_column<'p>(relation_index: i32, entry: TargetEntry<'p>) -> Var<'p> {
+    let var = Var::of_target(relation_index, entry);
+    // The join's entry follows the subquery's.
+    var.mark_nullable(relation_index + 1);
+    var
 }
 
 /// Whether a column is NULL, or is not.
-pub unsafe fn null_test(column: *mut pg_sys::Node, kind: pg_sys::NullTestType::Type) -> *mut pg_sys::Node {
-    unsafe {
-        let test = make_node::<pg_sys::NullTest>(NodeTag::T_NullTest);
-        (*test).arg = column.cast();
-        (*test).nulltesttype = kind;
-        (*test).location = -1;
-        test.cast()
-    }
+pub fn null_test<'p>(column: Node<'p>, kind: pg_sys::NullTestType::Type) -> NullTest<'p> {
+    let test = column.memory().make::<pg_sys::NullTest>();
+    test.set_argument(column);
+    test.set_kind(kind);
+    test.set_location(-1);
+    test
 }
 
 /// Whether every subquery of a query's columns is evaluated for each row of FROM: in a query with groups, in a key or in an
 /// aggregate.
-pub unsafe fn has_links_by_row(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        if is_row_wise(query) {
+pub fn has_links_by_row(query: Query<'_>) -> bool {
+    if is_row_wise(query) {
+        return true;
+    }
+    let reads_links = |node: Node<'_>| node.contains_kind::<pg_sys::SubLink>();
+    if !query.grouping_sets().is_nil() || query.having().is_some_and(reads_links) {
+        return false;
+    }
+    query.targets().iter().all(|entry| {
+        if is_key(query, entry) {
             return true;
         }
-        let reads_links =
-            |node: *mut pg_sys::Node| contains(node, &|part| tag_of(part) == NodeTag::T_SubLink);
-        if !(*query).groupingSets.is_null() || reads_links((*query).havingQual) {
-            return false;
-        }
-        elements::<pg_sys::TargetEntry>((*query).targetList).all(|entry| {
-            if is_key(query, entry) {
-                return true;
-            }
-            let mut is_by_row = true;
-            walk_expression((*entry).expr.cast(), &mut |part| {
-                is_by_row = is_by_row && tag_of(part) != NodeTag::T_SubLink;
-                tag_of(part) != NodeTag::T_Aggref
-            });
-            is_by_row
-        })
-    }
+        let mut is_by_row = true;
+        entry.expression().walk(&mut |part| {
+            is_by_row = is_by_row && !part.is::<pg_sys::SubLink>();
+            !part.is::<pg_sys::Aggref>()
+        });
+        is_by_row
+    })
 }
 
-unsafe fn is_key(query: *mut pg_sys::Query, entry: *mut pg_sys::TargetEntry) -> bool {
-    unsafe {
-        (*entry).ressortgroupref != 0
-            && elements::<pg_sys::SortGroupClause>((*query).groupClause)
-                .any(|clause| (*clause).tleSortGroupRef == (*entry).ressortgroupref)
-    }
+/// Whether a query groups by a column.
+pub fn is_key(query: Query<'_>, entry: TargetEntry<'_>) -> bool {
+    entry.reference() != 0 && query.groups().iter().any(|clause| clause.reference() == entry.reference())
 }
 
 /// Whether a query's columns are computed of single rows, so that they may name any column of FROM.
-unsafe fn is_row_wise(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        let query = &*query;
-        query.groupClause.is_null()
-            && query.groupingSets.is_null()
-            && !query.hasAggs
-            && query.havingQual.is_null()
-    }
+fn is_row_wise(query: Query<'_>) -> bool {
+    query.groups().is_nil()
+        && query.grouping_sets().is_nil()
+        && !query.has_aggregates()
+        && query.having().is_none()
 }

@@ -12,95 +12,80 @@
 //! keys without columns; more than [`SETS_MAX`] sets.
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::NodeTag;
 
 use super::{
-    conjunction, copy_of,
-    derived::{aggregate, append_subquery, limit_reads_ctes, null_test, select_as},
+    conjunction,
+    derived::{append_subquery, column_named_as, empty_select, limit_reads_ctes, null_test, select_as},
 };
-use crate::{
-    pg::compat,
-    planner::nodes::{elements, integers, list_of, make_node, node_as, substitute, tag_of},
+use crate::pg::tree::{
+    AggregateCall, IntegerList, List, Memory, Node, OidList, Query, Ref, TargetEntry, Var,
 };
 
 /// Each is a query of its own, with its scans and joins.
 const SETS_MAX: i32 = 32;
 
 /// Rewrites a query with grouping sets. Returns whether it has some and can be rewritten.
-pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        let is_plain = !(*query).groupingSets.is_null()
-            && (*query).commandType == pg_sys::CmdType::CMD_SELECT
-            && (*query).rowMarks.is_null()
-            && (*query).constraintDeps.is_null()
-            && !(*query).hasWindowFuncs
-            && !(*query).hasTargetSRFs
-            && !(*query).hasModifyingCTE
-            && !limit_reads_ctes(query)
-            && !pg_sys::contain_volatile_functions(query.cast());
-        if !is_plain {
-            return false;
-        }
-        let parsed = compat::without_group_entry(query);
-        // A constant could be another one that only looks like it.
-        let mut keys = elements::<pg_sys::SortGroupClause>((*parsed).groupClause)
-            .map(|clause| (*pg_sys::get_sortgroupclause_tle(clause, (*parsed).targetList)).expr);
-        if !keys.all(|key| pg_sys::contain_vars_of_level(key.cast(), 0)) {
-            return false;
-        }
-        let sets = compat::expand_grouping_sets(parsed, SETS_MAX);
-        let leaves: Option<Vec<_>> = sets.iter().map(|set| Groups::new(parsed, set).query(parsed)).collect();
-        let Some(mut leaves) = leaves else { return false };
-        if leaves.iter().any(|leaf| !has_no_rows(*leaf)) {
-            leaves.retain(|leaf| !has_no_rows(*leaf));
-        }
-        let inner = match leaves.as_slice() {
-            [] => return false,
-            [one] => *one,
-            leaves => union_all(leaves),
-        };
-        let outer = select_as(parsed, inner, &columns_above(parsed));
-        std::ptr::copy_nonoverlapping(outer, query, 1);
-        true
+pub fn rewrite(query: Query<'_>) -> bool {
+    let is_plain = !query.grouping_sets().is_nil()
+        && query.command() == pg_sys::CmdType::CMD_SELECT
+        && query.row_marks().is_nil()
+        && query.constraint_dependencies().is_nil()
+        && !query.has_windows()
+        && !query.has_sets_in_target()
+        && !query.has_modifying_with()
+        && !limit_reads_ctes(query)
+        && !query.node().is_volatile();
+    if !is_plain {
+        return false;
     }
+    let parsed = query.without_group_entry();
+    // A constant could be another one that only looks like it.
+    let mut keys = parsed.groups().iter().map(|clause| clause.target(parsed.targets()).expression());
+    if !keys.all(|key| key.has_columns_of_level(0)) {
+        return false;
+    }
+    let sets = parsed.expanded_grouping_sets(SETS_MAX);
+    let leaves: Option<Vec<_>> = sets.iter().map(|set| Groups::new(parsed, set).query(parsed)).collect();
+    let Some(mut leaves) = leaves else { return false };
+    if leaves.iter().any(|leaf| !has_no_rows(*leaf)) {
+        leaves.retain(|leaf| !has_no_rows(*leaf));
+    }
+    let inner = match leaves.as_slice() {
+        [] => return false,
+        [one] => *one,
+        [first, ..] => union_all(*first, &leaves),
+    };
+    query.replace_with(select_as(parsed, inner, &columns_above(parsed)));
+    true
 }
 
 /// The columns that ORDER BY, DISTINCT and the enclosing query read, in their order.
-unsafe fn columns_above(query: *mut pg_sys::Query) -> Vec<*mut pg_sys::TargetEntry> {
-    unsafe {
-        let clauses =
-            elements::<pg_sys::SortGroupClause>((*query).sortClause)
-                .chain(elements::<pg_sys::SortGroupClause>((*query).distinctClause));
-        let wanted: Vec<u32> = clauses.map(|clause| (*clause).tleSortGroupRef).collect();
-        let is_wanted = |entry: &*mut pg_sys::TargetEntry| {
-            !(**entry).resjunk || wanted.contains(&(**entry).ressortgroupref)
-        };
-        elements::<pg_sys::TargetEntry>((*query).targetList).filter(is_wanted).collect()
-    }
+fn columns_above(query: Query<'_>) -> Vec<TargetEntry<'_>> {
+    let clauses = query.order().iter().chain(query.distinct().iter());
+    let wanted: Vec<u32> = clauses.map(|clause| clause.reference()).collect();
+    let is_wanted = |entry: &TargetEntry<'_>| !entry.is_hidden() || wanted.contains(&entry.reference());
+    query.targets().iter().filter(is_wanted).collect()
 }
 
 /// The groups of one set.
-struct Groups {
+struct Groups<'p> {
     set: Vec<u32>,
     /// What is grouped by, here and in other sets.
-    present: Vec<*mut pg_sys::Expr>,
-    absent: Vec<*mut pg_sys::Expr>,
+    present: Vec<Node<'p>>,
+    absent: Vec<Node<'p>>,
 }
 
-impl Groups {
-    unsafe fn new(query: *mut pg_sys::Query, set: &[u32]) -> Self {
-        unsafe {
-            let mut groups = Self { set: set.to_vec(), present: Vec::new(), absent: Vec::new() };
-            for clause in elements::<pg_sys::SortGroupClause>((*query).groupClause) {
-                let entry = pg_sys::get_sortgroupclause_tle(clause, (*query).targetList);
-                let list = match groups.has((*clause).tleSortGroupRef) {
-                    true => &mut groups.present,
-                    false => &mut groups.absent,
-                };
-                list.push((*entry).expr);
-            }
-            groups
+impl<'p> Groups<'p> {
+    fn new(query: Query<'p>, set: &[u32]) -> Self {
+        let mut groups = Self { set: set.to_vec(), present: Vec::new(), absent: Vec::new() };
+        for clause in query.groups().iter() {
+            let list = match groups.has(clause.reference()) {
+                true => &mut groups.present,
+                false => &mut groups.absent,
+            };
+            list.push(clause.target(query.targets()).expression());
         }
+        groups
     }
 
     fn has(&self, reference: u32) -> bool {
@@ -108,190 +93,163 @@ impl Groups {
     }
 
     /// The query of these groups alone, without ORDER BY, DISTINCT and LIMIT; nothing if it has what can't be told apart.
-    unsafe fn query(&self, query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
-        unsafe {
-            let own = copy_of(query);
-            let above = columns_above(own);
-            (*own).groupingSets = std::ptr::null_mut();
-            (*own).groupDistinct = false;
-            (*own).sortClause = std::ptr::null_mut();
-            (*own).distinctClause = std::ptr::null_mut();
-            (*own).hasDistinctOn = false;
-            (*own).limitOffset = std::ptr::null_mut();
-            (*own).limitCount = std::ptr::null_mut();
-            (*own).groupClause = list_of(
-                elements::<pg_sys::SortGroupClause>((*own).groupClause)
-                    .filter(|clause| self.has((**clause).tleSortGroupRef)),
-            );
-            // Those that only GROUP BY looks at come last.
-            let grouped_by: Vec<_> = elements::<pg_sys::TargetEntry>((*own).targetList)
-                .filter(|entry| self.has((**entry).ressortgroupref) && !above.contains(entry))
-                .collect();
-            let mut columns = Vec::new();
-            for (place, entry) in above.iter().copied().chain(grouped_by).enumerate() {
-                let value = self.seen_from((*entry).expr.cast())?;
-                let is_above = place < above.len();
-                let column =
-                    pg_sys::makeTargetEntry(value.cast(), place as i16 + 1, (*entry).resname, !is_above);
-                if self.has((*entry).ressortgroupref) {
-                    (*column).ressortgroupref = (*entry).ressortgroupref;
-                }
-                columns.push(column);
+    fn query(&self, query: Query<'p>) -> Option<Query<'p>> {
+        let own = query.deep_copy();
+        let above = columns_above(own);
+        own.set_grouping_sets(List::nil());
+        own.set_group_distinct(false);
+        own.set_order(List::nil());
+        own.set_distinct(List::nil());
+        own.set_has_distinct_on(false);
+        own.set_limit_offset(None);
+        own.set_limit_count(None);
+        own.set_groups(List::of(own.groups().iter().filter(|clause| self.has(clause.reference()))));
+        // Those that only GROUP BY looks at come last.
+        let grouped_by: Vec<_> = own
+            .targets()
+            .iter()
+            .filter(|entry| self.has(entry.reference()) && !above.contains(entry))
+            .collect();
+        let mut columns = Vec::new();
+        for (place, entry) in above.iter().copied().chain(grouped_by).enumerate() {
+            let value = self.seen_from(entry.expression())?;
+            let is_above = place < above.len();
+            let column = column_named_as(entry, value, place as i16 + 1, !is_above);
+            if self.has(entry.reference()) {
+                column.set_reference(entry.reference());
             }
-            (*own).targetList = list_of(columns);
-            if !(*own).havingQual.is_null() {
-                (*own).havingQual = self.seen_from((*own).havingQual)?;
-            }
-            let aggregates = [(*own).targetList.cast(), (*own).havingQual];
-            if self.set.is_empty() && !aggregates.into_iter().any(|node| pg_sys::contain_agg_clause(node)) {
-                // One row, even of nothing: that takes an aggregate.
-                let is_there = null_test(count_rows(), pg_sys::NullTestType::IS_NOT_NULL);
-                let conditions = [(*own).havingQual, is_there];
-                let conditions: Vec<_> = conditions.into_iter().filter(|node| !node.is_null()).collect();
-                (*own).havingQual = conjunction(&conditions);
-                (*own).hasAggs = true;
-            }
-            Some(own)
+            columns.push(column);
         }
+        own.set_targets(List::of(columns));
+        if let Some(having) = own.having() {
+            own.set_having(Some(self.seen_from(having)?));
+        }
+        let aggregates = [own.targets().node(), own.having()];
+        if self.set.is_empty() && !aggregates.into_iter().flatten().any(Node::has_aggregates) {
+            // One row, even of nothing: that takes an aggregate.
+            let count = count_rows(own.memory()).node();
+            let is_there = null_test(count, pg_sys::NullTestType::IS_NOT_NULL).node();
+            let conditions: Vec<_> = own.having().into_iter().chain([is_there]).collect();
+            own.set_having(conjunction(&conditions));
+            own.set_has_aggregates(true);
+        }
+        Some(own)
     }
 
     /// A column or condition over all sets as it is in the rows of this one.
-    unsafe fn seen_from(&self, node: *mut pg_sys::Node) -> Option<*mut pg_sys::Node> {
+    fn seen_from(&self, node: Node<'p>) -> Option<Node<'p>> {
         let mut is_known = true;
-        let is_one_of = |list: &[*mut pg_sys::Expr], node: *mut pg_sys::Node| {
-            list.iter().any(|expression| unsafe { pg_sys::equal(expression.cast(), node.cast()) })
-        };
-        let mut replace = |node: *mut pg_sys::Node| unsafe {
-            if is_one_of(&self.present, node) {
+        let seen = node.substitute(&mut |node| {
+            let is_one_of = |list: &[Node<'_>]| list.iter().any(|expression| expression.equals(node));
+            if is_one_of(&self.present) {
                 return Some(node);
             }
-            if is_one_of(&self.absent, node) {
-                let (modifier, collation) = (pg_sys::exprTypmod(node), pg_sys::exprCollation(node));
-                return Some(pg_sys::makeNullConst(pg_sys::exprType(node), modifier, collation).cast());
+            if is_one_of(&self.absent) {
+                return Some(node.null_of_type().node());
             }
-            match tag_of(node) {
-                NodeTag::T_Aggref => {
-                    let aggregate = &*node.cast::<pg_sys::Aggref>();
-                    // Direct arguments are seen from the groups.
-                    is_known = is_known
-                        && aggregate.agglevelsup == 0
-                        && aggregate.aggkind == b'n' as std::ffi::c_char;
-                    Some(node)
-                }
-                NodeTag::T_GroupingFunc => {
-                    let grouping = &*node.cast::<pg_sys::GroupingFunc>();
-                    is_known = is_known && grouping.agglevelsup == 0;
-                    Some(self.grouping(grouping))
-                }
-                // Neither grouped by in this form nor aggregated, or out of sight.
-                NodeTag::T_Var if (*node.cast::<pg_sys::Var>()).varlevelsup == 0 => {
-                    is_known = false;
-                    Some(node)
-                }
-                NodeTag::T_SubLink => {
-                    is_known = false;
-                    Some(node)
-                }
-                _ => None,
+            if let Some(aggregate) = node.downcast::<pg_sys::Aggref>() {
+                // Direct arguments are seen from the groups.
+                is_known = is_known && aggregate.levels_up() == 0 && aggregate.kind() == b'n';
+                return Some(node);
             }
-        };
-        let seen = unsafe { substitute(node, &mut replace) };
+            if let Some(grouping) = node.downcast::<pg_sys::GroupingFunc>() {
+                is_known = is_known && grouping.levels_up() == 0;
+                return Some(self.grouping(grouping));
+            }
+            // Neither grouped by in this form nor aggregated, or out of sight.
+            let is_own_column = node.downcast::<pg_sys::Var>().is_some_and(|var| var.levels_up() == 0);
+            if is_own_column || node.is::<pg_sys::SubLink>() {
+                is_known = false;
+                return Some(node);
+            }
+            None
+        });
         is_known.then_some(seen)
     }
 
     /// GROUPING: a bit for each argument, the last one's the lowest, set where it is not grouped by.
-    unsafe fn grouping(&self, grouping: &pg_sys::GroupingFunc) -> *mut pg_sys::Node {
-        unsafe {
-            let bits = integers(grouping.refs)
-                .fold(0, |bits, reference| bits << 1 | i32::from(!self.has(reference as u32)));
-            let value = pg_sys::Datum::from(bits);
-            pg_sys::makeConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid, 4, value, false, true).cast()
-        }
+    fn grouping(&self, grouping: Ref<'p, pg_sys::GroupingFunc>) -> Node<'p> {
+        let references = grouping.references().iter();
+        let bits = references.fold(0, |bits, reference| bits << 1 | i32::from(!self.has(reference as u32)));
+        grouping.memory().integer(bits).node()
     }
 }
 
 /// Whether HAVING is never true, as of GROUPING(a) = 0 where the set is without a.
-unsafe fn has_no_rows(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        let having = pg_sys::eval_const_expressions(std::ptr::null_mut(), (*query).havingQual);
-        node_as::<pg_sys::Const>(having, NodeTag::T_Const)
-            .is_some_and(|having| having.constisnull || having.constvalue.value() == 0)
-    }
+fn has_no_rows(query: Query<'_>) -> bool {
+    let having = query.having().map(Node::folded);
+    having
+        .and_then(|having| having.downcast::<pg_sys::Const>())
+        .is_some_and(|having| having.is_null() || having.value().value() == 0)
 }
 
-/// UNION ALL of queries with the same columns.
-unsafe fn union_all(leaves: &[*mut pg_sys::Query]) -> *mut pg_sys::Query {
-    unsafe {
-        let query = make_node::<pg_sys::Query>(NodeTag::T_Query);
-        (*query).commandType = pg_sys::CmdType::CMD_SELECT;
-        (*query).canSetTag = true;
-        (*query).jointree = make_node(NodeTag::T_FromExpr);
-        let mut tree: *mut pg_sys::Node = std::ptr::null_mut();
-        for leaf in leaves {
-            pg_sys::IncrementVarSublevelsUp((*leaf).cast(), 1, 1);
-            append_subquery(query, *leaf);
-            let entry = pg_sys::list_nth((*query).rtable, (*(*query).rtable).length - 1);
-            (*entry.cast::<pg_sys::RangeTblEntry>()).inFromCl = false;
-        }
-        let references = (*(*query).jointree).fromlist;
-        (*(*query).jointree).fromlist = std::ptr::null_mut();
-        let types = column_types(leaves);
-        for reference in elements::<pg_sys::Node>(references) {
-            if tree.is_null() {
-                tree = reference;
-                continue;
-            }
-            let operation = make_node::<pg_sys::SetOperationStmt>(NodeTag::T_SetOperationStmt);
-            (*operation).op = pg_sys::SetOperation::SETOP_UNION;
-            (*operation).all = true;
-            (*operation).larg = tree;
-            (*operation).rarg = reference;
-            for (column_type, modifier, collation) in &types {
-                (*operation).colTypes = pg_sys::lappend_oid((*operation).colTypes, *column_type);
-                (*operation).colTypmods = pg_sys::lappend_int((*operation).colTypmods, *modifier);
-                (*operation).colCollations = pg_sys::lappend_oid((*operation).colCollations, *collation);
-            }
-            tree = operation.cast();
-        }
-        (*query).setOperations = tree;
-        let first = leaves.first().copied().unwrap_or(query);
-        let columns = elements::<pg_sys::TargetEntry>((*first).targetList).filter(|entry| !(**entry).resjunk);
-        for (entry, (_, modifier, _)) in columns.zip(&types) {
-            let var = pg_sys::makeVarFromTargetEntry(1, entry);
-            (*var).vartypmod = *modifier;
-            let column = pg_sys::makeTargetEntry(var.cast(), (*entry).resno, (*entry).resname, false);
-            (*query).targetList = pg_sys::lappend((*query).targetList, column.cast());
-        }
-        query
+/// UNION ALL of queries with the same columns as the first of them.
+fn union_all<'p>(first: Query<'p>, leaves: &[Query<'p>]) -> Query<'p> {
+    let query = empty_select(first.memory());
+    for leaf in leaves {
+        leaf.node().move_levels(1, 1);
+        append_subquery(query, *leaf);
     }
+    query.range_table().iter().for_each(|entry| entry.set_is_in_from(false));
+    let references = query.from_items();
+    query.set_from_items(List::nil());
+    let types = column_types(leaves);
+    let tree = references.iter().reduce(|left, right| union_of(left, right, &types));
+    query.set_set_operations(tree);
+    for (entry, column_type) in first.columns().zip(&types) {
+        let var = Var::of_target(1, entry);
+        var.set_modifier(column_type.modifier);
+        let column = column_named_as(entry, var.node(), entry.number(), false);
+        query.set_targets(query.targets().with(column));
+    }
+    query
 }
 
-/// Type, modifier and collation of the leaves' columns; a modifier that is not all leaves' is none.
-unsafe fn column_types(leaves: &[*mut pg_sys::Query]) -> Vec<(pg_sys::Oid, i32, pg_sys::Oid)> {
-    unsafe {
-        let mut types: Vec<(pg_sys::Oid, i32, pg_sys::Oid)> = Vec::new();
-        for leaf in leaves {
-            let columns =
-                elements::<pg_sys::TargetEntry>((**leaf).targetList).filter(|entry| !(**entry).resjunk);
-            for (place, entry) in columns.enumerate() {
-                let value = (*entry).expr.cast();
-                let modifier = pg_sys::exprTypmod(value);
-                match types.get_mut(place) {
-                    None => types.push((pg_sys::exprType(value), modifier, pg_sys::exprCollation(value))),
-                    Some(known) if known.1 != modifier => known.1 = -1,
-                    Some(_) => {}
-                }
+/// One UNION ALL.
+fn union_of<'p>(left: Node<'p>, right: Node<'p>, types: &[ColumnType]) -> Node<'p> {
+    let memory = left.memory();
+    let operation = memory.make::<pg_sys::SetOperationStmt>();
+    operation.set_operation(pg_sys::SetOperation::SETOP_UNION);
+    operation.set_all(true);
+    operation.set_left(left);
+    operation.set_right(right);
+    operation.set_column_types(OidList::of(memory, types.iter().map(|column| column.type_oid)));
+    operation.set_column_modifiers(IntegerList::of(memory, types.iter().map(|column| column.modifier)));
+    operation.set_column_collations(OidList::of(memory, types.iter().map(|column| column.collation)));
+    operation.node()
+}
+
+/// What a column of all leaves is.
+struct ColumnType {
+    type_oid: pg_sys::Oid,
+    modifier: i32,
+    collation: pg_sys::Oid,
+}
+
+/// The leaves' columns; a modifier that is not all leaves' is none.
+fn column_types(leaves: &[Query<'_>]) -> Vec<ColumnType> {
+    let mut types: Vec<ColumnType> = Vec::new();
+    for leaf in leaves {
+        for (place, entry) in leaf.columns().enumerate() {
+            let value = entry.expression();
+            let modifier = value.modifier();
+            match types.get_mut(place) {
+                None => types.push(ColumnType {
+                    type_oid: value.type_oid(),
+                    modifier,
+                    collation: value.collation(),
+                }),
+                Some(known) if known.modifier != modifier => known.modifier = -1,
+                Some(_) => {}
             }
         }
-        types
     }
+    types
 }
 
 /// `count(*)`.
-unsafe fn count_rows() -> *mut pg_sys::Node {
-    unsafe {
-        let count = aggregate(pg_sys::F_COUNT_, pg_sys::INT8OID);
-        (*count).aggstar = true;
-        count.cast()
-    }
+fn count_rows(memory: Memory<'_>) -> AggregateCall<'_> {
+    let count = AggregateCall::new(memory, pg_sys::F_COUNT_, pg_sys::INT8OID);
+    count.set_is_star(true);
+    count
 }

@@ -8,116 +8,98 @@
 //! Where they are conjuncts, core makes semi and anti joins of them, which is better.
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::NodeTag;
 
 use super::{
-    Links, conjunction, conjuncts, copy_of,
+    Links, conjunction, conjuncts,
     correlation::{group_by_keys, join_clauses, take_keys},
     derived::{has_links_by_row, is_simple, left_join, null_test, nullable_column},
     membership::{Kept, Membership, negated, not},
 };
-use crate::planner::nodes::{element_count, elements, list_of, node_as, substitute};
+use crate::pg::tree::{List, Logic, Node, Query, SubLink, check_stack_depth};
 
 /// Rewrites what it can of the query's WHERE and columns. Returns whether it rewrote anything.
-pub unsafe fn rewrite(query: *mut pg_sys::Query, links: Links) -> bool {
-    unsafe {
-        if !(*query).rowMarks.is_null() {
-            return false;
-        }
-        let mut marks = Marks { query, links, changed: false };
-        let mut conditions = conjuncts((*(*query).jointree).quals);
-        for condition in &mut conditions {
-            let inner = negated(*condition).unwrap_or(*condition);
-            if node_as::<pg_sys::SubLink>(inner, NodeTag::T_SubLink).is_none() {
-                *condition = marks.condition(*condition, Kept::Truth);
-            }
-        }
-        if has_links_by_row(query) {
-            (*query).targetList = marks.expression((*query).targetList.cast()).cast();
-        }
-        if marks.changed {
-            (*(*query).jointree).quals = conjunction(&conditions);
-        }
-        marks.changed
+pub fn rewrite(query: Query<'_>, links: Links) -> bool {
+    if !query.row_marks().is_nil() {
+        return false;
     }
+    let mut marks = Marks { query, links, changed: false };
+    let mut conditions = conjuncts(query.condition());
+    for condition in &mut conditions {
+        let inner = negated(*condition).unwrap_or(*condition);
+        if !inner.is::<pg_sys::SubLink>() {
+            *condition = marks.condition(*condition, Kept::Truth);
+        }
+    }
+    if has_links_by_row(query) {
+        query.set_targets(query.targets().substitute(&mut |part| marks.value(part)));
+    }
+    if marks.changed {
+        query.set_condition(conjunction(&conditions));
+    }
+    marks.changed
 }
 
-struct Marks {
-    query: *mut pg_sys::Query,
+struct Marks<'p> {
+    query: Query<'p>,
     links: Links,
     changed: bool,
 }
 
-impl Marks {
+impl<'p> Marks<'p> {
     /// A condition of which only truth, or only falsity, must be kept.
-    unsafe fn condition(&mut self, node: *mut pg_sys::Node, kept: Kept) -> *mut pg_sys::Node {
-        unsafe {
-            pg_sys::check_stack_depth();
-            if let Some(expression) = node_as::<pg_sys::BoolExpr>(node, NodeTag::T_BoolExpr) {
-                let is_negation = expression.boolop == pg_sys::BoolExprType::NOT_EXPR;
-                let kept = if is_negation { kept.flipped() } else { kept };
-                let arguments: Vec<_> = elements::<pg_sys::Node>(expression.args).collect();
-                let arguments: Vec<_> =
-                    arguments.into_iter().map(|argument| self.condition(argument, kept)).collect();
-                return pg_sys::makeBoolExpr(expression.boolop, list_of(arguments), -1).cast();
-            }
-            match node_as::<pg_sys::SubLink>(node, NodeTag::T_SubLink) {
-                Some(link) => self.link(link, Some(kept)).unwrap_or(node),
-                None => self.expression(node),
-            }
+    fn condition(&mut self, node: Node<'p>, kept: Kept) -> Node<'p> {
+        check_stack_depth();
+        if let Some(expression) = node.downcast::<pg_sys::BoolExpr>() {
+            let is_negation = expression.operation() == pg_sys::BoolExprType::NOT_EXPR;
+            let kept = if is_negation { kept.flipped() } else { kept };
+            let arguments = expression.arguments().iter().map(|argument| self.condition(argument, kept));
+            return Logic::new(expression.operation(), List::of(arguments));
+        }
+        match node.downcast::<pg_sys::SubLink>() {
+            Some(link) => self.link(link, Some(kept)).unwrap_or(node),
+            None => node.substitute(&mut |part| self.value(part)),
         }
     }
 
-    /// An expression whose value must be kept.
-    unsafe fn expression(&mut self, node: *mut pg_sys::Node) -> *mut pg_sys::Node {
-        unsafe {
-            substitute(node, &mut |part| {
-                let link = node_as::<pg_sys::SubLink>(part, NodeTag::T_SubLink)?;
-                self.link(link, None)
-            })
-        }
+    /// A condition in the place of an EXISTS or a membership whose value must be kept.
+    fn value(&mut self, part: Node<'p>) -> Option<Node<'p>> {
+        self.link(part.downcast()?, None)
     }
 
     /// A condition over a left join's column in the place of an EXISTS or a membership. `kept` is `None` where NULL must
     /// stay NULL.
-    unsafe fn link(&mut self, link: &pg_sys::SubLink, kept: Option<Kept>) -> Option<*mut pg_sys::Node> {
-        unsafe {
-            if !self.links.contain(link) {
-                return None;
-            }
-            if link.subLinkType == pg_sys::SubLinkType::EXISTS_SUBLINK {
-                return self.mark(copy_of(link.subselect.cast()));
-            }
-            let node: *const pg_sys::SubLink = link;
-            let membership = Membership::of(node.cast_mut().cast(), self.links)?;
-            let of_any = kept.map(|kept| if membership.is_negated { kept.flipped() } else { kept });
-            if of_any != Some(Kept::Truth) && !membership.is_never_null(self.query) {
-                return None;
-            }
-            let (exists, _) = membership.to_exists(self.query, Kept::Truth)?;
-            let exists = node_as::<pg_sys::SubLink>(exists, NodeTag::T_SubLink)?;
-            let mark = self.mark(exists.subselect.cast())?;
-            Some(if membership.is_negated { not(mark) } else { mark })
+    fn link(&mut self, link: SubLink<'p>, kept: Option<Kept>) -> Option<Node<'p>> {
+        if !self.links.contain(link) {
+            return None;
         }
+        if link.kind() == pg_sys::SubLinkType::EXISTS_SUBLINK {
+            return self.mark(link.query().deep_copy());
+        }
+        let membership = Membership::of(link.node(), self.links)?;
+        let of_any = kept.map(|kept| if membership.is_negated { kept.flipped() } else { kept });
+        if of_any != Some(Kept::Truth) && !membership.is_never_null(self.query) {
+            return None;
+        }
+        let (exists, _) = membership.to_exists(self.query, Kept::Truth)?;
+        let mark = self.mark(exists.query())?;
+        Some(if membership.is_negated { not(mark) } else { mark })
     }
 
     /// Whether the subquery has rows, as a condition over a column of a left join.
-    unsafe fn mark(&mut self, subquery: *mut pg_sys::Query) -> Option<*mut pg_sys::Node> {
-        unsafe {
-            if !is_simple(subquery) {
-                return None;
-            }
-            (*subquery).targetList = std::ptr::null_mut();
-            (*subquery).distinctClause = std::ptr::null_mut();
-            (*subquery).sortClause = std::ptr::null_mut();
-            let keys = take_keys(subquery)?;
-            let first = group_by_keys(subquery, &keys);
-            let relation_index = element_count((*self.query).rtable) as i32 + 1;
-            let clauses = join_clauses(&keys, relation_index, subquery, first);
-            left_join(self.query, subquery, &clauses);
-            self.changed = true;
-            let key = elements::<pg_sys::TargetEntry>((*subquery).targetList).next()?;
-            Some(null_test(nullable_column(relation_index, key), pg_sys::NullTestType::IS_NOT_NULL))
+    fn mark(&mut self, subquery: Query<'p>) -> Option<Node<'p>> {
+        if !is_simple(subquery) {
+            return None;
         }
+        subquery.set_targets(List::nil());
+        subquery.set_distinct(List::nil());
+        subquery.set_order(List::nil());
+        let keys = take_keys(subquery)?;
+        let first = group_by_keys(subquery, &keys);
+        let relation_index = self.query.next_index();
+        let clauses = join_clauses(&keys, relation_index, subquery, first);
+        left_join(self.query, subquery, &clauses);
+        self.changed = true;
+        let key = nullable_column(relation_index, subquery.targets().first()?);
+        Some(null_test(key.node(), pg_sys::NullTestType::IS_NOT_NULL).node())
     }
 }

@@ -30,35 +30,22 @@ pub mod sql_function;
 mod whole_row;
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::NodeTag;
 
-use super::{
-    nodes::{elements, node_as, tag_of, walk_expression},
-    relation_info::{is_our_table, names_our_table},
-};
-use crate::pg::compat;
+use super::relation_info::{is_our_table, names_our_table};
+use crate::pg::tree::{List, Logic, Node, Query, SubLink, check_stack_depth};
 
 /// Whether a query has anything that could be rewritten; cheap, and false for most queries.
-pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        pg_sys::check_stack_depth();
-        if (*query).commandType != pg_sys::CmdType::CMD_SELECT
-            && (*query).commandType != pg_sys::CmdType::CMD_INSERT
-        {
-            return false;
-        }
-        if (*query).hasSubLinks
-            || !(*query).cteList.is_null()
-            || !(*query).setOperations.is_null()
-            || !(*query).groupingSets.is_null()
+pub fn has_candidates(query: Query<'_>) -> bool {
+    check_stack_depth();
+    let is_read = matches!(query.command(), pg_sys::CmdType::CMD_SELECT | pg_sys::CmdType::CMD_INSERT);
+    is_read
+        && (query.has_sub_links()
+            || !query.with().is_nil()
+            || query.set_operations().is_some()
+            || !query.grouping_sets().is_nil()
             || whole_row::is_candidate(query)
             || lateral::is_candidate(query)
-        {
-            return true;
-        }
-        elements::<pg_sys::RangeTblEntry>((*query).rtable)
-            .any(|entry| !(*entry).subquery.is_null() && has_candidates((*entry).subquery))
-    }
+            || query.range_table().iter().any(|entry| entry.subquery().is_some_and(has_candidates)))
 }
 
 /// What of a query is rewritten.
@@ -87,183 +74,157 @@ pub struct Links {
 
 impl Links {
     /// Whether the subquery of a link is rewritten: one that reads nothing but tables of ours, whatever is around it.
-    unsafe fn contain(self, link: &pg_sys::SubLink) -> bool {
-        unsafe { self.whole || is_ours(link.subselect.cast()) }
+    fn contain(self, link: SubLink<'_>) -> bool {
+        self.whole || is_ours(link.query())
     }
 }
 
 /// Whether a subquery reads tables of ours, and nothing else.
-unsafe fn is_ours(subquery: *mut pg_sys::Query) -> bool {
-    unsafe { reads_only_ours(subquery) && names_our_table(subquery) }
+fn is_ours(subquery: Query<'_>) -> bool {
+    reads_only_ours(subquery) && names_our_table(subquery)
 }
 
 /// Rewrites a query in place, innermost queries first. Returns whether anything changed. The caller has found a table of
 /// ours in it.
-pub unsafe fn rewrite_query(query: *mut pg_sys::Query, extent: Extent) -> bool {
-    unsafe {
-        pg_sys::check_stack_depth();
-        let mut changed = false;
-        for cte in elements::<pg_sys::CommonTableExpr>((*query).cteList) {
-            // The working table of a recursive one is an operand of its UNION.
-            if tag_of((*cte).ctequery) == NodeTag::T_Query && !(*cte).cterecursive {
-                changed |= rewrite_query((*cte).ctequery.cast(), extent);
-            }
+pub fn rewrite_query(query: Query<'_>, extent: Extent) -> bool {
+    check_stack_depth();
+    let mut changed = false;
+    for cte in query.with().iter() {
+        // The working table of a recursive one is an operand of its UNION.
+        if let Some(subquery) = cte.query()
+            && !cte.is_recursive()
+        {
+            changed |= rewrite_query(subquery, extent);
         }
-        for entry in elements::<pg_sys::RangeTblEntry>((*query).rtable) {
-            if !(*entry).subquery.is_null() {
-                changed |= rewrite_query((*entry).subquery, extent);
-            }
-        }
-        let links = sub_links(query);
-        for link in &links {
-            changed |= rewrite_query((**link).subselect.cast(), extent);
-        }
-        let whole = extent.any_table || reads_only_ours(query);
-        if !whole {
-            // Rows of tables of PostgreSQL's that are locked are read again by themselves.
-            let is_any_ours = links.iter().any(|link| is_ours((**link).subselect.cast()));
-            let is_read = (*query).commandType == pg_sys::CmdType::CMD_SELECT && (*query).rowMarks.is_null();
-            if !is_read || !(is_any_ours || lateral::is_candidate(query)) {
-                return changed;
-            }
-        }
-        // Grouping sets have their own way with it.
-        if (*query).groupingSets.is_null() {
-            let parsed = compat::without_group_entry(query);
-            std::ptr::copy(parsed, query, 1);
-        }
-        if whole {
-            changed |= !extent.only_hashed && inline_ctes(query);
-            changed |= whole_row::rewrite(query);
-        }
-        changed |= lateral::rewrite(query, whole);
-        if (*query).hasSubLinks {
-            let links = extent.of_links(whole);
-            changed |= membership::rewrite(query, links);
-            changed |= scalar_aggregate::rewrite(query, links);
-            changed |= mark::rewrite(query, links);
-        }
-        if whole {
-            changed |= set_operation::rewrite(query);
-            changed |= grouping_sets::rewrite(query);
-        }
-        changed
     }
+    for entry in query.range_table().iter() {
+        if let Some(subquery) = entry.subquery() {
+            changed |= rewrite_query(subquery, extent);
+        }
+    }
+    let links = sub_links(query);
+    for link in &links {
+        changed |= rewrite_query(link.query(), extent);
+    }
+    let whole = extent.any_table || reads_only_ours(query);
+    if !whole {
+        // Rows of tables of PostgreSQL's that are locked are read again by themselves.
+        let is_any_ours = links.iter().any(|link| is_ours(link.query()));
+        let is_read = query.command() == pg_sys::CmdType::CMD_SELECT && query.row_marks().is_nil();
+        if !is_read || !(is_any_ours || lateral::is_candidate(query)) {
+            return changed;
+        }
+    }
+    // Grouping sets have their own way with it.
+    if query.grouping_sets().is_nil() {
+        query.replace_with(query.without_group_entry());
+    }
+    if whole {
+        changed |= !extent.only_hashed && inline_ctes(query);
+        changed |= whole_row::rewrite(query);
+    }
+    changed |= lateral::rewrite(query, whole);
+    if query.has_sub_links() {
+        let links = extent.of_links(whole);
+        changed |= membership::rewrite(query, links);
+        changed |= scalar_aggregate::rewrite(query, links);
+        changed |= mark::rewrite(query, links);
+    }
+    if whole {
+        changed |= set_operation::rewrite(query);
+        changed |= grouping_sets::rewrite(query);
+    }
+    changed
 }
 
 /// Every SubLink of this level's expressions. Those inside other SubLinks' queries belong to these.
-unsafe fn sub_links(query: *mut pg_sys::Query) -> Vec<*mut pg_sys::SubLink> {
+fn sub_links(query: Query<'_>) -> Vec<SubLink<'_>> {
     let mut links = Vec::new();
-    unsafe {
-        if !(*query).hasSubLinks {
-            return links;
-        }
-        let mut collect = |node: *mut pg_sys::Node| match tag_of(node) {
-            NodeTag::T_SubLink => {
-                let link = node.cast::<pg_sys::SubLink>();
-                links.push(link);
-                false
-            }
-            NodeTag::T_Query => false,
-            _ => true,
-        };
-        walk_expression((*query).targetList.cast(), &mut collect);
-        walk_expression((*query).jointree.cast(), &mut collect);
-        walk_expression((*query).havingQual, &mut collect);
+    if !query.has_sub_links() {
+        return links;
+    }
+    let parts = [query.targets().node(), query.join_tree().map(|tree| tree.node()), query.having()];
+    for part in parts.into_iter().flatten() {
+        part.walk(&mut |node| {
+            let link = node.downcast::<pg_sys::SubLink>();
+            links.extend(link);
+            link.is_none() && !node.is::<pg_sys::Query>()
+        });
     }
     links
 }
 
 /// Whether every table of a query and of its subqueries is a foreign table of ours.
-unsafe fn reads_only_ours(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        pg_sys::check_stack_depth();
-        let entries_are_ours = elements::<pg_sys::RangeTblEntry>((*query).rtable).all(|entry| {
-            match (*entry).rtekind {
-                pg_sys::RTEKind::RTE_RELATION => {
-                    let kind = (*entry).relkind as u8;
-                    // A view's own entry stays in the range table; its query is what counts.
-                    kind == b'v' || (kind == b'f' && is_our_table((*entry).relid))
-                }
-                pg_sys::RTEKind::RTE_SUBQUERY => reads_only_ours((*entry).subquery),
-                pg_sys::RTEKind::RTE_FUNCTION
-                | pg_sys::RTEKind::RTE_TABLEFUNC
-                | pg_sys::RTEKind::RTE_VALUES
-                | pg_sys::RTEKind::RTE_NAMEDTUPLESTORE => false,
-                _ => true,
-            }
-        });
-        entries_are_ours
-            && elements::<pg_sys::CommonTableExpr>((*query).cteList).all(|cte| {
-                tag_of((*cte).ctequery) == NodeTag::T_Query && reads_only_ours((*cte).ctequery.cast())
-            })
-            && sub_links(query).into_iter().all(|link| reads_only_ours((*link).subselect.cast()))
-    }
+fn reads_only_ours(query: Query<'_>) -> bool {
+    check_stack_depth();
+    let entries_are_ours = query.range_table().iter().all(|entry| match entry.kind() {
+        pg_sys::RTEKind::RTE_RELATION => {
+            let kind = entry.relation_kind();
+            // A view's own entry stays in the range table; its query is what counts.
+            kind == b'v' || (kind == b'f' && is_our_table(entry.table_oid()))
+        }
+        pg_sys::RTEKind::RTE_SUBQUERY => entry.subquery().is_some_and(reads_only_ours),
+        pg_sys::RTEKind::RTE_FUNCTION
+        | pg_sys::RTEKind::RTE_TABLEFUNC
+        | pg_sys::RTEKind::RTE_VALUES
+        | pg_sys::RTEKind::RTE_NAMEDTUPLESTORE => false,
+        _ => true,
+    });
+    entries_are_ours
+        && query.with().iter().all(|cte| cte.query().is_some_and(reads_only_ours))
+        && sub_links(query).into_iter().all(|link| reads_only_ours(link.query()))
 }
 
 /// CTEs without MATERIALIZED are inlined however often they are used. Core still keeps
 /// recursive, volatile and data-modifying ones.
-unsafe fn inline_ctes(query: *mut pg_sys::Query) -> bool {
+fn inline_ctes(query: Query<'_>) -> bool {
     let mut changed = false;
-    unsafe {
-        for cte in elements::<pg_sys::CommonTableExpr>((*query).cteList) {
-            let is_default = (*cte).ctematerialized == pg_sys::CTEMaterialize::CTEMaterializeDefault;
-            if is_default && !(*cte).cterecursive && (*cte).cterefcount > 1 {
-                (*cte).ctematerialized = pg_sys::CTEMaterialize::CTEMaterializeNever;
-                changed = true;
-            }
+    for cte in query.with().iter() {
+        let is_default = cte.materialized() == pg_sys::CTEMaterialize::CTEMaterializeDefault;
+        if is_default && !cte.is_recursive() && cte.reference_count() > 1 {
+            cte.set_materialized(pg_sys::CTEMaterialize::CTEMaterializeNever);
+            changed = true;
         }
     }
     changed
 }
 
-/// A deep copy of a node, its tag first.
-unsafe fn copy_of<T>(node: *mut T) -> *mut T {
-    unsafe { pg_sys::copyObjectImpl(node.cast()).cast() }
-}
-
 /// The conjuncts of a condition, those of a negated disjunction too.
-unsafe fn conjuncts(condition: *mut pg_sys::Node) -> Vec<*mut pg_sys::Node> {
-    unsafe {
-        pg_sys::check_stack_depth();
-        if condition.is_null() {
-            return Vec::new();
-        }
-        if let Some(both) = node_as::<pg_sys::BoolExpr>(condition, NodeTag::T_BoolExpr)
-            && both.boolop == pg_sys::BoolExprType::AND_EXPR
-        {
-            return elements::<pg_sys::Node>(both.args).flat_map(|part| conjuncts(part)).collect();
-        }
-        if let Some(inner) = membership::negated(condition)
-            && let Some(either) = node_as::<pg_sys::BoolExpr>(inner, NodeTag::T_BoolExpr)
-        {
-            let arguments = elements::<pg_sys::Node>(either.args);
-            return match either.boolop {
-                pg_sys::BoolExprType::OR_EXPR => {
-                    arguments.flat_map(|part| conjuncts(membership::not(part))).collect()
-                }
-                pg_sys::BoolExprType::NOT_EXPR => arguments.flat_map(|part| conjuncts(part)).collect(),
-                _ => vec![condition],
-            };
-        }
-        if let Some(list) = node_as::<pg_sys::List>(condition, NodeTag::T_List) {
-            let list: *const pg_sys::List = list;
-            return elements::<pg_sys::Node>(list.cast_mut()).flat_map(|part| conjuncts(part)).collect();
-        }
-        vec![condition]
+fn conjuncts(condition: Option<Node<'_>>) -> Vec<Node<'_>> {
+    check_stack_depth();
+    let Some(condition) = condition else { return Vec::new() };
+    if let Some(both) = condition.downcast::<pg_sys::BoolExpr>()
+        && both.operation() == pg_sys::BoolExprType::AND_EXPR
+    {
+        return conjuncts_of(both.arguments());
     }
+    if let Some(inner) = membership::negated(condition)
+        && let Some(either) = inner.downcast::<pg_sys::BoolExpr>()
+    {
+        return match either.operation() {
+            pg_sys::BoolExprType::OR_EXPR => {
+                either.arguments().iter().flat_map(|part| conjuncts(Some(membership::not(part)))).collect()
+            }
+            pg_sys::BoolExprType::NOT_EXPR => conjuncts_of(either.arguments()),
+            _ => vec![condition],
+        };
+    }
+    if let Some(list) = condition.as_list() {
+        return conjuncts_of(list);
+    }
+    vec![condition]
 }
 
-/// The conjunction of conditions; NULL of none.
-unsafe fn conjunction(conditions: &[*mut pg_sys::Node]) -> *mut pg_sys::Node {
-    unsafe {
-        match conditions {
-            [] => std::ptr::null_mut(),
-            [one] => *one,
-            many => {
-                let list = super::nodes::list_of(many.iter().copied());
-                pg_sys::makeBoolExpr(pg_sys::BoolExprType::AND_EXPR, list, -1).cast()
-            }
-        }
+/// The conjuncts of conditions of which each must be true.
+fn conjuncts_of(conditions: List<'_, pg_sys::Node>) -> Vec<Node<'_>> {
+    conditions.iter().flat_map(|part| conjuncts(Some(part))).collect()
+}
+
+/// The conjunction of conditions.
+fn conjunction<'p>(conditions: &[Node<'p>]) -> Option<Node<'p>> {
+    match conditions {
+        [] => None,
+        [one] => Some(*one),
+        many => Some(Logic::new(pg_sys::BoolExprType::AND_EXPR, List::of(many.iter().copied()))),
     }
 }

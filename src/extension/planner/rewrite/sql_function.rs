@@ -10,13 +10,13 @@
 //! Deliberately absent: functions of other languages; HAVING and grouping sets; and calls by which a query groups if it names them a
 //! second time, as two copies of a subquery are not known as the same.
 
-use pgrx::{pg_sys, pg_sys::NodeTag};
+use pgrx::pg_sys;
 
-use super::{copy_of, sub_links};
+use super::{derived::is_key, sub_links};
 use crate::{
     pg::{
         compat,
-        nodes::{contains, element_count, elements, make_node, node_as, substitute, tag_of, with_parameters},
+        tree::{CalledFunction, FunctionCall, List, Node, Query, SubLink, check_stack_depth, is_row_type},
     },
     planner::{known_servers, relation_info::names_our_table},
 };
@@ -25,85 +25,70 @@ use crate::{
 const SQL_LANGUAGE: pg_sys::Oid = pg_sys::Oid::from_u32(14);
 
 /// A query without such calls, and the functions whose calls it had.
-pub struct Inlined {
+pub struct Inlined<'p> {
     /// A copy of the query.
-    pub query: *mut pg_sys::Query,
+    pub query: Query<'p>,
     /// What its plan depends on.
     pub functions: Vec<pg_sys::Oid>,
 }
 
 /// The query with such calls as subqueries; `None` if it has none.
-pub unsafe fn inline(query: *mut pg_sys::Query) -> Option<Inlined> {
-    unsafe {
-        if !has_candidates(query) || !known_servers::may_be_any() {
-            return None;
-        }
-        let copy = copy_of(query);
-        let mut inlining = Inlining { functions: Vec::new(), around: Vec::new() };
-        inlining.query(copy);
-        (!inlining.functions.is_empty()).then_some(Inlined { query: copy, functions: inlining.functions })
+pub fn inline(query: Query<'_>) -> Option<Inlined<'_>> {
+    if !has_candidates(query) || !known_servers::may_be_any() {
+        return None;
     }
+    let copy = query.deep_copy();
+    let mut inlining = Inlining { functions: Vec::new(), around: Vec::new() };
+    inlining.query(copy);
+    (!inlining.functions.is_empty()).then_some(Inlined { query: copy, functions: inlining.functions })
 }
 
 /// Whether a query, or one within it, calls a function that is no part of PostgreSQL itself.
-unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        pg_sys::check_stack_depth();
-        let calls = |node| contains(node, &|part| is_candidate(part));
-        let groups = compat::group_expressions(query);
-        let parts: [*mut pg_sys::Node; 3] =
-            [(*query).jointree.cast(), (*query).targetList.cast(), groups.cast()];
-        (is_read(query) && parts.into_iter().any(calls))
-            || elements::<pg_sys::RangeTblEntry>((*query).rtable)
-                .any(|entry| !(*entry).subquery.is_null() && has_candidates((*entry).subquery))
-            || elements::<pg_sys::CommonTableExpr>((*query).cteList).any(|cte| {
-                tag_of((*cte).ctequery) == NodeTag::T_Query && has_candidates((*cte).ctequery.cast())
-            })
-            || sub_links(query).into_iter().any(|link| has_candidates((*link).subselect.cast()))
-    }
+fn has_candidates(query: Query<'_>) -> bool {
+    check_stack_depth();
+    let is_call = |part: Node<'_>| candidate(part).is_some();
+    let calls = || {
+        query.join_tree().is_some_and(|tree| tree.contains(&is_call))
+            || query.targets().contains(&is_call)
+            || query.group_expressions().contains(&is_call)
+    };
+    (is_read(query) && calls())
+        || query.range_table().iter().any(|entry| entry.subquery().is_some_and(has_candidates))
+        || query.with().iter().any(|cte| cte.query().is_some_and(has_candidates))
+        || sub_links(query).into_iter().any(|link| has_candidates(link.query()))
 }
 
 /// Whether a query reads rows, for each of which a function would be called.
-unsafe fn is_read(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        (*query).commandType == pg_sys::CmdType::CMD_SELECT
-            && !(*query).jointree.is_null()
-            && element_count((*(*query).jointree).fromlist) > 0
-    }
+fn is_read(query: Query<'_>) -> bool {
+    query.command() == pg_sys::CmdType::CMD_SELECT && !query.from_items().is_empty()
 }
 
-unsafe fn groups(query: *mut pg_sys::Query) -> bool {
-    unsafe { !(*query).groupClause.is_null() || !(*query).groupingSets.is_null() }
+fn groups(query: Query<'_>) -> bool {
+    !query.groups().is_nil() || !query.grouping_sets().is_nil()
 }
 
 /// Whether a call by which a query groups is in another place of it too, or the query has grouping sets.
-unsafe fn names_key_again(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        if !(*query).groupingSets.is_null() {
-            return true;
-        }
-        let is_key = |entry: *mut pg_sys::TargetEntry| {
-            elements::<pg_sys::SortGroupClause>((*query).groupClause)
-                .any(|clause| (*clause).tleSortGroupRef == (*entry).ressortgroupref)
-        };
-        let entries = || elements::<pg_sys::TargetEntry>((*query).targetList);
-        entries().filter(|key| is_key(*key)).any(|key| {
-            contains((*key).expr.cast(), &|call| {
-                let is_call = |node: *mut pg_sys::Node| pg_sys::equal(node.cast(), call.cast());
-                is_candidate(call)
-                    && (contains((*query).havingQual, &is_call)
-                        || entries().any(|other| other != key && contains((*other).expr.cast(), &is_call)))
-            })
-        })
+fn names_key_again(query: Query<'_>) -> bool {
+    if !query.grouping_sets().is_nil() {
+        return true;
     }
+    let is_named_beside = |key, call: Node<'_>| {
+        let is_call = |node: Node<'_>| node.equals(call);
+        query.having().is_some_and(|having| having.contains(&is_call))
+            || query.targets().iter().any(|other| other != key && other.expression().contains(&is_call))
+    };
+    query
+        .targets()
+        .iter()
+        .filter(|key| is_key(query, *key))
+        .any(|key| key.expression().contains(&|call| candidate(call).is_some() && is_named_beside(key, call)))
 }
 
-unsafe fn is_candidate(node: *mut pg_sys::Node) -> bool {
-    unsafe {
-        node_as::<pg_sys::FuncExpr>(node, NodeTag::T_FuncExpr).is_some_and(|call| {
-            call.funcid.to_u32() >= pg_sys::FirstNormalObjectId && !call.funcretset && !call.funcvariadic
-        })
-    }
+/// The call of a function that may be one of those, if the node is one.
+fn candidate(node: Node<'_>) -> Option<FunctionCall<'_>> {
+    node.downcast::<pg_sys::FuncExpr>().filter(|call| {
+        call.function().to_u32() >= pg_sys::FirstNormalObjectId && !call.returns_set() && !call.is_variadic()
+    })
 }
 
 struct Inlining {
@@ -113,179 +98,131 @@ struct Inlining {
 }
 
 impl Inlining {
-    unsafe fn query(&mut self, query: *mut pg_sys::Query) {
-        unsafe {
-            pg_sys::check_stack_depth();
-            for entry in elements::<pg_sys::RangeTblEntry>((*query).rtable) {
-                if !(*entry).subquery.is_null() {
-                    self.query((*entry).subquery);
-                }
+    fn query(&mut self, query: Query<'_>) {
+        check_stack_depth();
+        for entry in query.range_table().iter() {
+            if let Some(subquery) = entry.subquery() {
+                self.query(subquery);
             }
-            for cte in elements::<pg_sys::CommonTableExpr>((*query).cteList) {
-                if tag_of((*cte).ctequery) == NodeTag::T_Query {
-                    self.query((*cte).ctequery.cast());
-                }
-            }
-            for link in sub_links(query) {
-                self.query((*link).subselect.cast());
-            }
-            if !is_read(query) {
-                return;
-            }
-            let known = self.functions.len();
-            (*query).jointree = self.expression((*query).jointree.cast()).cast();
-            if (*query).groupingSets.is_null() {
-                let parsed = compat::without_group_entry(query);
-                std::ptr::copy(parsed, query, 1);
-            }
-            if !names_key_again(query) {
-                (*query).targetList = self.expression((*query).targetList.cast()).cast();
-            }
-            (*query).hasSubLinks |= self.functions.len() > known;
         }
+        for cte in query.with().iter() {
+            if let Some(subquery) = cte.query() {
+                self.query(subquery);
+            }
+        }
+        for link in sub_links(query) {
+            self.query(link.query());
+        }
+        if !is_read(query) {
+            return;
+        }
+        let known = self.functions.len();
+        if let Some(tree) = query.join_tree() {
+            query.set_join_tree(tree.node().substitute(&mut |part| self.inlined(part)).downcast());
+        }
+        if query.grouping_sets().is_nil() {
+            query.replace_with(query.without_group_entry());
+        }
+        if !names_key_again(query) {
+            query.set_targets(query.targets().substitute(&mut |part| self.inlined(part)));
+        }
+        query.set_has_sub_links(query.has_sub_links() || self.functions.len() > known);
     }
 
-    /// The expression with calls as subqueries, innermost first.
-    unsafe fn expression(&mut self, node: *mut pg_sys::Node) -> *mut pg_sys::Node {
-        unsafe {
-            substitute(node, &mut |part| {
-                if !is_candidate(part) {
-                    return None;
-                }
-                let call = copy_of(part.cast::<pg_sys::FuncExpr>());
-                (*call).args = self.expression((*call).args.cast()).cast();
-                Some(self.subquery(call).unwrap_or(call.cast()))
-            })
-        }
+    /// What stands in the place of a call, innermost first: a subquery, or the call with other arguments.
+    fn inlined<'p>(&mut self, part: Node<'p>) -> Option<Node<'p>> {
+        let call = candidate(part)?.deep_copy();
+        call.set_arguments(call.arguments().substitute_nodes(&mut |part| self.inlined(part)));
+        Some(self.subquery(call).unwrap_or(call.node()))
     }
 
     /// The call as a subquery, if that gives what the call gives.
-    unsafe fn subquery(&mut self, call: *mut pg_sys::FuncExpr) -> Option<*mut pg_sys::Node> {
-        unsafe {
-            let function_oid = (*call).funcid;
-            if self.around.contains(&function_oid) {
-                return None;
-            }
-            let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
-            let row = pg_sys::SearchSysCacheCopy(
-                cache,
-                pg_sys::Datum::from(function_oid),
-                pg_sys::Datum::from(0),
-                pg_sys::Datum::from(0),
-                pg_sys::Datum::from(0),
-            );
-            if row.is_null()
-                || !is_plain(cache, row)
-                || !compat::may_execute(function_oid)
-                || compat::calls_are_watched(function_oid)
-            {
-                return None;
-            }
-            (*call).args =
-                pg_sys::expand_function_arguments((*call).args, false, (*call).funcresulttype, row);
-            if !are_plain((*call).args) {
-                return None;
-            }
-            let query = compat::sql_function_query(row, call)?;
-            if !gives_one_row(query) || !names_our_table(query) {
-                return None;
-            }
-            let arguments: Vec<_> = elements::<pg_sys::Node>((*call).args).collect();
-            let mut is_complete = true;
-            let query = with_parameters(query, &mut |number, level| {
-                let argument = usize::try_from(number - 1).ok().and_then(|index| arguments.get(index));
-                let Some(argument) = argument else {
-                    is_complete = false;
-                    return std::ptr::null_mut();
-                };
-                let argument = copy_of(*argument);
-                pg_sys::IncrementVarSublevelsUp(argument, level, 0);
-                argument
-            });
-            if !is_complete {
-                return None;
-            }
-            self.functions.push(function_oid);
-            self.around.push(function_oid);
-            self.query(query);
-            self.around.pop();
-            Some(self.link(call, query))
+    fn subquery<'p>(&mut self, call: FunctionCall<'p>) -> Option<Node<'p>> {
+        let function_oid = call.function();
+        if self.around.contains(&function_oid) {
+            return None;
         }
+        let function = CalledFunction::find(call)?;
+        if !is_plain(&function)
+            || !compat::may_execute(function_oid)
+            || compat::calls_are_watched(function_oid)
+        {
+            return None;
+        }
+        call.set_arguments(function.all_arguments());
+        if !are_plain(call.arguments()) {
+            return None;
+        }
+        let query = function.query()?;
+        if !gives_one_row(query) || !names_our_table(query) {
+            return None;
+        }
+        let arguments: Vec<_> = call.arguments().iter().collect();
+        let query = query.with_parameters(&mut |number, level| {
+            let argument = arguments.get(usize::try_from(number - 1).ok()?)?.deep_copy();
+            argument.move_levels(level, 0);
+            Some(argument)
+        })?;
+        self.functions.push(function_oid);
+        self.around.push(function_oid);
+        self.query(query);
+        self.around.pop();
+        Some(link(call, query))
     }
+}
 
-    unsafe fn link(&self, call: *mut pg_sys::FuncExpr, query: *mut pg_sys::Query) -> *mut pg_sys::Node {
-        unsafe {
-            let link = make_node::<pg_sys::SubLink>(NodeTag::T_SubLink);
-            (*link).subLinkType = pg_sys::SubLinkType::EXPR_SUBLINK;
-            (*link).subselect = query.cast();
-            (*link).location = -1;
-            let (is, wanted) = (pg_sys::exprCollation(link.cast()), (*call).funccollid);
-            if wanted == pg_sys::InvalidOid || is == wanted {
-                return link.cast();
-            }
-            let collated = make_node::<pg_sys::CollateExpr>(NodeTag::T_CollateExpr);
-            (*collated).arg = link.cast();
-            (*collated).collOid = wanted;
-            (*collated).location = -1;
-            collated.cast()
-        }
+fn link<'p>(call: FunctionCall<'p>, query: Query<'p>) -> Node<'p> {
+    let link = SubLink::new(pg_sys::SubLinkType::EXPR_SUBLINK, query).node();
+    let wanted = call.collation();
+    if wanted == pg_sys::InvalidOid || link.collation() == wanted {
+        return link;
     }
+    let collated = link.memory().make::<pg_sys::CollateExpr>();
+    collated.set_argument(link);
+    collated.set_collation(wanted);
+    collated.set_location(-1);
+    collated.node()
 }
 
 /// Whether a function is what its query is, but for its arguments.
-unsafe fn is_plain(cache: i32, row: pg_sys::HeapTuple) -> bool {
-    unsafe {
-        let function = &*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_proc>();
-        let mut has_no_settings = false;
-        pg_sys::SysCacheGetAttr(cache, row, pg_sys::Anum_pg_proc_proconfig as _, &mut has_no_settings);
-        function.prolang == SQL_LANGUAGE
-            && function.prokind as u8 == pg_sys::PROKIND_FUNCTION
-            && function.provolatile as u8 != pg_sys::PROVOLATILE_VOLATILE
-            && !function.proretset
-            && !function.prosecdef
-            && !function.proisstrict
-            && has_no_settings
-            && function.prorettype != pg_sys::VOIDOID
-            && function.prorettype != pg_sys::RECORDOID
-            && !pg_sys::type_is_rowtype(function.prorettype)
-    }
+fn is_plain(function: &CalledFunction<'_>) -> bool {
+    let columns = function.columns();
+    columns.prolang == SQL_LANGUAGE
+        && columns.prokind as u8 == pg_sys::PROKIND_FUNCTION
+        && columns.provolatile as u8 != pg_sys::PROVOLATILE_VOLATILE
+        && !columns.proretset
+        && !columns.prosecdef
+        && !columns.proisstrict
+        && !function.has_settings()
+        && columns.prorettype != pg_sys::VOIDOID
+        && columns.prorettype != pg_sys::RECORDOID
+        && !is_row_type(columns.prorettype)
 }
 
 /// Whether arguments can be computed any number of times, and stand in another query.
-unsafe fn are_plain(arguments: *mut pg_sys::List) -> bool {
-    unsafe {
-        let is_of_groups = |node: *mut pg_sys::Node| {
-            matches!(tag_of(node), NodeTag::T_Aggref | NodeTag::T_WindowFunc | NodeTag::T_GroupingFunc)
-        };
-        !pg_sys::contain_volatile_functions(arguments.cast())
-            && !pg_sys::contain_subplans(arguments.cast())
-            && !contains(arguments.cast(), &is_of_groups)
-    }
+fn are_plain(arguments: List<'_, pg_sys::Node>) -> bool {
+    let is_of_groups = |node: Node<'_>| {
+        node.is::<pg_sys::Aggref>() || node.is::<pg_sys::WindowFunc>() || node.is::<pg_sys::GroupingFunc>()
+    };
+    !arguments.iter().any(|argument| argument.is_volatile() || argument.has_subqueries())
+        && !arguments.contains(&is_of_groups)
 }
 
 /// Makes a query give at most the one row that a function gives, its first. False if it has a limit of its own that is another, or
 /// effects.
-unsafe fn gives_one_row(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        if (*query).hasModifyingCTE
-            || !(*query).rowMarks.is_null()
-            || pg_sys::contain_volatile_functions(query.cast())
-        {
-            return false;
-        }
-        let is_one_group = (*query).hasAggs && !groups(query) && !(*query).hasTargetSRFs;
-        let limit = (*query).limitCount;
-        if limit.is_null() {
-            if !is_one_group {
-                let one = pg_sys::Datum::from(1i64);
-                (*query).limitCount =
-                    pg_sys::makeConst(pg_sys::INT8OID, -1, pg_sys::InvalidOid, 8, one, false, true).cast();
-                (*query).limitOption = pg_sys::LimitOption::LIMIT_OPTION_COUNT;
-            }
-            return true;
-        }
-        is_one_group
-            || node_as::<pg_sys::Const>(limit, NodeTag::T_Const)
-                .is_some_and(|limit| !limit.constisnull && limit.constvalue.value() == 1)
+fn gives_one_row(query: Query<'_>) -> bool {
+    if query.has_modifying_with() || !query.row_marks().is_nil() || query.node().is_volatile() {
+        return false;
     }
+    let is_one_group = query.has_aggregates() && !groups(query) && !query.has_sets_in_target();
+    let Some(limit) = query.limit_count() else {
+        if !is_one_group {
+            query.set_limit_count(Some(query.memory().bigint(1).node()));
+            query.set_limit_option(pg_sys::LimitOption::LIMIT_OPTION_COUNT);
+        }
+        return true;
+    };
+    let is_one =
+        limit.downcast::<pg_sys::Const>().is_some_and(|limit| !limit.is_null() && limit.value().value() == 1);
+    is_one_group || is_one
 }

@@ -9,145 +9,121 @@
 //! tells the two apart; a table without such a column keeps its whole rows.
 
 use pgrx::pg_sys;
-use pgrx::pg_sys::NodeTag;
 
-use super::{
-    derived::null_test,
-    is_our_table,
-    never_null::{column_is_not_null, nullable_relations},
-};
-use crate::{
-    pg::{compat, list::attributes},
-    planner::nodes::{contains, elements, list_of, make_node, node_as, substitute},
+use super::{derived::null_test, is_our_table, never_null::nullable_relations};
+use crate::pg::{
+    compat,
+    tree::{List, Node, Query, Ref, Table, Var, column_is_not_null},
 };
 
 /// Whether a query of several relations, or with aggregates, names rows whole.
-pub unsafe fn is_candidate(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        let tables = elements::<pg_sys::RangeTblEntry>((*query).rtable)
-            .filter(|entry| (**entry).rtekind == pg_sys::RTEKind::RTE_RELATION);
-        if tables.count() < 2 && !(*query).hasAggs {
-            return false;
-        }
-        let is_whole = |node: *mut pg_sys::Node| whole_row(node).is_some();
-        contains((*query).targetList.cast(), &is_whole)
-            || contains((*query).jointree.cast(), &is_whole)
-            || contains((*query).havingQual, &is_whole)
+pub fn is_candidate(query: Query<'_>) -> bool {
+    let entries = query.range_table().iter();
+    let table_count = entries.filter(|entry| entry.kind() == pg_sys::RTEKind::RTE_RELATION).count();
+    if table_count < 2 && !query.has_aggregates() {
+        return false;
     }
+    let is_whole = |node: Node<'_>| whole_row(node).is_some();
+    query.targets().contains(&is_whole)
+        || query.join_tree().is_some_and(|tree| tree.contains(&is_whole))
+        || query.having().is_some_and(|having| having.contains(&is_whole))
 }
 
 /// Rewrites the whole rows of the query's own tables; says whether there were any.
-pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
-    unsafe {
-        if !(*query).rowMarks.is_null() || !is_candidate(query) {
-            return false;
-        }
-        let nullable = nullable_relations(query);
-        let mut changed = false;
-        let mut replace = |node: *mut pg_sys::Node| {
-            let replaced = match node_as::<pg_sys::NullTest>(node, NodeTag::T_NullTest) {
-                // It does not tell a row of NULLs from no row.
-                Some(test) if test.argisrow => {
-                    let row = row_of(query, whole_row(test.arg.cast())?, true)?;
-                    let copy = null_test(row, test.nulltesttype).cast::<pg_sys::NullTest>();
-                    (*copy).argisrow = true;
-                    copy.cast()
-                }
-                _ => {
-                    let var = whole_row(node)?;
-                    let row = row_of(query, var, false)?;
-                    if nullable.contains(&var.varno) { null_without(query, var, row)? } else { row }
-                }
-            };
-            changed = true;
-            Some(replaced)
+pub fn rewrite<'p>(query: Query<'p>) -> bool {
+    if !query.row_marks().is_nil() || !is_candidate(query) {
+        return false;
+    }
+    let nullable = nullable_relations(query);
+    let mut changed = false;
+    let mut replace = |node: Node<'p>| {
+        let replaced = match node.downcast::<pg_sys::NullTest>() {
+            // It does not tell a row of NULLs from no row.
+            Some(test) if test.is_of_row() => {
+                let row = row_of(query, whole_row(test.argument())?, true)?;
+                let copy = null_test(row.node(), test.kind());
+                copy.set_is_of_row(true);
+                copy.node()
+            }
+            _ => {
+                let var = whole_row(node)?;
+                let row = row_of(query, var, false)?;
+                if nullable.contains(&var.relation()) { null_without(query, var, row)? } else { row.node() }
+            }
         };
-        let columns = substitute((*query).targetList.cast(), &mut replace);
-        let conditions = substitute((*(*query).jointree).quals, &mut replace);
-        let having = substitute((*query).havingQual, &mut replace);
-        (*query).targetList = columns.cast();
-        (*(*query).jointree).quals = conditions;
-        (*query).havingQual = having;
-        changed
-    }
+        changed = true;
+        Some(replaced)
+    };
+    let columns = query.targets().substitute(&mut replace);
+    let conditions = query.condition().map(|condition| condition.substitute(&mut replace));
+    let having = query.having().map(|having| having.substitute(&mut replace));
+    query.set_targets(columns);
+    query.set_condition(conditions);
+    query.set_having(having);
+    changed
 }
 
-unsafe fn whole_row<'a>(node: *mut pg_sys::Node) -> Option<&'a pg_sys::Var> {
-    unsafe {
-        node_as::<pg_sys::Var>(node, NodeTag::T_Var).filter(|var| var.varattno == 0 && var.varlevelsup == 0)
-    }
+fn whole_row(node: Node<'_>) -> Option<Var<'_>> {
+    node.downcast::<pg_sys::Var>().filter(|var| var.attribute() == 0 && var.levels_up() == 0)
 }
 
-unsafe fn table_of(query: *mut pg_sys::Query, var: &pg_sys::Var) -> Option<pg_sys::Oid> {
-    unsafe {
-        let entry = elements::<pg_sys::RangeTblEntry>((*query).rtable)
-            .nth(usize::try_from(var.varno).ok()?.checked_sub(1)?)?;
-        let is_ours = (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
-            && (*entry).relkind as u8 == b'f'
-            && is_our_table((*entry).relid);
-        is_ours.then(|| (*entry).relid)
-    }
+fn table_of(query: Query<'_>, var: Var<'_>) -> Option<pg_sys::Oid> {
+    let entry = query.entry(usize::try_from(var.relation()).ok()?)?;
+    let is_ours = entry.kind() == pg_sys::RTEKind::RTE_RELATION
+        && entry.relation_kind() == b'f'
+        && is_our_table(entry.table_oid());
+    is_ours.then(|| entry.table_oid())
 }
 
 /// The row of a table's columns. What was dropped is NULL in it, of which a test of all columns knows nothing.
-unsafe fn row_of(query: *mut pg_sys::Query, var: &pg_sys::Var, is_tested: bool) -> Option<*mut pg_sys::Node> {
-    unsafe {
-        let table = pg_sys::table_open(table_of(query, var)?, pg_sys::NoLock as i32);
-        let mut fields: Vec<*mut pg_sys::Node> = Vec::new();
-        let mut names = Vec::new();
-        let mut has_gaps = false;
-        for attribute in attributes((*table).rd_att) {
-            names.push(pg_sys::makeString(pg_sys::pstrdup(attribute.attname.data.as_ptr())));
-            has_gaps = has_gaps || attribute.attisdropped || compat::is_virtual(attribute);
-            if attribute.attisdropped {
-                fields.push(pg_sys::makeNullConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid).cast());
-                continue;
-            }
-            let field = pg_sys::copyObjectImpl((&raw const *var).cast()).cast::<pg_sys::Var>();
-            (*field).varattno = attribute.attnum;
-            (*field).varattnosyn = attribute.attnum;
-            (*field).vartype = attribute.atttypid;
-            (*field).vartypmod = attribute.atttypmod;
-            (*field).varcollid = attribute.attcollation;
-            fields.push(field.cast());
+fn row_of<'p>(query: Query<'p>, var: Var<'p>, is_tested: bool) -> Option<Ref<'p, pg_sys::RowExpr>> {
+    let memory = var.memory();
+    let table = Table::open(table_of(query, var)?);
+    let mut fields = List::nil();
+    let mut names = List::nil();
+    let mut has_gaps = false;
+    for attribute in table.columns() {
+        names = names.with(memory.name_of(attribute));
+        has_gaps = has_gaps || attribute.attisdropped || compat::is_virtual(attribute);
+        if attribute.attisdropped {
+            fields = fields.with(memory.null(pg_sys::INT4OID).node());
+            continue;
         }
-        pg_sys::table_close(table, pg_sys::NoLock as i32);
-        if fields.is_empty() || (is_tested && has_gaps) {
-            return None;
-        }
-        let row = make_node::<pg_sys::RowExpr>(NodeTag::T_RowExpr);
-        (*row).args = list_of(fields);
-        (*row).row_typeid = var.vartype;
-        (*row).row_format = pg_sys::CoercionForm::COERCE_IMPLICIT_CAST;
-        (*row).colnames = list_of(names);
-        (*row).location = -1;
-        Some(row.cast())
+        let field = var.deep_copy();
+        field.set_attribute(attribute.attnum);
+        field.set_written_attribute(attribute.attnum);
+        field.set_type_oid(attribute.atttypid);
+        field.set_modifier(attribute.atttypmod);
+        field.set_collation(attribute.attcollation);
+        fields = fields.with(field.node());
     }
+    if fields.is_empty() || (is_tested && has_gaps) {
+        return None;
+    }
+    let row = memory.make::<pg_sys::RowExpr>();
+    row.set_fields(fields);
+    row.set_type_oid(var.type_oid());
+    row.set_format(pg_sys::CoercionForm::COERCE_IMPLICIT_CAST);
+    row.set_names(names);
+    row.set_location(-1);
+    Some(row)
 }
 
 /// The row, and NULL where a column is NULL that the table never has so.
-unsafe fn null_without(
-    query: *mut pg_sys::Query,
-    var: &pg_sys::Var,
-    row: *mut pg_sys::Node,
-) -> Option<*mut pg_sys::Node> {
-    unsafe {
-        let table = table_of(query, var)?;
-        let fields = &*row.cast::<pg_sys::RowExpr>();
-        let field = elements::<pg_sys::Node>(fields.args).find(|field| {
-            node_as::<pg_sys::Var>(*field, NodeTag::T_Var)
-                .is_some_and(|field| column_is_not_null(table, field.varattno))
-        })?;
-        let when = make_node::<pg_sys::CaseWhen>(NodeTag::T_CaseWhen);
-        let field = pg_sys::copyObjectImpl(field.cast()).cast();
-        (*when).expr = null_test(field, pg_sys::NullTestType::IS_NOT_NULL).cast();
-        (*when).result = row.cast();
-        (*when).location = -1;
-        let choice = make_node::<pg_sys::CaseExpr>(NodeTag::T_CaseExpr);
-        (*choice).casetype = var.vartype;
-        (*choice).args = list_of([when]);
-        (*choice).defresult = pg_sys::makeNullConst(var.vartype, -1, pg_sys::InvalidOid).cast();
-        (*choice).location = -1;
-        Some(choice.cast())
-    }
+fn null_without<'p>(query: Query<'p>, var: Var<'p>, row: Ref<'p, pg_sys::RowExpr>) -> Option<Node<'p>> {
+    let table = table_of(query, var)?;
+    let field = row.fields().iter().find(|field| {
+        field.downcast::<pg_sys::Var>().is_some_and(|field| column_is_not_null(table, field.attribute()))
+    })?;
+    let memory = var.memory();
+    let when = memory.make::<pg_sys::CaseWhen>();
+    when.set_condition(null_test(field.deep_copy(), pg_sys::NullTestType::IS_NOT_NULL).node());
+    when.set_result(row.node());
+    when.set_location(-1);
+    let choice = memory.make::<pg_sys::CaseExpr>();
+    choice.set_type_oid(var.type_oid());
+    choice.set_branches(List::of([when]));
+    choice.set_default(Some(memory.null(var.type_oid()).node()));
+    choice.set_location(-1);
+    Some(choice.node())
 }
