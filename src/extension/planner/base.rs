@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, rc::Rc};
 
-use pgrx::{pg_sys, prelude::*};
+use pgrx::pg_sys;
 use pystachio_lower::{Lowered, Scale, Scope, type_magnitude};
 use pystachio_plan::{
     ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn, ScanExtent,
@@ -12,8 +12,6 @@ use pystachio_plan::{
 use super::{
     cost,
     descriptions::{describe, describe_expanded, describe_now},
-    keyed_join::is_our_path,
-    nodes::{elements, list_of, tag_of, text_of},
     planning::with_planning,
     relation_info::{Place, RelationInfo, place_placeholders},
     security::leveled_conditions,
@@ -23,30 +21,22 @@ use crate::{
     error::OrRaise,
     options,
     options::TableOptions,
-    pg::{compat, mirror::type_name},
+    pg::{
+        compat,
+        mirror::type_name,
+        tree::{
+            CustomPath, ForeignPath, List, Path, Rel, Root, Table, column_name, column_type, table_name,
+        },
+    },
     types,
 };
 
-/// Fills the planning callbacks of the wrapper's routine table.
-pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
-    routine.GetForeignRelSize = Some(get_foreign_rel_size);
-    routine.GetForeignPaths = Some(get_foreign_paths);
-    routine.GetForeignPlan = Some(super::finish::get_foreign_plan);
-    routine.GetForeignJoinPaths = Some(super::join::get_foreign_join_paths);
-    routine.GetForeignUpperPaths = Some(super::upper::get_foreign_upper_paths);
-}
-
 /// Estimates a foreign table and makes its plan.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn get_foreign_rel_size(
-    root: Root<'_>,
-    relation: Rel<'_>,
-    table_oid: pg_sys::Oid,
-) {
+pub fn estimate_table<'p>(root: Root<'p>, relation: Rel<'p>, table_oid: pg_sys::Oid) {
     with_planning(|planning| planning.meet_table());
     // Permissions are checked through the range table; a user here would keep relations of views
     // with different owners apart.
-    (*relation).userid = pg_sys::InvalidOid;
+    relation.set_user_oid(pg_sys::InvalidOid);
     let table = options::table_options(table_oid);
     describe_expanded(root, &table);
     let mut description = describe(&table).or_raise();
@@ -54,75 +44,65 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
         // What the session knew may be out of date.
         description = describe_now(&table).or_raise();
     }
-    (*relation).tuples = description.row_count as f64;
-    pg_sys::set_baserel_size_estimates(root, relation);
+    relation.set_tuples(description.row_count as f64);
+    relation.estimate_size(root);
     let info = build(root, relation, table_oid, &table, &description).or_raise();
     info.attach(relation);
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn get_foreign_paths(root: Root<'_>, relation: Rel<'_>, _table_oid: pg_sys::Oid) {
+/// Offers the paths of a foreign table.
+pub fn offer_scans<'p>(root: Root<'p>, relation: Rel<'p>) {
     let Some(info) = RelationInfo::of(relation) else { return };
     let (rows, local) = local_costs(root, relation, info);
     let (startup, total) = cost::path_costs(info.cost, rows);
-    let (startup, total) = (startup + local.startup, total + local.startup + local.per_tuple * rows);
-    let path = compat::create_foreign_scan_path(root, relation, startup, total);
-    pg_sys::add_path(relation, path.cast());
+    let costs = (startup + local.startup, total + local.startup + local.per_tuple * rows);
+    relation.add_path(ForeignPath::of_scan(root, relation, costs).path());
     if let Some(sorted) = SortedScan::wanted_of(root, relation, info) {
-        let (rows, (startup, total)) = sorted.costs(info, relation.rows());
-        let path = compat::create_foreign_scan_path(root, relation, startup, total);
-        path.path().rows = rows;
-        sorted.mark(path);
-        pg_sys::add_path(relation, path.cast());
+        let (rows, costs) = sorted.costs(info, relation.rows());
+        relation.add_path(sorted.marked(ForeignPath::of_scan(root, relation, costs), rows));
     }
 }
 
 /// The rows that an engine returns of a table, and what PostgreSQL's own conditions cost on them: a subquery among these may ask
 /// an engine for every row.
-fn local_costs(root: Root<'_>, relation: Rel<'_>, info: &RelationInfo) -> (f64, pg_sys::QualCost) {
-    let mut costs = pg_sys::QualCost::default();
+fn local_costs<'p>(
+    root: Root<'p>,
+    relation: Rel<'p>,
+    info: &RelationInfo<'p>,
+) -> (f64, pg_sys::QualCost) {
     if info.local_clauses.is_empty() {
-        return (relation.rows(), costs);
+        return (relation.rows(), pg_sys::QualCost::default());
     }
     let own = relation.clauses().iter().enumerate();
     let local = own.filter(|(place, _)| info.local_clauses.contains(place)).map(|(_, clause)| clause);
-    let local: *mut pg_sys::List = list_of(local);
-    pg_sys::cost_qual_eval(&raw mut costs, local, root);
-    let inner = pg_sys::JoinType::JOIN_INNER;
-    let passing =
-        pg_sys::clauselist_selectivity(root, local, relation.index() as i32, inner, std::ptr::null_mut());
+    let local = List::of(local);
+    let passing = root.selectivity(local, relation.index(), pg_sys::JoinType::JOIN_INNER, None);
     let rows = (relation.rows() / passing.max(f64::EPSILON)).min(relation.tuples().max(1.0));
-    (cost::clamp_rows(rows), costs)
+    (cost::clamp_rows(rows), root.cost_of(local))
 }
 
 /// Whether the files of a table are known for what its declaration leaves to them: the digits of a list of `numeric`.
 fn fits(table_oid: pg_sys::Oid, description: &TableDescription) -> bool {
-    let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
-    let attributes = table.rd_att();
-    let fits = (0..attributes.natts() as usize).all(|place| {
-        let attribute = compat::attribute(attributes, place);
+    Table::open(table_oid).columns().into_iter().all(|attribute| {
         attribute.attisdropped
             || types::data_type(attribute.atttypid, attribute.atttypmod)
                 != Some(DataType::List(Box::new(DataType::Numeric)))
             || description.column(&options::column_name(table_oid, attribute.attnum)).is_some_and(
                 |column| matches!(&column.data_type, Some(DataType::List(item)) if item.is_decimal()),
             )
-    });
-    pg_sys::table_close(table, pg_sys::NoLock as i32);
-    fits
+    })
 }
 
-fn build(
-    root: Root<'_>,
-    relation: Rel<'_>,
+fn build<'p>(
+    root: Root<'p>,
+    relation: Rel<'p>,
     table_oid: pg_sys::Oid,
     table: &TableOptions,
     description: &TableDescription,
-) -> Result<RelationInfo, Error> {
-    let name = text_of(pg_sys::get_rel_name(table_oid));
+) -> Result<RelationInfo<'p>, Error> {
+    let name = table_name(table_oid);
     let (scan_columns, columns) = read_columns(table_oid, &name, description)?;
-    let width = relation.target().expressions();
-    let column_count = width.iter().count().max(1);
+    let column_count = relation.target().expressions().len().max(1);
     let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns });
     let conditions = leveled_conditions(root, relation, &scope, &name);
     let scan = Operator::Scan {
@@ -159,12 +139,11 @@ fn read_columns(
     table_name: &str,
     description: &TableDescription,
 ) -> Result<Columns, Error> {
-    let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
-    let attributes = table.rd_att();
+    let table = Table::open(table_oid);
+    let attributes = table.columns();
     let mut scan_columns = Vec::new();
     let mut columns = HashMap::new();
-    for place in 0..attributes.natts() as usize {
-        let attribute = compat::attribute(attributes, place);
+    for attribute in &attributes {
         if attribute.attisdropped || compat::is_virtual(attribute) {
             continue;
         }
@@ -175,8 +154,7 @@ fn read_columns(
         columns.insert(attribute.attnum, lowered_column(&column, attribute, described));
         scan_columns.push(column);
     }
-    pg_sys::table_close(table, pg_sys::NoLock as i32);
-    if scan_columns.is_empty() && attributes.natts() > 0 {
+    if scan_columns.is_empty() && !attributes.is_empty() {
         let message = format!("foreign table \"{table_name}\" has no column of a type that can be read");
         return Err(Error::new(ErrorKind::SchemaMismatch, message));
     }
@@ -209,9 +187,9 @@ fn lowered_column(
 
 /// The error for a column that a query needs and that no engine can read.
 pub fn unreadable_column(table_oid: pg_sys::Oid, attribute_number: i16) -> Error {
-    let table = text_of(pg_sys::get_rel_name(table_oid));
-    let column = text_of(pg_sys::get_attname(table_oid, attribute_number, true));
-    let type_oid = pg_sys::get_atttype(table_oid, attribute_number);
+    let table = table_name(table_oid);
+    let column = column_name(table_oid, attribute_number);
+    let type_oid = column_type(table_oid, attribute_number);
     let message = format!(
         "column \"{column}\" of foreign table \"{table}\" has type {}, which can't be read from Parquet",
         type_name(type_oid)
@@ -224,16 +202,16 @@ pub fn unreadable_column(table_oid: pg_sys::Oid, attribute_number: i16) -> Error
 ///
 /// PostgreSQL's paths over our scans read what an engine joins or groups by itself. Its estimate of a join's rows may be wrong by
 /// orders of magnitude, and with it the comparison of the two; a query that runs whole in the engine moves its result only.
-pub fn offer_paths(relation: Rel<'_>, paths: impl IntoIterator<Item = ForeignPath<'_>>) {
-    let of_others = |list| list_of(list.iter().filter(|path| is_of_others(*path)));
-    (*relation).pathlist = of_others(relation.paths());
-    (*relation).partial_pathlist = of_others(relation.partial_pathlist());
+pub fn offer_paths<'p>(relation: Rel<'p>, paths: impl IntoIterator<Item = Path<'p>>) {
+    let of_others = |list: List<'p, pg_sys::Path>| List::of(list.iter().filter(|path| is_of_others(*path)));
+    relation.set_paths(of_others(relation.paths()));
+    relation.set_partial_paths(of_others(relation.partial_paths()));
     for path in paths {
-        pg_sys::add_path(relation, path.cast());
+        relation.add_path(path);
     }
 }
 
 /// Whether another extension made the path.
 fn is_of_others(path: Path<'_>) -> bool {
-    tag_of(path.cast()) == pg_sys::NodeTag::T_CustomPath && !is_our_path(path.cast())
+    path.downcast::<pg_sys::CustomPath>().is_some_and(|path: CustomPath<'_>| !path.is_ours())
 }

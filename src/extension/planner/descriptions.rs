@@ -10,12 +10,13 @@ use std::rc::Rc;
 use pgrx::pg_sys;
 use pystachio_plan::{ColumnId, Error, FileSet, TableDescription};
 
-use super::{nodes::any_entry, planning::with_planning, relation_info::is_our_entry};
+use super::{planning::with_planning, relation_info::is_our_entry};
 use crate::{
     client,
     known_files::{self, TableKey},
     options,
     options::TableOptions,
+    pg::tree::{Query, RangeEntry, Root},
 };
 
 /// What a table is known by.
@@ -65,12 +66,10 @@ pub fn number_bounds(id: ColumnId) -> Option<(f64, f64)> {
 /// when the table is planned.
 pub fn describe_named(query: Query<'_>) {
     let mut wanted = Vec::new();
-    {
-        any_entry(query, &mut |entry| {
-            add_wanted(entry, &mut wanted);
-            false
-        });
-    }
+    query.any_entry(&mut |entry| {
+        add_wanted(entry, &mut wanted);
+        false
+    });
     // A single one is asked for when it is planned.
     if wanted.len() > 1 {
         drop(ask(&wanted));
@@ -84,12 +83,8 @@ pub fn describe_expanded(root: Root<'_>, table: &TableOptions) {
         return;
     }
     let mut wanted = Vec::new();
-    {
-        for index in 1..root.simple_rel_array_size() as usize {
-            if let Some(entry) = (*root.simple_rte_array().add(index)).as_mut() {
-                add_wanted(entry, &mut wanted);
-            }
-        }
+    for entry in root.indexes().filter_map(|index| root.entry(index)) {
+        add_wanted(entry, &mut wanted);
     }
     if wanted.len() > 1 {
         drop(ask(&wanted));
@@ -98,7 +93,7 @@ pub fn describe_expanded(root: Root<'_>, table: &TableOptions) {
 
 fn add_wanted(entry: RangeEntry<'_>, wanted: &mut Vec<TableKey>) {
     if is_our_entry(entry) {
-        let key = key_of(&options::table_options(entry.index()));
+        let key = key_of(&options::table_options(entry.table_oid()));
         if !is_at_hand(&key) && !wanted.contains(&key) {
             wanted.push(key);
         }

@@ -1,6 +1,6 @@
 //! The ForeignScan: what the engine returns, and how the scan's tuple is made of it.
 
-use pgrx::{pg_sys, prelude::*};
+use pgrx::pg_sys;
 use pystachio_lower::{Lowered, Scale};
 use pystachio_plan::{
     ColumnId, DataType, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation, prune_columns,
@@ -10,7 +10,6 @@ use super::{
     base::unreadable_column,
     common_values::with_analyzed_values,
     keyed_join::{ScanFilter, key_number},
-    nodes::{elements, list_of, node_as},
     outputs::{output_modifier, outputs_of},
     planning::with_planning,
     relation_info::{RelationInfo, name_column, pass_through},
@@ -19,78 +18,72 @@ use super::{
 };
 use crate::{
     error::OrRaise,
-    pg::compat,
+    pg::{
+        compat,
+        tree::{
+            ChosenPath, Clause, ForeignScan, List, Memory, Node, Rel, Root, Table, Target, expressions_of, targets_of,
+        },
+    },
     scan_private::{DisplayScale, KeyParameter, ScanAttribute, ScanPrivate, encode_refusals},
 };
 
-/// Builds the plan node of a path of ours.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn get_foreign_plan(
-    root: Root<'_>,
-    relation: Rel<'_>,
-    table_oid: pg_sys::Oid,
-    path: ForeignPath<'_>,
-    target_list: *mut pg_sys::List,
-    clauses: *mut pg_sys::List,
-    outer_plan: Plan<'_>,
-) -> ForeignScan<'_> {
+/// Makes the plan of a path of ours.
+pub fn plan_scan<'p>(chosen: &ChosenPath<'p>) -> ForeignScan<'p> {
+    let ChosenPath { root, relation, path, clauses, .. } = *chosen;
     let Some(info) = RelationInfo::of(relation) else {
         pgrx::error!("a path of pystachio has lost its plan");
     };
     let filter = ScanFilter::of(root, path, info);
     let ordered = ordered(relation, path, info);
     let info = filter.as_ref().map(|filter| &filter.info).or(ordered.as_ref()).unwrap_or(info);
-    let is_base = table_oid != pg_sys::InvalidOid;
-    let scan =
-        if is_base { base_scan(relation, info, table_oid) } else { upper_scan(info, path.path().pathtarget) };
+    let scan = match chosen.table_oid {
+        Some(table_oid) => base_scan(relation, info, table_oid),
+        None => upper_scan(info, path.path().target()),
+    };
     let (scan, entries) = scan.or_raise();
     move_init_plans(root, info);
-    let local = if is_base { local_clauses(relation, info, clauses) } else { Vec::new() };
-    let scan_relation = if is_base { relation.index() } else { 0 };
-    let (mut scan, parameters) = bind_parameters(scan, filter.as_ref());
+    let (mut scan, parameters) = bind_parameters(scan, filter.as_ref(), root.memory());
     scan.hides_rows = security::hides_rows(root, info);
-    let scan_list = if is_base { std::ptr::null_mut() } else { scan_target_list(&entries) };
-    let node = pg_sys::make_foreignscan(
-        target_list,
-        list_of(local),
-        scan_relation,
-        list_of(parameters),
-        private_list(&scan),
-        scan_list,
-        std::ptr::null_mut(),
-        outer_plan,
+    let private = root.memory().bytes(scan.encode().or_raise()).node();
+    let is_base = chosen.table_oid.is_some();
+    let local = if is_base { local_clauses(relation, info, clauses) } else { List::nil() };
+    let scan = ForeignScan::of_path(
+        chosen,
+        local,
+        List::of(parameters),
+        List::of([private]),
+        targets_of(entries),
     );
     if is_base {
         // Rows that are checked again (EvalPlanQual) were read with these conditions.
-        let all = clauses.iter();
-        (*node).fdw_recheck_quals = list_of(all.map(|clause| clause.expression()));
+        scan.set_recheck_conditions(expressions_of(clauses.iter()));
     }
-    node
+    scan
 }
 
 /// What PostgreSQL checks on the rows of a base relation, in the order in which it would: the conditions that stayed with
 /// it, and those that a path with outer columns takes over from the joins above.
-fn local_clauses(relation: Rel<'_>, info: &RelationInfo, clauses: *mut pg_sys::List) -> Vec<Node<'_>> {
-    let is_local = |clause: &Clause<'_>| {
+fn local_clauses<'p>(
+    relation: Rel<'p>,
+    info: &RelationInfo<'p>,
+    clauses: List<'p, pg_sys::RestrictInfo>,
+) -> List<'p, pg_sys::Node> {
+    let is_local = |clause: &Clause<'p>| {
         let place = relation.clauses().iter().position(|own| own == *clause);
         place.is_none_or(|place| info.local_clauses.contains(&place))
     };
-    clauses.iter().filter(is_local).map(|clause| clause.expression()).collect()
+    expressions_of(clauses.iter().filter(is_local))
 }
 
 /// What a scan's tuple is made of.
-type Built = Result<(ScanPrivate, Vec<Node<'_>>), pystachio_plan::Error>;
+type Built<'p> = Result<(ScanPrivate, Vec<Node<'p>>), pystachio_plan::Error>;
 
 /// The scan of one foreign table. Its tuple has all of the table's attributes; unused ones
 /// are NULL.
-fn base_scan(relation: Rel<'_>, info: &RelationInfo, table_oid: pg_sys::Oid) -> Built {
+fn base_scan<'p>(relation: Rel<'p>, info: &RelationInfo<'p>, table_oid: pg_sys::Oid) -> Built<'p> {
     let needed = needed_attributes(relation, info);
-    let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
-    let descriptor = table.rd_att();
     let mut builder = ScanBuilder::new(info);
-    let mut result = Ok(());
-    for place in 0..descriptor.natts() as usize {
-        let attribute = compat::attribute(descriptor, place);
+    for attribute in Table::open(table_oid).columns() {
         let is_needed = !attribute.attisdropped
             && !compat::is_virtual(attribute)
             && (needed.whole_row || needed.numbers.contains(&attribute.attnum));
@@ -100,14 +93,10 @@ fn base_scan(relation: Rel<'_>, info: &RelationInfo, table_oid: pg_sys::Oid) -> 
         }
         match info.scope().find_column((relation.index(), attribute.attnum)) {
             Some(lowered) => builder.add(lowered, attribute.atttypid, attribute.atttypmod),
-            None => {
-                result = Err(unreadable_column(table_oid, attribute.attnum));
-                break;
-            }
+            None => return Err(unreadable_column(table_oid, attribute.attnum)),
         }
     }
-    pg_sys::table_close(table, pg_sys::NoLock as i32);
-    result.map(|()| (builder.finish(), Vec::new()))
+    Ok((builder.finish(), Vec::new()))
 }
 
 struct NeededAttributes {
@@ -115,31 +104,28 @@ struct NeededAttributes {
     numbers: Vec<i16>,
 }
 
-fn needed_attributes(relation: Rel<'_>, info: &RelationInfo) -> NeededAttributes {
+fn needed_attributes<'p>(relation: Rel<'p>, info: &RelationInfo<'p>) -> NeededAttributes {
     let mut needed = NeededAttributes { whole_row: false, numbers: Vec::new() };
-    let mut note = |node: Node<'_>| {
+    let mut note = |node: Node<'p>| {
         if let Some(var) = node.downcast::<pg_sys::Var>()
-            && var.varno as u32 == relation.index()
+            && var.relation() as u32 == relation.index()
         {
-            needed.whole_row = needed.whole_row || var.varattno == 0;
-            needed.numbers.push(var.varattno);
+            needed.whole_row = needed.whole_row || var.attribute() == 0;
+            needed.numbers.push(var.attribute());
         }
         true
     };
-    {
-        let target = relation.target().expressions().iter();
-        let own = relation.clauses().iter().enumerate();
-        let local = own.filter(|(place, _)| info.local_clauses.contains(place));
-        let clauses = local.map(|(_, clause)| clause.expression().cast());
-        for node in target.chain(clauses) {
-            super::nodes::walk_expression(node, &mut note);
-        }
+    let own = relation.clauses().iter().enumerate();
+    let local = own.filter(|(place, _)| info.local_clauses.contains(place));
+    let conditions = local.map(|(_, clause)| clause.expression());
+    for node in relation.target().expressions().iter().chain(conditions) {
+        node.walk(&mut note);
     }
     needed
 }
 
 /// A scan of joins or of what comes above them: its tuple has what the target needs.
-fn upper_scan(info: &RelationInfo, target: Target<'_>) -> Built {
+fn upper_scan<'p>(info: &RelationInfo<'p>, target: Target<'p>) -> Built<'p> {
     let outputs = outputs_of(info, target).map_err(|refusal| {
         pystachio_plan::Error::internal(format!("a checked target can't be returned: {refusal}"))
     })?;
@@ -155,14 +141,14 @@ fn upper_scan(info: &RelationInfo, target: Target<'_>) -> Built {
 
 /// Collects the outputs of a plan and the attributes that are made of them.
 struct ScanBuilder<'a> {
-    info: &'a RelationInfo,
+    info: &'a RelationInfo<'a>,
     outputs: Vec<ColumnId>,
     computed: Vec<NamedExpression>,
     attributes: Vec<ScanAttribute>,
 }
 
 impl<'a> ScanBuilder<'a> {
-    fn new(info: &'a RelationInfo) -> Self {
+    fn new(info: &'a RelationInfo<'a>) -> Self {
         Self { info, outputs: Vec::new(), computed: Vec::new(), attributes: Vec::new() }
     }
 
@@ -214,7 +200,6 @@ impl<'a> ScanBuilder<'a> {
             root = Relation::new(Operator::Project { input: root, expressions }, rows);
         }
         let Plan { root, outputs } = prune_columns(&Plan { root, outputs: self.outputs });
-        // SAFETY: the tables are those of the query that is planned.
         let plan = Plan { root: with_analyzed_values(&root), outputs };
         let server_oid = self.info.server_oid.into();
         ScanPrivate {
@@ -270,18 +255,22 @@ fn scale_of(data_type: &DataType) -> Option<u8> {
 }
 
 /// The parameters that the plan uses, numbered from 0, and their expressions in that order.
-fn bind_parameters(mut scan: ScanPrivate, filter: Option<&ScanFilter>) -> (ScanPrivate, Vec<Node<'_>>) {
+fn bind_parameters<'p>(
+    mut scan: ScanPrivate,
+    filter: Option<&ScanFilter<'p>>,
+    memory: Memory<'p>,
+) -> (ScanPrivate, Vec<Node<'p>>) {
     let mut used: Vec<u32> = Vec::new();
     scan.plan.root = renumber(&scan.plan.root, &mut used);
-    let mut nodes: Vec<Node<'_>> = Vec::new();
+    let mut nodes: Vec<Node<'p>> = Vec::new();
     let mut keys = Vec::new();
     for index in used {
-        if let Some((node, data_type)) = with_planning(|planning| planning.parameter_at(index)) {
+        if let Some((node, data_type)) = with_planning(|planning| planning.parameter_at(index, memory)) {
             let node = match key_number(node) {
-                None => pg_sys::copyObjectImpl(node.cast()).cast(),
+                None => node,
                 Some(key) => {
                     keys.push(KeyParameter { index: nodes.len() as u32, key });
-                    pg_sys::makeNullConst(node.type_oid(), -1, node.collation()).cast()
+                    node.null_of_type().node()
                 }
             };
             nodes.push(node);
@@ -304,36 +293,16 @@ fn renumber(relation: &std::sync::Arc<Relation>, used: &mut Vec<u32>) -> std::sy
     })
 }
 
-fn scan_target_list(entries: &[Node<'_>]) -> *mut pg_sys::List {
-    let entry = |(place, node): (usize, &Node<'_>)| {
-        pg_sys::makeTargetEntry((*node).cast(), place as i16 + 1, std::ptr::null_mut(), false)
-    };
-    list_of(entries.iter().enumerate().map(entry))
-}
-
-fn private_list(scan: &ScanPrivate) -> *mut pg_sys::List {
-    list_of([bytes_constant(scan.encode().or_raise())])
-}
-
 /// Leaves in a finished scan why parts of its query were not pushed down.
 pub fn append_refusals(scan: ForeignScan<'_>, refusals: &[String]) {
-    let constant = bytes_constant(encode_refusals(refusals).or_raise());
-    (*scan).fdw_private = pg_sys::lappend(scan.fdw_private(), constant.cast());
-}
-
-/// Bytes as a constant of PostgreSQL.
-pub fn bytes_constant(bytes: Vec<u8>) -> *mut pg_sys::Const {
-    let datum = bytes.into_datum().unwrap_or(pg_sys::Datum::from(0));
-    pg_sys::makeConst(pg_sys::BYTEAOID, -1, pg_sys::InvalidOid, -1, datum, false, false)
+    let constant = scan.memory().bytes(encode_refusals(refusals).or_raise());
+    scan.set_private(scan.private().with(constant.node()));
 }
 
 /// An absorbed subquery is never planned, so its InitPlans become ours.
-fn move_init_plans(root: Root<'_>, info: &RelationInfo) {
+fn move_init_plans<'p>(root: Root<'p>, info: &RelationInfo<'p>) {
     for subquery in &info.absorbed {
-        {
-            (*root).init_plans = pg_sys::list_concat(root.init_plans(), subquery.init_plans());
-            (**subquery).init_plans = std::ptr::null_mut();
-        }
+        root.take_init_plans(*subquery);
         with_planning(|planning| planning.absorb(*subquery));
     }
 }

@@ -10,7 +10,7 @@
 
 use std::{collections::HashMap, rc::Rc};
 
-use pgrx::{pg_sys, pg_sys::NodeTag, prelude::*};
+use pgrx::pg_sys;
 use pystachio_lower::{Lowered, Refusal, Scope, VarKey, check_depth};
 use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Relation};
 
@@ -18,34 +18,29 @@ use super::{
     base::offer_paths,
     clauses::in_order,
     cost::{self, JoinInput},
-    lowering::{Lowering, is_lasting},
-    nodes::{elements, node_as, tag_of},
+    lowering::Lowering,
     outputs::outputs_of,
     planning::with_planning,
     relation_info::{Built, Place, RelationInfo, place_placeholders},
     sorted::SortedScan,
 };
-use crate::{pg::compat, settings};
+use crate::{
+    pg::tree::{Clause, ForeignPath, JoinPair, List, Node, Path, Rel, Relids, Root},
+    settings,
+};
 
 /// Considers one pair of inputs for a join relation.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn get_foreign_join_paths(
-    root: Root<'_>,
-    joined: Rel<'_>,
-    outer: Rel<'_>,
-    inner: Rel<'_>,
-    join_type: pg_sys::JoinType::Type,
-    extra: JoinExtra<'_>,
-) {
+pub fn offer_joins(pair: &JoinPair<'_>) {
+    let JoinPair { root, joined, outer, inner, .. } = *pair;
     if !may_push(root) {
         return;
     }
     // Engines join relations without columns of outside only.
-    if [joined, outer, inner].iter().any(|relation| !relation.lateral_relids().is_null()) {
+    if [joined, outer, inner].iter().any(|relation| !relation.lateral_relids().is_empty()) {
         with_planning(|planning| planning.refuse(format!("join: {}", Refusal::Lateral)));
         return;
     }
-    let kind = match join_type {
+    let kind = match pair.join_type {
         pg_sys::JoinType::JOIN_INNER => JoinKind::Inner,
         pg_sys::JoinType::JOIN_LEFT => JoinKind::Left,
         pg_sys::JoinType::JOIN_FULL => JoinKind::Full,
@@ -66,7 +61,7 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
         joined,
         outer,
         inner,
-        clauses: extra.clauses(),
+        clauses: pair.extra.clauses(),
         left,
         right,
         rows: joined.rows(),
@@ -88,31 +83,24 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
     // Core adds its own paths for every pair; what an engine can compute whole, it computes.
     if let Some(info) = RelationInfo::of(joined) {
         let (startup, total) = cost::path_costs(info.cost, joined.rows());
-        let ours: Vec<ForeignPath<'_>> = joined
-            .paths()
-            .iter()
-            .filter(|path| tag_of(path.cast()) == NodeTag::T_ForeignPath)
-            .map(|path| path.cast())
-            .collect();
-        let is_same = ours.iter().any(|path| path.path().total_cost == total);
+        let ours: Vec<Path<'_>> =
+            joined.paths().iter().filter(|path| path.is::<pg_sys::ForeignPath>()).collect();
+        let is_same = ours.iter().any(|path| path.total_cost() == total);
         offer_paths(joined, if is_same { ours } else { paths_of(root, joined, info, (startup, total)) });
     }
 }
 
 /// The paths of a join: one in no order, and one in the order that is wanted.
-fn paths_of(
-    root: Root<'_>,
-    joined: Rel<'_>,
-    info: &RelationInfo,
-    (startup, total): (f64, f64),
-) -> Vec<ForeignPath<'_>> {
-    let mut paths = vec![compat::create_foreign_join_path(root, joined, startup, total)];
+fn paths_of<'p>(
+    root: Root<'p>,
+    joined: Rel<'p>,
+    info: &RelationInfo<'p>,
+    costs: (f64, f64),
+) -> Vec<Path<'p>> {
+    let mut paths = vec![ForeignPath::of_join(root, joined, costs).path()];
     if let Some(sorted) = SortedScan::wanted_of(root, joined, info) {
-        let (rows, (startup, total)) = sorted.costs(info, joined.rows());
-        let path = compat::create_foreign_join_path(root, joined, startup, total);
-        path.path().rows = rows;
-        sorted.mark(path);
-        paths.push(path);
+        let (rows, costs) = sorted.costs(info, joined.rows());
+        paths.push(sorted.marked(ForeignPath::of_join(root, joined, costs), rows));
     }
     paths
 }
@@ -122,35 +110,33 @@ fn paths_of(
 pub fn may_push(root: Root<'_>) -> bool {
     let command = root.parse().command();
     settings::pushdown()
-        && root.row_marks().is_null()
+        && root.row_marks().is_nil()
         && matches!(command, pg_sys::CmdType::CMD_SELECT | pg_sys::CmdType::CMD_INSERT)
 }
 
 /// A pair of inputs of which no plan is built yet.
 #[derive(Clone, Copy)]
-pub struct WaitingJoin {
-    root: Root<'_>,
-    joined: Rel<'_>,
-    outer: Rel<'_>,
-    inner: Rel<'_>,
-    clauses: *mut pg_sys::List,
-    /// Of `outer`, in whose memory context it is.
-    left: *const RelationInfo,
-    /// Of `inner`.
-    right: *const RelationInfo,
+pub struct WaitingJoin<'p> {
+    root: Root<'p>,
+    joined: Rel<'p>,
+    outer: Rel<'p>,
+    inner: Rel<'p>,
+    clauses: List<'p, pg_sys::RestrictInfo>,
+    left: &'p RelationInfo<'p>,
+    right: &'p RelationInfo<'p>,
     /// Rows expected.
     pub rows: f64,
 }
 
-impl WaitingJoin {
+impl<'p> WaitingJoin<'p> {
     /// What is known of the outer input.
-    pub fn left(&self) -> &RelationInfo {
-        &*self.left
+    pub fn left(&self) -> &'p RelationInfo<'p> {
+        self.left
     }
 
     /// What is known of the inner input.
-    pub fn right(&self) -> &RelationInfo {
-        &*self.right
+    pub fn right(&self) -> &'p RelationInfo<'p> {
+        self.right
     }
 
     /// The plan of an inner join for which [`Self::can_wait`] was true.
@@ -162,7 +148,7 @@ impl WaitingJoin {
         }
     }
 
-    fn candidate<'a>(&'a self, kind: JoinKind, inputs: &'a [Rel<'_>]) -> Candidate<'a> {
+    fn candidate<'a>(&'a self, kind: JoinKind, inputs: &'a [Rel<'p>]) -> Candidate<'a, 'p> {
         let place = Place { root: self.root, relation: self.joined, inputs };
         Candidate { pair: self, place, kind, left: self.left(), right: self.right(), rows: self.rows }
     }
@@ -170,7 +156,7 @@ impl WaitingJoin {
     /// The side to build a hash table from, and the cost of the join alone.
     fn own_cost(&self) -> (JoinSide, f64) {
         let has_keys = self.clauses.iter().any(|clause| clause.can_join());
-        let input = |relation: Rel<'_>, rows| JoinInput { rows, width: f64::from(relation.target().width()) };
+        let input = |relation: Rel<'p>, rows| JoinInput { rows, width: f64::from(relation.target().width()) };
         let left = input(self.outer, self.left().rows);
         let right = input(self.inner, self.right().rows);
         match has_keys {
@@ -185,7 +171,7 @@ impl WaitingJoin {
         left.is_plain
                 && right.is_plain
                 // Some may have to be computed here.
-                && self.root.placeholder_list().is_null()
+                && self.root.placeholder_list().is_nil()
                 && check_depth(1 + left.depth.max(right.depth)).is_ok()
                 && left.returns_target(self.outer)
                 && right.returns_target(self.inner)
@@ -193,8 +179,8 @@ impl WaitingJoin {
     }
 
     /// Whether a clause over plain relations can be lowered.
-    fn lowers(&self, clause: Clause<'_>) -> bool {
-        let is_lasting = is_lasting(self.root, clause);
+    fn lowers(&self, clause: Clause<'p>) -> bool {
+        let is_lasting = self.root.keeps(clause);
         let known = with_planning(|planning| planning.is_lowered(clause)).filter(|_| is_lasting);
         known.unwrap_or_else(|| {
             let scope = self.scope_of(clause.relids());
@@ -208,28 +194,23 @@ impl WaitingJoin {
     }
 
     /// The columns of some relations of the range table.
-    fn scope_of(&self, relations: pg_sys::Relids) -> Option<Rc<Scope>> {
+    fn scope_of(&self, relations: Relids<'p>) -> Option<Rc<Scope>> {
         let mut scope: Option<Rc<Scope>> = None;
-        let mut index = pg_sys::bms_next_member(relations, -1);
-        while index >= 0 {
-            let relation = *self.root.simple_rel_array().add(index as usize);
-            // Outer joins have numbers too.
-            if !relation.is_null() {
-                let columns = RelationInfo::complete_of(relation)?.scope().clone();
-                scope = Some(scope.map_or(columns.clone(), |scope| Rc::new(Scope::Join(scope, columns))));
-            }
-            index = pg_sys::bms_next_member(relations, index);
+        // Outer joins have numbers too.
+        for relation in relations.iter().filter_map(|index| self.root.relation(index)) {
+            let columns = RelationInfo::complete_of(relation)?.scope().clone();
+            scope = Some(scope.map_or(columns.clone(), |scope| Rc::new(Scope::Join(scope, columns))));
         }
         scope
     }
 }
 
-struct Candidate<'a> {
-    pair: &'a WaitingJoin,
-    place: Place<'a>,
+struct Candidate<'a, 'p> {
+    pair: &'a WaitingJoin<'p>,
+    place: Place<'a, 'p>,
     kind: JoinKind,
-    left: &'a RelationInfo,
-    right: &'a RelationInfo,
+    left: &'p RelationInfo<'p>,
+    right: &'p RelationInfo<'p>,
     rows: f64,
 }
 
@@ -246,9 +227,9 @@ struct Conditions {
     null_aware_key: Option<JoinKey>,
 }
 
-impl Candidate<'_> {
+impl<'p> Candidate<'_, 'p> {
     /// The join, with all that can be known of it.
-    fn build(&self) -> Result<RelationInfo, Refusal> {
+    fn build(&self) -> Result<RelationInfo<'p>, Refusal> {
         let (relation, scope) = self.built()?;
         let (_, own_cost) = self.pair.own_cost();
         let mut info = self.left.above(relation, scope, self.rows, self.right.cost + own_cost);
@@ -305,13 +286,13 @@ impl Candidate<'_> {
         }
     }
 
-    fn conditions(&self, clauses: *mut pg_sys::List, scope: &Scope) -> Result<Conditions, Refusal> {
+    fn conditions(&self, clauses: List<'p, pg_sys::RestrictInfo>, scope: &Scope) -> Result<Conditions, Refusal> {
         let is_outer = self.kind != JoinKind::Inner && self.kind != JoinKind::Semi;
         let mut conditions = Conditions::default();
         let joined = self.place.relation.relids();
         for clause in in_order(self.place.root, clauses) {
             let is_above = is_outer
-                && (clause.is_pushed_down() || !pg_sys::bms_is_subset(clause.required_relids(), joined));
+                && (clause.is_pushed_down() || !clause.required_relids().is_subset(joined));
             if is_above {
                 let above = self.result_scope(HashMap::new());
                 let lowered = Lowering::new(&above).lower_clause(self.place.root, clause)?;
@@ -325,14 +306,14 @@ impl Candidate<'_> {
 
     fn add_clause(
         &self,
-        clause: Clause<'_>,
+        clause: Clause<'p>,
         scope: &Scope,
         conditions: &mut Conditions,
     ) -> Result<(), Refusal> {
         let lowered = Lowering::new(scope).lower_clause(self.place.root, clause)?;
         if let Some(key) = self.as_key(&lowered) {
             if self.kind == JoinKind::Semi {
-                self.note_equal(clause.expression().cast(), conditions);
+                self.note_equal(clause.expression(), conditions);
             }
             conditions.keys.push(key);
             return Ok(());
@@ -383,21 +364,21 @@ impl Candidate<'_> {
     /// may name the right member of the equivalence, which the join does not return.
     fn note_equal(&self, clause: Node<'_>, conditions: &mut Conditions) {
         let Some(operator) = clause.downcast::<pg_sys::OpExpr>() else { return };
-        let operands: Vec<_> = operator.args.iter().collect();
+        let operands: Vec<_> = operator.arguments().iter().collect();
         let [a, b] = operands.as_slice() else { return };
         for (this, other) in [(*a, *b), (*b, *a)] {
-            let var = this.downcast::<pg_sys::Var>();
-            if let Some(var) = var
-                && self.right.scope().find_column((var.varno as u32, var.varattno)).is_some()
+            let column = this.downcast::<pg_sys::Var>().map(|var| (var.relation() as u32, var.attribute()));
+            if let Some(column) = column
+                && self.right.scope().find_column(column).is_some()
                 && let Ok(lowered) = Lowering::new(self.left.scope()).lower(other)
                 && this.type_oid() == other.type_oid()
             {
-                conditions.equal_to_left.insert((var.varno as u32, var.varattno), lowered);
+                conditions.equal_to_left.insert(column, lowered);
             }
         }
     }
 }
 
-fn nullable(input: &RelationInfo) -> Rc<Scope> {
+fn nullable(input: &RelationInfo<'_>) -> Rc<Scope> {
     Rc::new(Scope::Nullable(input.scope().clone()))
 }

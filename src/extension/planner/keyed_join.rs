@@ -20,88 +20,67 @@
 //!
 //! Deliberately absent: LATERAL, and statements that change or lock rows.
 
-use pgrx::{pg_sys, pg_sys::NodeTag, prelude::*};
+use pgrx::pg_sys;
 use pystachio_plan::{Expression, could_fail, narrow};
 
 use super::{
     cost,
     join::may_push,
     lowering::Lowering,
-    nodes::{elements, list_of, make_node, node_as, substitute, tag_of},
     planning::with_planning,
     relation_info::RelationInfo,
 };
 use crate::{
     execution::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN},
-    pg::compat::{self, Shared},
+    pg::{
+        compat,
+        tree::{
+            ChosenCustomPath, Clause, CustomKind, CustomPath, CustomScan, ForeignPath, JoinPair, List, Member, Node,
+            Path, Plan, RangeEntry, Ref, Rel, Root, append, array_type_of, check_stack_depth, commutator_of,
+            hash_join, operator_cost, subquery_scan,
+        },
+    },
     scan_private::{JoinKeys, KeyParameter},
     settings,
 };
 
-static KEYED_JOIN_PATH: Shared<pg_sys::CustomPathMethods> = Shared(pg_sys::CustomPathMethods {
-    CustomName: c"Keyed Join".as_ptr(),
-    PlanCustomPath: Some(plan_keyed_join),
-    ReparameterizeCustomPathByChild: None,
-});
-
-static JOIN_KEYS_PATH: Shared<pg_sys::CustomPathMethods> = Shared(pg_sys::CustomPathMethods {
-    CustomName: c"Join Keys".as_ptr(),
-    PlanCustomPath: Some(plan_join_keys),
-    ReparameterizeCustomPathByChild: None,
-});
-
 /// Offers a join with a filtered side for one pair of inputs. For set_join_pathlist_hook.
-pub fn add_paths(
-    root: Root<'_>,
-    joined: Rel<'_>,
-    outer: Rel<'_>,
-    inner: Rel<'_>,
-    join_type: pg_sys::JoinType::Type,
-    extra: JoinExtra<'_>,
-) {
+pub fn add_paths(pair: &JoinPair<'_>) {
     // What an engine joins whole needs no keys from PostgreSQL.
-    let is_mixed = with_planning(|planning| planning.met_table()) && RelationInfo::of(joined).is_none();
-    if settings::join_keys() == 0 || !is_mixed || !may_push(root) {
+    let is_mixed = with_planning(|planning| planning.met_table()) && RelationInfo::of(pair.joined).is_none();
+    if settings::join_keys() == 0 || !is_mixed || !may_push(pair.root) {
         return;
     }
-    let pair = Pair { root, joined, outer, inner, join_type, extra };
-    if compat::drops_unmatched_outer(join_type) {
-        pair.add_path(outer, inner);
+    let keyed = KeyedPair(*pair);
+    if compat::drops_unmatched_outer(pair.join_type) {
+        keyed.add_path(pair.outer, pair.inner);
     }
-    if compat::drops_unmatched_inner(join_type) {
-        pair.add_path(inner, outer);
+    if compat::drops_unmatched_inner(pair.join_type) {
+        keyed.add_path(pair.inner, pair.outer);
     }
 }
 
 /// Two inputs of a join, as PostgreSQL's search offers them.
-struct Pair {
-    root: Root<'_>,
-    joined: Rel<'_>,
-    outer: Rel<'_>,
-    inner: Rel<'_>,
-    join_type: pg_sys::JoinType::Type,
-    extra: JoinExtra<'_>,
-}
+struct KeyedPair<'p>(JoinPair<'p>);
 
 /// An equality between the sides.
-struct Key {
-    clause: Clause<'_>,
+struct Key<'p> {
+    clause: Clause<'p>,
     /// `x = ANY (keys)` of the filtered side; the array is a parameter with the key's number below zero.
-    membership: Node<'_>,
+    membership: Node<'p>,
     /// The small side's operand.
-    operand: Node<'_>,
+    operand: Node<'p>,
 }
 
-impl Pair {
+impl<'p> KeyedPair<'p> {
     /// Offers the join in which `filtered` is filtered by keys of `small`.
-    fn add_path(&self, filtered: Rel<'_>, small: Rel<'_>) {
-        let small_path = small.cheapest_total_path();
-        if small_path.is_null()
-            || !small_path.param_info().is_null()
-            || small_path.rows() > f64::from(settings::join_keys())
-            || !filtered.lateral_relids().is_null()
-            || !has_ours(self.root, filtered)
-        {
+    fn add_path(&self, filtered: Rel<'p>, small: Rel<'p>) {
+        let JoinPair { root, joined, outer, .. } = self.0;
+        let is_small = |path: &Path<'p>| {
+            path.parameterization().is_none() && path.rows() <= f64::from(settings::join_keys())
+        };
+        let Some(small_path) = small.cheapest_total_path().filter(is_small) else { return };
+        if !filtered.lateral_relids().is_empty() || !has_ours(root, filtered) {
             return;
         }
         let clauses = self.hash_clauses();
@@ -109,116 +88,88 @@ impl Pair {
         if keys.is_empty() {
             return;
         }
-        let place = pg_sys::makeInteger(NO_PLACE);
+        let place = root.memory().number(NO_PLACE);
         let keys_path = keys_path(small_path, place, &keys);
         let filter = Filter {
-            root: self.root,
+            root,
             place,
             share: self.matched_share(&keys, filtered, small),
             startup_cost: keys_path.total_cost(),
         };
         let memberships = keys.iter().map(|key| key.membership).collect();
         let Some(filtered_path) = filter.path(filtered, memberships) else { return };
-        let (outer_path, inner_path) = match filtered == self.outer {
+        let (outer_path, inner_path) = match filtered == outer {
             true => (filtered_path, keys_path),
             false => (keys_path, filtered_path),
         };
-        let join = self.hash_join(outer_path, inner_path, list_of(clauses));
-        let path = custom_path(join, &raw const KEYED_JOIN_PATH.0, list_of([place]));
+        let join = hash_join(&self.0, outer_path, inner_path, List::of(clauses));
+        let path = CustomPath::over(join, CustomKind::KeyedJoin, List::of([place.node()])).path();
         // What the small side costs is in the scan's costs too, and counts once.
-        path.path().startup_cost -= filter.startup_cost;
-        path.path().total_cost -= filter.startup_cost;
-        pg_sys::add_path(self.joined, path.cast());
+        path.set_startup_cost(path.startup_cost() - filter.startup_cost);
+        path.set_total_cost(path.total_cost() - filter.startup_cost);
+        joined.add_path(path);
     }
 
     /// The equalities by which PostgreSQL can join the two by hash: those that it would take itself.
-    fn hash_clauses(&self) -> Vec<Clause<'_>> {
-        let is_outer = !matches!(self.join_type, pg_sys::JoinType::JOIN_INNER | pg_sys::JoinType::JOIN_SEMI);
-        let (outer, inner) = (self.outer.relids(), self.inner.relids());
-        let joins = |clause: &Clause<'_>| {
-            let clause = &**clause;
-            let is_above = is_outer
-                && (clause.is_pushed_down
-                    || !pg_sys::bms_is_subset(clause.required_relids, self.joined.relids()));
-            let (left, right) = (clause.left_relids, clause.right_relids);
-            let is_across = (pg_sys::bms_is_subset(left, outer) && pg_sys::bms_is_subset(right, inner))
-                || (pg_sys::bms_is_subset(left, inner) && pg_sys::bms_is_subset(right, outer));
-            clause.can_join && !is_above && clause.hashjoinoperator != pg_sys::InvalidOid && is_across
+    fn hash_clauses(&self) -> Vec<Clause<'p>> {
+        let JoinPair { joined, outer, inner, join_type, extra, .. } = self.0;
+        let is_outer = !matches!(join_type, pg_sys::JoinType::JOIN_INNER | pg_sys::JoinType::JOIN_SEMI);
+        let (joined, outer, inner) = (joined.relids(), outer.relids(), inner.relids());
+        let joins = |clause: &Clause<'p>| {
+            let is_above =
+                is_outer && (clause.is_pushed_down() || !clause.required_relids().is_subset(joined));
+            let (left, right) = (clause.left_relids(), clause.right_relids());
+            let is_across = (left.is_subset(outer) && right.is_subset(inner))
+                || (left.is_subset(inner) && right.is_subset(outer));
+            clause.can_join()
+                && !is_above
+                && clause.hash_join_operator() != pg_sys::InvalidOid
+                && is_across
         };
-        self.extra.clauses().iter().filter(joins).collect()
+        extra.clauses().iter().filter(joins).collect()
     }
 
     /// Which part of the filtered side's rows has a partner.
-    fn matched_share(&self, keys: &[Key], filtered: Rel<'_>, small: Rel<'_>) -> f64 {
-        let semi_join = make_node::<pg_sys::SpecialJoinInfo>(NodeTag::T_SpecialJoinInfo);
-        (*semi_join).jointype = pg_sys::JoinType::JOIN_SEMI;
-        (*semi_join).min_lefthand = filtered.relids();
-        (*semi_join).min_righthand = small.relids();
-        (*semi_join).syn_lefthand = filtered.relids();
-        (*semi_join).syn_righthand = small.relids();
+    fn matched_share(&self, keys: &[Key<'p>], filtered: Rel<'p>, small: Rel<'p>) -> f64 {
+        let root = self.0.root;
+        let semi_join = root.memory().make::<pg_sys::SpecialJoinInfo>();
+        semi_join.set_join_type(pg_sys::JoinType::JOIN_SEMI);
+        semi_join.set_min_left(filtered.relids());
+        semi_join.set_min_right(small.relids());
+        semi_join.set_written_left(filtered.relids());
+        semi_join.set_written_right(small.relids());
         // Bare clauses: a RestrictInfo would keep this selectivity as that of the join itself.
-        let clauses = list_of(keys.iter().map(|key| key.clause.expression()));
-        pg_sys::clauselist_selectivity(self.root, clauses, 0, pg_sys::JoinType::JOIN_SEMI, semi_join)
-    }
-
-    fn hash_join(&self, outer_path: Path<'_>, inner_path: Path<'_>, clauses: *mut pg_sys::List) -> Path<'_> {
-        let mut workspace = pg_sys::JoinCostWorkspace::default();
-        pg_sys::initial_cost_hashjoin(
-            self.root,
-            &raw mut workspace,
-            self.join_type,
-            clauses,
-            outer_path,
-            inner_path,
-            self.extra,
-            false,
-        );
-        let path = pg_sys::create_hashjoin_path(
-            self.root,
-            self.joined,
-            self.join_type,
-            &raw mut workspace,
-            self.extra,
-            outer_path,
-            inner_path,
-            false,
-            self.extra.clauses(),
-            std::ptr::null_mut(),
-            clauses,
-        );
-        path.cast()
+        let clauses = List::of(keys.iter().map(|key| key.clause.expression()));
+        root.selectivity(clauses, 0, pg_sys::JoinType::JOIN_SEMI, Some(semi_join))
     }
 }
 
 /// Whether an engine computes a relation, or a partition of it.
-fn has_ours(root: Root<'_>, relation: Rel<'_>) -> bool {
+fn has_ours<'p>(root: Root<'p>, relation: Rel<'p>) -> bool {
     RelationInfo::of(relation).is_some()
         || partitions(root, relation).into_iter().any(|(_, child)| has_ours(root, child))
 }
 
 /// The entry of the range table that a relation is; `None` of a join.
-fn entry_of<'a>(root: Root<'_>, relation: Rel<'_>) -> Option<&'a pg_sys::RangeTblEntry> {
-    let index = relation.index() as usize;
-    (index > 0).then(|| &**root.simple_rte_array().add(index))
+fn entry_of<'p>(root: Root<'p>, relation: Rel<'p>) -> Option<RangeEntry<'p>> {
+    root.entry(relation.index() as usize)
 }
 
 /// The members of a table with partitions or children, or of a UNION ALL.
-fn partitions(root: Root<'_>, relation: Rel<'_>) -> Vec<(Member<'_>, Rel<'_>)> {
+fn partitions<'p>(root: Root<'p>, relation: Rel<'p>) -> Vec<(Member<'p>, Rel<'p>)> {
     check_stack_depth();
-    if !entry_of(root, relation).is_some_and(|entry| entry.inh) {
+    if !entry_of(root, relation).is_some_and(RangeEntry::has_members) {
         return Vec::new();
     }
-    let members = root
-        .append_rel_list()
-        .iter()
-        .filter(|member| member.parent_index() == relation.index())
-        .map(|member| (member, *root.simple_rel_array().add(member.child_index() as usize)));
+    let members = root.append_rel_list().iter().filter(|member| member.parent_index() == relation.index());
     // Partitions that the planner has ruled out have no relation, or one without rows.
-    members.filter(|(_, child)| !child.is_null() && !child.is_dummy()).collect()
+    let members =
+        members.filter_map(|member| Some((member, root.relation(member.child_index() as usize)?)));
+    members.filter(|(_, child)| !child.is_dummy()).collect()
 }
 
 /// The keys of a join, as far as they can be written as a condition on the filtered side.
-fn keys_of(clauses: &[Clause<'_>], filtered: Rel<'_>) -> Vec<Key> {
+fn keys_of<'p>(clauses: &[Clause<'p>], filtered: Rel<'p>) -> Vec<Key<'p>> {
     let mut keys = Vec::new();
     for clause in clauses {
         let number = keys.len() as i32;
@@ -227,49 +178,46 @@ fn keys_of(clauses: &[Clause<'_>], filtered: Rel<'_>) -> Vec<Key> {
     keys
 }
 
-fn key_of(clause: Clause<'_>, filtered: Rel<'_>, number: i32) -> Option<Key> {
-    let equality = node_as::<pg_sys::OpExpr>(clause.expression().cast(), NodeTag::T_OpExpr)?;
-    let operands: Vec<_> = equality.args.iter().collect();
+fn key_of<'p>(clause: Clause<'p>, filtered: Rel<'p>, number: i32) -> Option<Key<'p>> {
+    let equality = clause.expression().downcast::<pg_sys::OpExpr>()?;
+    let operands: Vec<_> = equality.arguments().iter().collect();
     let [left, right] = operands.as_slice() else { return None };
-    let (tested, operand, operator) = match pg_sys::bms_is_subset(clause.left_relids(), filtered.relids()) {
-        true => (*left, *right, equality.opno),
-        false => (*right, *left, pg_sys::get_commutator(equality.opno)),
+    let (tested, operand, operator) = match clause.left_relids().is_subset(filtered.relids()) {
+        true => (*left, *right, equality.operator()),
+        false => (*right, *left, commutator_of(equality.operator())?),
     };
-    let array_oid = pg_sys::get_array_type(pg_sys::getBaseType(operand.type_oid()));
-    if operator == pg_sys::InvalidOid || array_oid == pg_sys::InvalidOid {
-        return None;
-    }
-    let array = make_node::<pg_sys::Param>(NodeTag::T_Param);
-    (*array).paramkind = pg_sys::ParamKind::PARAM_EXEC;
-    (*array).paramid = -1 - number;
-    (*array).paramtype = array_oid;
-    (*array).paramtypmod = -1;
-    (*array).paramcollid = operand.collation();
-    (*array).location = -1;
-    let membership = make_node::<pg_sys::ScalarArrayOpExpr>(NodeTag::T_ScalarArrayOpExpr);
-    (*membership).opno = operator;
-    (*membership).useOr = true;
-    (*membership).inputcollid = equality.inputcollid;
-    (*membership).args = list_of([tested, array.cast()]);
-    (*membership).location = -1;
-    Some(Key { clause, membership: membership.cast(), operand })
+    let array_oid = array_type_of(operand.type_oid())?;
+    let array = clause.memory().make::<pg_sys::Param>();
+    array.set_kind(pg_sys::ParamKind::PARAM_EXEC);
+    array.set_number(-1 - number);
+    array.set_type_oid(array_oid);
+    array.set_modifier(-1);
+    array.set_collation(operand.collation());
+    array.set_location(-1);
+    let membership = clause.memory().make::<pg_sys::ScalarArrayOpExpr>();
+    membership.set_operator(operator);
+    membership.set_use_or(true);
+    membership.set_input_collation(equality.input_collation());
+    membership.set_arguments(List::of([tested, array.node()]));
+    membership.set_location(-1);
+    Some(Key { clause, membership: membership.node(), operand })
 }
 
 /// The number of the key whose values a node of `key_of` stands for.
 pub fn key_number(node: Node<'_>) -> Option<u32> {
     let array = node.downcast::<pg_sys::Param>()?;
-    let is_key = array.paramkind == pg_sys::ParamKind::PARAM_EXEC && array.paramid < 0;
-    is_key.then(|| (-1 - array.paramid) as u32)
+    let is_key = array.kind() == pg_sys::ParamKind::PARAM_EXEC && array.number() < 0;
+    is_key.then(|| (-1 - array.number()) as u32)
 }
 
 /// Stands for an executor parameter that has no number yet: only the path that is taken gets one.
 const NO_PLACE: i32 = -1;
 
 /// What the parts of a keyed join share while paths are made.
-struct Filter {
-    root: Root<'_>,
-    /// An Integer: the number of the executor parameter.
-    place: *mut pg_sys::Integer,
+struct Filter<'p> {
+    root: Root<'p>,
+    /// The number of the executor parameter.
+    place: Ref<'p, pg_sys::Integer>,
     /// Which part of the rows passes.
     share: f64,
     /// What it costs until the keys are known. The scans' costs begin with it: a hash join of PostgreSQL's executor first
@@ -277,104 +225,78 @@ struct Filter {
     startup_cost: f64,
 }
 
-impl Filter {
+impl<'p> Filter<'p> {
     /// The path of a relation with a filter by keys; `None` if no filter can be written.
-    fn path(&self, relation: Rel<'_>, memberships: Vec<Node<'_>>) -> Option<Path<'_>> {
+    fn path(&self, relation: Rel<'p>, memberships: Vec<Node<'p>>) -> Option<Path<'p>> {
         let entry = entry_of(self.root, relation);
-        if !entry.is_some_and(|entry| entry.inh) {
+        if !entry.is_some_and(RangeEntry::has_members) {
             let info = RelationInfo::of(relation)?;
             return match entry {
-                Some(entry) if entry.rtekind == pg_sys::RTEKind::RTE_SUBQUERY => {
+                Some(entry) if entry.kind() == pg_sys::RTEKind::RTE_SUBQUERY => {
                     self.subquery_path(relation, &memberships)
                 }
                 _ => self.scan_path(relation, info, memberships),
             };
         }
-        let members = partitions(self.root, relation);
         let mut is_filtered = false;
         let mut paths = Vec::new();
-        for (member, child) in members {
-            let of_child = |membership: &Node<'_>| {
-                let mut member = member;
-                pg_sys::adjust_appendrel_attrs(self.root, *membership, 1, &raw mut member)
-            };
+        for (member, child) in partitions(self.root, relation) {
+            let of_child = |membership: &Node<'p>| self.root.for_member(*membership, member);
             let filtered = self.path(child, memberships.iter().map(of_child).collect());
             is_filtered = is_filtered || filtered.is_some();
-            paths.push(filtered.unwrap_or(child.cheapest_total_path()));
+            paths.push(filtered.or_else(|| child.cheapest_total_path())?);
         }
-        let can_append =
-            is_filtered && paths.iter().all(|path| !path.is_null() && path.param_info().is_null());
-        can_append.then(|| {
-            let nothing = std::ptr::null_mut();
-            let paths = list_of(paths);
-            let path = pg_sys::create_append_path(
-                self.root,
-                relation,
-                paths,
-                nothing,
-                nothing,
-                std::ptr::null_mut(),
-                0,
-                false,
-                -1.0,
-            );
-            path.cast()
-        })
+        let can_append = is_filtered && paths.iter().all(|path| path.parameterization().is_none());
+        can_append.then(|| append(self.root, relation, List::of(paths)))
     }
 
     fn scan_path(
         &self,
-        relation: Rel<'_>,
-        info: &RelationInfo,
-        memberships: Vec<Node<'_>>,
-    ) -> Option<Path<'_>> {
+        relation: Rel<'p>,
+        info: &RelationInfo<'p>,
+        memberships: Vec<Node<'p>>,
+    ) -> Option<Path<'p>> {
         let private = self.private(info, memberships)?;
-        let (rows, (startup, total)) = self.estimate(info);
+        let (rows, costs) = self.estimate(info);
         let path = match relation.index() {
-            0 => compat::create_foreign_join_path(self.root, relation, startup, total),
-            _ => compat::create_foreign_scan_path(self.root, relation, startup, total),
+            0 => ForeignPath::of_join(self.root, relation, costs),
+            _ => ForeignPath::of_scan(self.root, relation, costs),
         };
-        path.path().rows = rows;
-        (*path).fdw_private = private;
-        Some(path.cast())
+        path.path().set_rows(rows);
+        path.set_private(private);
+        Some(path.path())
     }
 
     /// The path of a subquery whose whole plan is ours: its own last scan, filtered.
-    fn subquery_path(&self, relation: Rel<'_>, memberships: &[Node<'_>]) -> Option<Path<'_>> {
-        let subroot = relation.subroot();
+    fn subquery_path(&self, relation: Rel<'p>, memberships: &[Node<'p>]) -> Option<Path<'p>> {
+        let subroot = relation.subroot()?;
         let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
-        let last = pg_sys::fetch_upper_rel(subroot, kind, std::ptr::null_mut());
+        let last = subroot.upper_relation(kind);
         let info = RelationInfo::complete_of(last)?;
-        let target = subroot.upper_targets()[kind as usize];
-        let column_of = |node: Node<'_>| {
+        let target = subroot.upper_target(kind)?;
+        let column_of = |node: Node<'p>| {
             let var = node.downcast::<pg_sys::Var>()?;
-            let place = usize::try_from(i32::from(var.varattno) - 1).ok()?;
-            let is_own = var.varno as u32 == relation.index();
-            is_own.then(|| target.expressions().iter().nth(place)).flatten()
+            let place = usize::try_from(i32::from(var.attribute()) - 1).ok()?;
+            let is_own = var.relation() as u32 == relation.index();
+            is_own.then(|| target.expressions().get(place)).flatten()
         };
-        let inside =
-            memberships.iter().map(|membership| substitute(*membership, &mut |node| column_of(node)));
+        let inside = memberships.iter().map(|membership| membership.substitute(&mut |node| column_of(node)));
         let private = self.private(info, inside.collect())?;
         let (rows, costs) = self.estimate(info);
-        let nothing = std::ptr::null_mut();
-        let path = compat::create_foreign_upper_path(subroot, last, target, rows, costs, nothing);
-        (*path).fdw_private = private;
-        Some(compat::create_subquery_scan_path(self.root, relation, path.cast()))
+        let path = ForeignPath::of_stage(subroot, last, target, rows, costs, List::nil());
+        path.set_private(private);
+        Some(subquery_scan(self.root, relation, path.path()))
     }
 
     /// What the path of a filtered scan keeps; `None` if no membership can be a condition of its plan.
-    fn private(&self, info: &RelationInfo, memberships: Vec<Node<'_>>) -> Option<*mut pg_sys::List> {
-        let is_condition = |membership: &Node<'_>| condition(info, *membership).is_some();
-        let memberships: Vec<_> = memberships.into_iter().filter(is_condition).collect();
-        if memberships.is_empty() {
-            return None;
-        }
-        let memberships: *mut pg_sys::List = list_of(memberships);
-        Some(list_of([self.place.cast::<pg_sys::Node>(), memberships.cast()]))
+    fn private(&self, info: &RelationInfo<'p>, memberships: Vec<Node<'p>>) -> Option<List<'p, pg_sys::Node>> {
+        let is_condition = |membership: &Node<'p>| condition(info, *membership).is_some();
+        let memberships = List::of(memberships.into_iter().filter(is_condition));
+        Some(List::of([self.place.node(), memberships.node()?]))
     }
 
     /// The rows of a filtered scan, and its costs at the first and at the last.
-    fn estimate(&self, info: &RelationInfo) -> (f64, (f64, f64)) {
+    fn estimate(&self, info: &RelationInfo<'p>) -> (f64, (f64, f64)) {
         let rows = cost::clamp_rows(info.rows * self.share);
         let (startup, total) = cost::path_costs(info.cost + cost::EVALUATE_ROW_COST * info.rows, rows);
         (rows, (self.startup_cost + startup, self.startup_cost + total))
@@ -382,68 +304,47 @@ impl Filter {
 }
 
 /// The path of the small side, which notes its keys.
-fn keys_path(small: Path<'_>, place: *mut pg_sys::Integer, keys: &[Key]) -> Path<'_> {
-    let operands: *mut pg_sys::List = list_of(keys.iter().map(|key| key.operand));
-    let private = list_of([place.cast::<pg_sys::Node>(), operands.cast()]);
-    let path = custom_path(small, &raw const JOIN_KEYS_PATH.0, private);
-    path.path().total_cost += small.rows() * pg_sys::cpu_operator_cost * keys.len() as f64;
+fn keys_path<'p>(small: Path<'p>, place: Ref<'p, pg_sys::Integer>, keys: &[Key<'p>]) -> Path<'p> {
+    let operands = List::of(keys.iter().map(|key| key.operand));
+    let private = List::of([place.node()].into_iter().chain(operands.node()));
+    let path = CustomPath::over(small, CustomKind::JoinKeys, private).path();
+    path.set_total_cost(path.total_cost() + small.rows() * operator_cost() * keys.len() as f64);
     // It gives its first row when it has read the last.
-    path.path().startup_cost = path.path().total_cost;
-    path.cast()
+    path.set_startup_cost(path.total_cost());
+    path
 }
 
 /// A membership as a condition of a plan. It is tested for rows that other conditions drop, so it must not fail.
-fn condition(info: &RelationInfo, membership: Node<'_>) -> Option<Expression> {
+fn condition(info: &RelationInfo<'_>, membership: Node<'_>) -> Option<Expression> {
     let lowered = Lowering::new(info.scope()).lower_condition(membership);
     lowered.ok().filter(|condition| !could_fail(condition, &|_| false))
 }
 
-/// A path that gives the rows of another.
-fn custom_path(
-    child: Path<'_>,
-    methods: *const pg_sys::CustomPathMethods,
-    private: *mut pg_sys::List,
-) -> *mut pg_sys::CustomPath {
-    let path = make_node::<pg_sys::CustomPath>(NodeTag::T_CustomPath);
-    path.path().pathtype = NodeTag::T_CustomScan;
-    path.path().parent = child.parent();
-    path.path().pathtarget = child.pathtarget();
-    path.path().rows = child.rows();
-    path.path().startup_cost = child.startup_cost();
-    path.path().total_cost = child.total_cost();
-    compat::copy_disabled_nodes(&raw mut path.path(), child);
-    (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
-    (*path).custom_paths = list_of([child]);
-    (*path).custom_private = private;
-    (*path).methods = methods;
-    path
-}
-
 /// The number of the executor parameter that a path's parts share.
-fn place_of(root: Root<'_>, private: *mut pg_sys::List) -> i32 {
-    let Some(place) = private.iter().next() else {
+fn place_of<'p>(root: Root<'p>, private: List<'p, pg_sys::Node>) -> i32 {
+    let Some(place) = private.first().and_then(|place| place.downcast::<pg_sys::Integer>()) else {
         pgrx::error!("a path of a keyed join has lost its parameter");
     };
-    if place.ival() == NO_PLACE {
-        (*place).ival = compat::assign_special_exec_param(root);
+    if place.value() == NO_PLACE {
+        place.set_value(root.new_parameter());
     }
-    place.ival()
+    place.value()
 }
 
 /// The filter of a scan's path.
-pub struct ScanFilter {
+pub struct ScanFilter<'p> {
     /// What the scan returns.
-    pub info: RelationInfo,
+    pub info: RelationInfo<'p>,
     /// The number of the executor parameter.
     place: i32,
 }
 
-impl ScanFilter {
+impl<'p> ScanFilter<'p> {
     /// The filter that a path has, if it has one.
-    pub fn of(root: Root<'_>, path: ForeignPath<'_>, info: &RelationInfo) -> Option<Self> {
-        let private = path.fdw_private();
-        let memberships = private.iter().nth(1)?;
-        let share = path.path().rows / info.rows.max(1.0);
+    pub fn of(root: Root<'p>, path: ForeignPath<'p>, info: &RelationInfo<'p>) -> Option<Self> {
+        let private = path.private();
+        let memberships = private.get(1)?.as_list()?;
+        let share = path.path().rows() / info.rows.max(1.0);
         let mut info = info.clone();
         for membership in memberships.iter() {
             if let Some(condition) = condition(&info, membership) {
@@ -460,65 +361,22 @@ impl ScanFilter {
     }
 }
 
-#[pg_guard]
-unsafe extern "C-unwind" fn plan_keyed_join(
-    root: Root<'_>,
-    _relation: Rel<'_>,
-    path: *mut pg_sys::CustomPath,
-    target_list: *mut pg_sys::List,
-    _clauses: *mut pg_sys::List,
-    children: *mut pg_sys::List,
-) -> Plan<'_> {
-    let place = place_of(root, path.custom_private());
-    custom_scan(&raw const KEYED_JOIN_SCAN.0, target_list, children, place)
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn plan_join_keys(
-    root: Root<'_>,
-    _relation: Rel<'_>,
-    path: *mut pg_sys::CustomPath,
-    target_list: *mut pg_sys::List,
-    _clauses: *mut pg_sys::List,
-    children: *mut pg_sys::List,
-) -> Plan<'_> {
-    let private = path.custom_private();
-    let plan = custom_scan(&raw const JOIN_KEYS_SCAN.0, target_list, children, place_of(root, private));
-    let operands = private.iter().nth(1).unwrap_or(std::ptr::null_mut());
-    (*plan.cast::<pg_sys::CustomScan>()).custom_exprs = pg_sys::copyObjectImpl(operands.cast()).cast();
-    plan
-}
-
-/// A node whose rows are those of its only child, which has applied all clauses.
-fn custom_scan(
-    methods: *const pg_sys::CustomScanMethods,
-    target_list: *mut pg_sys::List,
-    children: *mut pg_sys::List,
-    place: i32,
-) -> Plan<'_> {
-    let scan = make_node::<pg_sys::CustomScan>(NodeTag::T_CustomScan);
-    scan.scan().plan.targetlist = target_list;
-    (*scan).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
-    (*scan).custom_plans = children;
-    (*scan).custom_private = list_of([pg_sys::makeInteger(place)]);
-    if let Some(child) = children.iter().next() {
-        (*scan).custom_scan_tlist = pg_sys::copyObjectImpl(child.targetlist().cast()).cast();
+/// Makes the plan of a join, or of its small side.
+pub fn plan_custom<'p>(chosen: &ChosenCustomPath<'p>) -> CustomScan<'p> {
+    let place = chosen.root.memory().number(place_of(chosen.root, chosen.private));
+    let private = List::of([place.node()]);
+    match chosen.kind {
+        CustomKind::KeyedJoin => CustomScan::over(chosen, &KEYED_JOIN_SCAN.0, private),
+        CustomKind::JoinKeys => {
+            let plan = CustomScan::over(chosen, &JOIN_KEYS_SCAN.0, private);
+            let operands = chosen.private.get(1).and_then(Node::as_list);
+            plan.set_expressions(operands.map_or(List::nil(), List::deep_copy));
+            plan
+        }
     }
-    (*scan).methods = methods;
-    scan.cast()
-}
-
-/// Whether a path is one of a keyed join's own.
-pub fn is_our_path(path: *mut pg_sys::CustomPath) -> bool {
-    let methods = path.methods();
-    methods == &raw const KEYED_JOIN_PATH.0 || methods == &raw const JOIN_KEYS_PATH.0
 }
 
 /// Whether a plan node is one of a keyed join's own.
 pub fn is_part(plan: Plan<'_>) -> bool {
-    if tag_of(plan.cast()) != NodeTag::T_CustomScan {
-        return false;
-    }
-    let methods = (*plan.cast::<pg_sys::CustomScan>()).methods;
-    methods == &raw const KEYED_JOIN_SCAN.0 || methods == &raw const JOIN_KEYS_SCAN.0
+    plan.has_methods(&[&KEYED_JOIN_SCAN.0, &JOIN_KEYS_SCAN.0])
 }

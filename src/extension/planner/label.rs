@@ -15,21 +15,21 @@ use super::{
     cost, empty,
     join::may_push,
     lowering::Lowering,
-    nodes::elements,
     planning::with_planning,
     relation_info::{Place, RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
 };
+use crate::pg::tree::{RangeEntry, Rel, Root, Routine};
 
 /// Labels a relation of the range table, if an engine can compute it whole.
-pub fn label_relation(root: Root<'_>, relation: Rel<'_>, entry: RangeEntry<'_>) {
-    if !may_push(root) || !relation.fdw_private().is_null() {
+pub fn label_relation<'p>(root: Root<'p>, relation: Rel<'p>, entry: RangeEntry<'p>) {
+    if !may_push(root) || relation.has_private() {
         return;
     }
     let is_subquery = entry.kind() == pg_sys::RTEKind::RTE_SUBQUERY;
     if is_subquery && !entry.has_members() && empty::mark_if_empty(relation) {
         return;
     }
-    if !relation.lateral_relids().is_null() {
+    if !relation.lateral_relids().is_empty() {
         if is_subquery {
             with_planning(|planning| planning.refuse(format!("subquery: {}", Refusal::Lateral)));
         }
@@ -58,24 +58,22 @@ pub fn label_relation(root: Root<'_>, relation: Rel<'_>, entry: RangeEntry<'_>) 
         say_loaded_late();
         return;
     }
-    (*relation).serverid = info.server_oid;
-    (*relation).userid = pg_sys::InvalidOid;
-    (*relation).useridiscurrent = false;
-    (*relation).fdwroutine = routine;
+    relation.set_server_oid(info.server_oid);
+    relation.set_user_oid(pg_sys::InvalidOid);
+    relation.set_user_is_current(false);
+    relation.set_routine(routine);
     info.attach(relation);
 }
 
-type Labelled = Result<Option<(Routine<'_>, RelationInfo)>, Refusal>;
+type Labelled<'p> = Result<Option<(Option<Routine<'p>>, RelationInfo<'p>)>, Refusal>;
 
-fn label_subquery(root: Root<'_>, relation: Rel<'_>, entry: RangeEntry<'_>) -> Labelled {
-    let subroot = relation.subroot();
-    if subroot.is_null() || !subroot.parse().row_marks().is_null() {
-        return Ok(None);
-    }
+fn label_subquery<'p>(root: Root<'p>, relation: Rel<'p>, entry: RangeEntry<'p>) -> Labelled<'p> {
+    let is_read = |subroot: &Root<'p>| subroot.parse().row_marks().is_nil();
+    let Some(subroot) = relation.subroot().filter(is_read) else { return Ok(None) };
     let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
-    let last = pg_sys::fetch_upper_rel(subroot, kind, std::ptr::null_mut());
+    let last = subroot.upper_relation(kind);
     let Some(info) = RelationInfo::complete_of(last) else { return Ok(None) };
-    let target = subroot.upper_targets()[kind as usize];
+    let Some(target) = subroot.upper_target(kind) else { return Ok(None) };
     let mut computed = Vec::new();
     let mut columns = HashMap::new();
     for (place, node) in target.expressions().iter().enumerate() {
@@ -97,17 +95,17 @@ fn label_subquery(root: Root<'_>, relation: Rel<'_>, entry: RangeEntry<'_>) -> L
     let place = Place { root, relation, inputs: &[] };
     let mut labelled = finish_label(&place, info, projected, scope, entry.is_security_barrier())?;
     labelled.absorbed.push(subroot);
-    Ok(Some((last.fdwroutine(), labelled)))
+    Ok(Some((last.routine(), labelled)))
 }
 
 /// UNION ALL in FROM, and partitioned tables: every member must be ours.
-fn label_union(root: Root<'_>, relation: Rel<'_>) -> Labelled {
+fn label_union<'p>(root: Root<'p>, relation: Rel<'p>) -> Labelled<'p> {
     let mut members = Vec::new();
     for member in root.append_rel_list().iter() {
         if member.parent_index() != relation.index() {
             continue;
         }
-        let child = pg_sys::find_base_rel(root, member.child_index() as i32);
+        let Some(child) = root.relation(member.child_index() as usize) else { return Ok(None) };
         if child.is_dummy() {
             continue;
         }
@@ -116,20 +114,18 @@ fn label_union(root: Root<'_>, relation: Rel<'_>) -> Labelled {
             None => return Ok(None),
         }
     }
-    let Some((_, child, first)) = members.first() else { return Ok(None) };
+    let Some((first_member, child, first)) = members.first() else { return Ok(None) };
     if members.iter().any(|(_, _, info)| info.server_oid != first.server_oid) {
         return Ok(None);
     }
-    let (routine, server_oid) = ((*(*child)).fdwroutine, first.server_oid);
+    let (routine, server_oid) = (child.routine(), first.server_oid);
     let mut union = Union::new(members.iter().map(|(_, _, info)| *info).collect());
     let mut columns = HashMap::new();
-    let width = (*members[0].0).translated_vars.iter().count();
-    for place in 0..width {
+    for place in 0..first_member.translated_vars().len() {
         let mut values = Vec::new();
         for (member, _, info) in &members {
-            let node = ITER((*(*member)).translated_vars).nth(place);
             // A dropped column of a partition has no translation.
-            let Some(node) = node.filter(|node| !node.is_null()) else { break };
+            let Some(node) = member.translated_vars().get(place) else { break };
             match Lowering::new(info.scope()).lower(node) {
                 Ok(lowered) if *lowered.data_type() != DataType::Numeric => values.push(lowered),
                 _ => break,
@@ -155,13 +151,13 @@ fn label_union(root: Root<'_>, relation: Rel<'_>) -> Labelled {
 
 /// Applies the conditions that core could not push into a subquery. Above a security barrier none may fail: engines
 /// push conditions down, and an error would show what the barrier hides.
-fn finish_label(
-    place: &Place<'_>,
-    info: &RelationInfo,
+fn finish_label<'p>(
+    place: &Place<'_, 'p>,
+    info: &RelationInfo<'p>,
     mut projected: Arc<Relation>,
     scope: Rc<Scope>,
     is_barrier: bool,
-) -> Result<RelationInfo, Refusal> {
+) -> Result<RelationInfo<'p>, Refusal> {
     let relation = place.relation;
     let mut filters = Vec::new();
     for clause in in_order(place.root, relation.clauses()) {
@@ -182,12 +178,12 @@ fn finish_label(
 
 /// The columns of a union under construction.
 struct Union<'a> {
-    members: Vec<(&'a RelationInfo, Vec<NamedExpression>)>,
+    members: Vec<(&'a RelationInfo<'a>, Vec<NamedExpression>)>,
     columns: Vec<(ColumnId, DataType)>,
 }
 
 impl<'a> Union<'a> {
-    fn new(members: Vec<&'a RelationInfo>) -> Self {
+    fn new(members: Vec<&'a RelationInfo<'a>>) -> Self {
         Self { members: members.into_iter().map(|info| (info, Vec::new())).collect(), columns: Vec::new() }
     }
 

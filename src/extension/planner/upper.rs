@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use pgrx::{pg_sys, prelude::*};
+use pgrx::pg_sys;
 use pystachio_lower::{Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, check_depth};
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, DataType, Expression, NamedExpression, Operator, Relation,
@@ -16,26 +16,19 @@ use super::{
     descriptions::number_bounds,
     join::may_push,
     lowering::{Lowering, check_equality, check_order},
-    nodes::{element_count, elements, list_of, node_as, tag_of, walk_expression},
     outputs::outputs_of,
     planning::with_planning,
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
     sorted::SortedScan,
 };
-use crate::pg::compat;
+use crate::pg::tree::{self, ForeignPath, GroupExtra, List, Node, Path, Query, Rel, Root, Stage, Target};
 
-type BuiltRelation = Result<RelationInfo, Refusal>;
+type BuiltRelation<'p> = Result<RelationInfo<'p>, Refusal>;
 
 /// Considers one stage above the joins.
-#[pg_guard]
-pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
-    root: Root<'_>,
-    stage: pg_sys::UpperRelationKind::Type,
-    input: Rel<'_>,
-    output: Rel<'_>,
-    extra: *mut std::ffi::c_void,
-) {
-    if !may_push(root) || !output.fdw_private().is_null() {
+pub fn offer_stage(stage: &Stage<'_>) {
+    let Stage { root, kind, input, output, groups } = *stage;
+    if !may_push(root) || output.has_private() {
         return;
     }
     let Some(info) = RelationInfo::complete_of(input) else { return };
@@ -44,25 +37,22 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
         return;
     }
     let upper = Upper { root, parse: root.parse(), info };
-    let (word, target, built) = match stage {
-        pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => {
-            let target = output.target();
-            ("grouping", target, upper.group(target, extra.cast()))
-        }
-        pg_sys::UpperRelationKind::UPPERREL_DISTINCT => {
-            let target = root.upper_targets()[stage as usize];
-            ("DISTINCT", target, upper.distinct(target))
-        }
-        pg_sys::UpperRelationKind::UPPERREL_ORDERED => {
-            let target = root.upper_targets()[pg_sys::UpperRelationKind::UPPERREL_FINAL as usize];
-            ("ORDER BY", target, upper.order())
-        }
+    let last = pg_sys::UpperRelationKind::UPPERREL_FINAL;
+    let target = match kind {
+        pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => Some(output.target()),
+        pg_sys::UpperRelationKind::UPPERREL_DISTINCT => root.upper_target(kind),
+        _ => root.upper_target(last),
+    };
+    let Some(target) = target else { return };
+    let (word, built) = match kind {
+        pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => ("grouping", upper.group(target, groups)),
+        pg_sys::UpperRelationKind::UPPERREL_DISTINCT => ("DISTINCT", upper.distinct(target)),
+        pg_sys::UpperRelationKind::UPPERREL_ORDERED => ("ORDER BY", upper.order()),
         pg_sys::UpperRelationKind::UPPERREL_FINAL => {
-            let target = root.upper_targets()[pg_sys::UpperRelationKind::UPPERREL_FINAL as usize];
             if root.parse().command() != pg_sys::CmdType::CMD_SELECT {
                 return;
             }
-            ("LIMIT", target, upper.finish())
+            ("LIMIT", upper.finish())
         }
         _ => return,
     };
@@ -73,26 +63,16 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
     });
     match built {
         Ok(built) => {
-            let is_sorted = built.is_sorted;
             let rows = cost::clamp_rows(built.rows);
             let costs = cost::path_costs(built.cost, rows);
-            let pathkeys = if is_sorted { root.sort_pathkeys() } else { std::ptr::null_mut() };
-            let mut paths =
-                vec![compat::create_foreign_upper_path(root, output, target, rows, costs, pathkeys)];
-            if stage == pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG
+            let pathkeys = if built.is_sorted { root.sort_pathkeys() } else { List::nil() };
+            let mut paths = vec![ForeignPath::of_stage(root, output, target, rows, costs, pathkeys).path()];
+            if kind == pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG
                 && let Some(sorted) = SortedScan::wanted_of_groups(root, output, &built)
             {
                 let (rows, costs) = sorted.costs(&built, rows);
-                let path = compat::create_foreign_upper_path(
-                    root,
-                    output,
-                    target,
-                    rows,
-                    costs,
-                    std::ptr::null_mut(),
-                );
-                sorted.mark(path);
-                paths.push(path);
+                let path = ForeignPath::of_stage(root, output, target, rows, costs, List::nil());
+                paths.push(sorted.marked(path, rows));
             }
             built.attach(output);
             offer_paths(output, paths);
@@ -103,19 +83,19 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
     }
 }
 
-struct Upper<'a> {
-    root: Root<'_>,
-    parse: Query<'_>,
-    info: &'a RelationInfo,
+struct Upper<'p> {
+    root: Root<'p>,
+    parse: Query<'p>,
+    info: &'p RelationInfo<'p>,
 }
 
-impl Upper<'_> {
+impl<'p> Upper<'p> {
     fn lowering(&self) -> Lowering<'_> {
         Lowering::new(self.info.scope())
     }
 
-    fn group(&self, target: Target<'_>, extra: GroupExtra<'_>) -> BuiltRelation {
-        if !self.parse.grouping_sets().is_null() {
+    fn group(&self, target: Target<'p>, extra: Option<GroupExtra<'p>>) -> BuiltRelation<'p> {
+        if !self.parse.grouping_sets().is_nil() {
             return Err(Refusal::GroupingSets);
         }
         let mut found = Vec::new();
@@ -123,7 +103,7 @@ impl Upper<'_> {
         let mut aggregates = Vec::new();
         let mut keys = Vec::new();
         for (place, node) in target.expressions().iter().enumerate() {
-            let reference = sort_group_reference(target, place);
+            let reference = target.reference(place);
             let clause =
                 self.parse.groups().iter().find(|clause| reference != 0 && clause.reference() == reference);
             if clause.is_none() {
@@ -136,17 +116,17 @@ impl Upper<'_> {
         if keys.len() < distinct_references(self.parse.groups()) {
             return Err(Refusal::KeyNotInTarget);
         }
-        let having = extra.having().cast::<pg_sys::List>();
+        let having = extra.and_then(GroupExtra::having).and_then(Node::as_list).unwrap_or(List::nil());
         let mut computed = Vec::new();
         let mut input = self.info.relation().clone();
         let called = self.aggregates_of(target, having);
         if let [only] = called.as_slice()
-            && let Some(row) = counted_row(&**only)
+            && let Some(row) = counted_row(*only)
         {
             let (distinct, call) = self.distinct_rows(row, &mut groups, &aggregates)?;
             input = distinct;
             let count = Lowered::plain(Expression::column(call.id, DataType::Int64));
-            found.push((self.lowering().mirror((*only).cast())?, count));
+            found.push((self.lowering().mirror(only.node())?, count));
             aggregates.push(call);
         } else {
             for node in called {
@@ -180,13 +160,7 @@ impl Upper<'_> {
             filters.push(filter);
         }
         if let Some(predicate) = Expression::all_of(filters) {
-            rows *= pg_sys::clauselist_selectivity(
-                self.root,
-                list_of(others),
-                0,
-                pg_sys::JoinType::JOIN_INNER,
-                std::ptr::null_mut(),
-            );
+            rows *= self.root.selectivity(List::of(others), 0, pg_sys::JoinType::JOIN_INNER, None);
             let rows = cost::clamp_rows(rows);
             relation = Relation::new(Operator::Filter { input: relation, predicate }, rows);
         }
@@ -195,7 +169,7 @@ impl Upper<'_> {
     }
 
     /// A key of grouping or DISTINCT.
-    fn lower_key(&self, node: Node<'_>) -> Result<(Source, Lowered), Refusal> {
+    fn lower_key(&self, node: Node<'p>) -> Result<(Source, Lowered), Refusal> {
         check_equality(node)?;
         let source = self.lowering().mirror(node)?;
         let lowered = self.lowering().lower_source(&source)?;
@@ -213,7 +187,7 @@ impl Upper<'_> {
     /// groups, which become the input of those by `groups`, and the count.
     fn distinct_rows(
         &self,
-        row: &pg_sys::RowExpr,
+        row: tree::Row<'p>,
         groups: &mut [NamedExpression],
         companions: &[AggregateCall],
     ) -> Result<(Arc<Relation>, AggregateCall), Refusal> {
@@ -227,62 +201,53 @@ impl Upper<'_> {
             let expression = std::mem::replace(&mut group.expression, Expression::column(id, data_type));
             columns.push(NamedExpression { id, expression });
         }
-        {
-            let fields: Vec<_> = row.args.iter().collect();
-            for field in &fields {
-                let (_, lowered) = self.lower_key(*field)?;
-                name_column(Lowered { scale: Scale::None, ..lowered }, &mut columns);
-            }
-            let rows = self.estimate_groups(&fields, self.info.rows);
-            let input = self.info.relation().clone();
-            let (groups, aggregates, phase) = (columns, Vec::new(), AggregatePhase::Whole);
-            let distinct = Relation::new(Operator::Aggregate { input, groups, aggregates, phase }, rows);
-            let count = AggregateCall {
-                id: with_planning(|planning| planning.new_column()),
-                function: Aggregate::Count,
-                argument: None,
-                distinct: false,
-                filter: None,
-                data_type: DataType::Int64,
-            };
-            Ok((distinct, count))
+        let fields: Vec<_> = row.fields().iter().collect();
+        for field in &fields {
+            let (_, lowered) = self.lower_key(*field)?;
+            name_column(Lowered { scale: Scale::None, ..lowered }, &mut columns);
         }
+        let rows = self.estimate_groups(&fields, self.info.rows);
+        let input = self.info.relation().clone();
+        let (groups, aggregates, phase) = (columns, Vec::new(), AggregatePhase::Whole);
+        let distinct = Relation::new(Operator::Aggregate { input, groups, aggregates, phase }, rows);
+        let count = AggregateCall {
+            id: with_planning(|planning| planning.new_column()),
+            function: Aggregate::Count,
+            argument: None,
+            distinct: false,
+            filter: None,
+            data_type: DataType::Int64,
+        };
+        Ok((distinct, count))
     }
 
-    fn aggregates_of(&self, target: Target<'_>, having: *mut pg_sys::List) -> Vec<AggregateCall<'_>> {
-        let mut found: Vec<AggregateCall<'_>> = Vec::new();
-        let mut collect = |node: Node<'_>| {
-            let is_aggregate = node.downcast::<pg_sys::Aggref>().is_some();
-            if is_aggregate && !found.iter().any(|known| pg_sys::equal(known.cast(), node.cast())) {
-                found.push(node.cast());
+    fn aggregates_of(
+        &self,
+        target: Target<'p>,
+        having: List<'p, pg_sys::Node>,
+    ) -> Vec<tree::AggregateCall<'p>> {
+        let mut found: Vec<tree::AggregateCall<'p>> = Vec::new();
+        let mut collect = |node: Node<'p>| {
+            let Some(aggregate) = node.downcast::<pg_sys::Aggref>() else { return true };
+            if !found.iter().any(|known| known.equals(aggregate)) {
+                found.push(aggregate);
             }
-            !is_aggregate
+            false
         };
-        {
-            for node in target.expressions().iter().chain(elements(having)) {
-                walk_expression(node, &mut collect);
-            }
+        for node in target.expressions().iter().chain(having.iter()) {
+            node.walk(&mut collect);
         }
         found
     }
 
-    fn estimate_groups(&self, keys: &[Node<'_>], rows: f64) -> f64 {
+    fn estimate_groups(&self, keys: &[Node<'p>], rows: f64) -> f64 {
         if keys.is_empty() {
             return 1.0;
         }
-        {
-            let list = list_of(keys.iter().copied());
-            pg_sys::estimate_num_groups(
-                self.root,
-                list,
-                cost::clamp_rows(rows),
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-        }
+        self.root.group_count(List::of(keys.iter().copied()), cost::clamp_rows(rows))
     }
 
-    fn distinct(&self, target: Target<'_>) -> BuiltRelation {
+    fn distinct(&self, target: Target<'p>) -> BuiltRelation<'p> {
         if self.parse.has_distinct_on() {
             return Err(Refusal::DistinctOn);
         }
@@ -291,7 +256,7 @@ impl Upper<'_> {
         let mut found = Vec::new();
         let mut keys = Vec::new();
         for (place, node) in target.expressions().iter().enumerate() {
-            let reference = sort_group_reference(target, place);
+            let reference = target.reference(place);
             let is_key = self.parse.distinct().iter().any(|clause| clause.reference() == reference);
             if reference == 0 || !is_key {
                 return Err(Refusal::NotDistinct);
@@ -310,11 +275,10 @@ impl Upper<'_> {
         Ok(self.info.above(relation, Rc::new(Scope::Expressions(found)), rows, cost))
     }
 
-    fn order(&self) -> BuiltRelation {
+    fn order(&self) -> BuiltRelation<'p> {
         let mut keys = Vec::new();
         for clause in self.parse.order().iter() {
-            let entry = pg_sys::get_sortgroupclause_tle(clause, self.root.processed_tlist());
-            let node: Node<'_> = entry.expression().cast();
+            let node = self.root.sorted_target(clause).expression();
             check_order(node)?;
             check_equality(node)?;
             let lowered = self.lowering().lower(node)?;
@@ -337,21 +301,21 @@ impl Upper<'_> {
         Ok(info)
     }
 
-    fn finish(&self) -> BuiltRelation {
-        let parse = &*self.parse;
-        if parse.limitOption == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {
+    fn finish(&self) -> BuiltRelation<'p> {
+        let parse = self.parse;
+        if parse.limit_option() == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {
             return Err(Refusal::WithTies);
         }
-        if parse.hasTargetSRFs {
+        if parse.has_sets_in_target() {
             return Err(Refusal::SetInTarget);
         }
         let is_sorted = self.info.is_sorted;
-        let has_limit = !parse.limitCount.is_null() || !parse.limitOffset.is_null();
+        let has_limit = parse.limit_count().is_some() || parse.limit_offset().is_some();
         let mut relation = self.info.relation().clone();
         let mut rows = self.info.rows;
         if has_limit {
-            let offset = self.lower_limit(parse.limitOffset)?;
-            let count = self.lower_limit(parse.limitCount)?;
+            let offset = self.lower_limit(parse.limit_offset())?;
+            let count = self.lower_limit(parse.limit_count())?;
             if let Some(Expression::Literal(literal)) = &count
                 && let Value::Int(limit) = literal.value
             {
@@ -364,10 +328,8 @@ impl Upper<'_> {
         Ok(info)
     }
 
-    fn lower_limit(&self, node: Node<'_>) -> Result<Option<Expression>, Refusal> {
-        if node.is_null() {
-            return Ok(None);
-        }
+    fn lower_limit(&self, node: Option<Node<'p>>) -> Result<Option<Expression>, Refusal> {
+        let Some(node) = node else { return Ok(None) };
         let lowered = self.lowering().lower(node)?;
         if *lowered.data_type() != DataType::Int64 {
             return Err(Refusal::LimitType);
@@ -380,9 +342,8 @@ impl Upper<'_> {
 /// not a row of the relation.
 fn expands_sets(relation: Rel<'_>) -> bool {
     let has_set_below = |path: Path<'_>| {
-        let projection = node_as::<pg_sys::ProjectionPath>(path.cast(), pg_sys::NodeTag::T_ProjectionPath);
-        let path = projection.map_or(path, |projection| projection.subpath);
-        tag_of(path.cast()) == pg_sys::NodeTag::T_ProjectSetPath
+        let path = path.downcast::<pg_sys::ProjectionPath>().map_or(path, |projection| projection.path());
+        path.is::<pg_sys::ProjectSetPath>()
     };
     relation.paths().iter().any(has_set_below)
 }
@@ -406,14 +367,14 @@ fn name_key(key: Lowered, groups: &mut Vec<NamedExpression>, aggregates: &mut Ve
 }
 
 /// The row of `count(DISTINCT (a, b))`.
-fn counted_row(aggregate: AggregateCall<'_>) -> Option<&pg_sys::RowExpr> {
-    let is_count = aggregate.aggfnoid == pg_sys::Oid::from(pg_sys::F_COUNT_ANY)
-        && !aggregate.aggdistinct.is_null()
-        && aggregate.aggfilter.is_null()
-        && aggregate.agglevelsup == 0;
-    let entry = aggregate.args.iter().next().filter(|_| is_count)?;
-    let row = node_as::<pg_sys::RowExpr>(entry.expression().cast(), pg_sys::NodeTag::T_RowExpr)?;
-    (element_count(row.args) > 0).then_some(row)
+fn counted_row(aggregate: tree::AggregateCall<'_>) -> Option<tree::Row<'_>> {
+    let is_count = aggregate.function() == pg_sys::Oid::from(pg_sys::F_COUNT_ANY)
+        && !aggregate.distinct().is_nil()
+        && aggregate.filter().is_none()
+        && aggregate.levels_up() == 0;
+    let entry = aggregate.arguments().first().filter(|_| is_count)?;
+    let row = entry.expression().downcast::<pg_sys::RowExpr>()?;
+    (!row.fields().is_empty()).then_some(row)
 }
 
 /// Adds the calls of an aggregate, using those that are there already: `sum(x)` and `avg(x)` share a sum.
@@ -440,25 +401,15 @@ fn share_calls(lowered: LoweredAggregate, aggregates: &mut Vec<AggregateCall>) -
 
 /// Whether a sort operator sorts the greatest first.
 fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
-    let (mut family, mut class_type) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-    // A strategy up to version 17 and a CompareType from 18 on: of another width, with the same values.
-    let mut strategy = Default::default();
-    let is_known =
-        pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut class_type, &raw mut strategy);
     // Operator families that initdb made order as the types' comparisons do; `text_pattern_ops` too, but
     // its operators have names of their own and never come here by ORDER BY.
-    if !is_known || u32::from(operator) >= pg_sys::FirstNormalObjectId {
-        return Err(Refusal::SortOperator);
+    match tree::operator_descends(operator) {
+        Some(descends) if u32::from(operator) < pg_sys::FirstNormalObjectId => Ok(descends),
+        _ => Err(Refusal::SortOperator),
     }
-    Ok(i64::from(strategy) == i64::from(pg_sys::BTGreaterStrategyNumber))
 }
 
-fn sort_group_reference(target: Target<'_>, place: usize) -> u32 {
-    let references = target.sortgrouprefs();
-    if references.is_null() { 0 } else { *references.add(place) }
-}
-
-fn distinct_references(clauses: *mut pg_sys::List) -> usize {
+fn distinct_references(clauses: List<'_, pg_sys::SortGroupClause>) -> usize {
     let mut references: Vec<u32> = clauses.iter().map(|clause| clause.reference()).collect();
     references.sort_unstable();
     references.dedup();

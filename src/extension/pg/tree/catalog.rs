@@ -198,6 +198,32 @@ pub fn negator_of(operator: Oid) -> Option<Oid> {
     (negator != pg_sys::InvalidOid).then_some(negator)
 }
 
+/// The operator that gives the same with its operands exchanged.
+pub fn commutator_of(operator: Oid) -> Option<Oid> {
+    // SAFETY: a look into a catalog.
+    let commutator = unsafe { pg_sys::get_commutator(operator) };
+    (commutator != pg_sys::InvalidOid).then_some(commutator)
+}
+
+/// The type of arrays of a type, or of what a domain is of.
+pub fn array_type_of(type_oid: Oid) -> Option<Oid> {
+    // SAFETY: looks into a catalog.
+    let array_oid = unsafe { pg_sys::get_array_type(pg_sys::getBaseType(type_oid)) };
+    (array_oid != pg_sys::InvalidOid).then_some(array_oid)
+}
+
+/// Whether an operator sorts the greatest first; `None` if it is none that sorts.
+pub fn operator_descends(operator: Oid) -> Option<bool> {
+    let (mut family, mut type_oid) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+    // A strategy up to version 17 and a CompareType from 18 on: of another width, with the same values.
+    let mut strategy = Default::default();
+    // SAFETY: a look into a catalog; the others are places to write to.
+    let is_known = unsafe {
+        pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut type_oid, &raw mut strategy)
+    };
+    is_known.then(|| i64::from(strategy) == i64::from(pg_sys::BTGreaterStrategyNumber))
+}
+
 /// Whether a function is NULL wherever an argument is.
 pub fn is_strict(function: Oid) -> bool {
     // SAFETY: a look into a catalog; an ERROR if there is no such function.

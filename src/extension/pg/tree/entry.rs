@@ -13,7 +13,7 @@ use std::{
 use pgrx::{pg_sys, prelude::*};
 
 use super::{
-    ColumnStatistics, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List, Plan, Query, RangeEntry, Ref,
+    ChosenCustomPath, ColumnStatistics, CustomScan, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List, Plan, Query, RangeEntry, Ref,
     Rel, Root, Routine, Statement,
 };
 use crate::pg::{compat, hooks};
@@ -30,6 +30,8 @@ pub struct Callbacks {
     pub offer_stage: for<'p> fn(&Stage<'p>),
     /// Makes the plan of a path that is ours.
     pub plan_scan: for<'p> fn(&ChosenPath<'p>) -> ForeignScan<'p>,
+    /// Makes the plan of a path of one of our own kinds.
+    pub plan_custom: for<'p> fn(&ChosenCustomPath<'p>) -> CustomScan<'p>,
     /// Plans a query.
     pub plan_query: for<'p> fn(PlannerCall<'p>, Query<'p>) -> Statement<'p>,
     /// After the paths of a relation of the range table have been made.
@@ -181,7 +183,7 @@ impl Drop for CallGuard {
 
 static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
 
-fn callbacks() -> &'static Callbacks {
+pub(super) fn callbacks() -> &'static Callbacks {
     match CALLBACKS.get() {
         Some(callbacks) => callbacks,
         None => pgrx::error!("pystachio's planner was called before it was installed"),

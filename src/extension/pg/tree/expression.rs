@@ -26,6 +26,8 @@ pub type Logic<'p> = Ref<'p, pg_sys::BoolExpr>;
 pub type SubLink<'p> = Ref<'p, pg_sys::SubLink>;
 /// An expression that is computed below an outer join, which may make it NULL.
 pub type PlaceHolder<'p> = Ref<'p, pg_sys::PlaceHolderVar>;
+/// A row of values.
+pub type Row<'p> = Ref<'p, pg_sys::RowExpr>;
 /// A call of an aggregate.
 pub type AggregateCall<'p> = Ref<'p, pg_sys::Aggref>;
 

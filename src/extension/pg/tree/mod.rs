@@ -8,7 +8,7 @@
 //! - `walk.rs`: looking through expressions and queries, and copies of them with other parts
 //! - `table.rs`: tables, their columns and servers; `catalog.rs`: other facts of catalogs
 //! - `attachment.rs`: what is kept with a relation
-//! - `entry.rs`: where PostgreSQL calls us
+//! - `entry.rs`: where PostgreSQL calls us; `custom.rs`: paths and plans of our own kinds
 //! - `executor.rs`: statements as the executor runs them
 //!
 //! Goal: code of the planner outside this folder has no pointer, and no unsafe block. It can't name a structure after the call
@@ -27,6 +27,7 @@
 
 mod attachment;
 mod catalog;
+mod custom;
 mod entry;
 mod executor;
 mod expression;
@@ -43,6 +44,7 @@ mod walk;
 
 pub use attachment::Attachment;
 pub use catalog::*;
+pub use custom::*;
 pub use entry::*;
 pub use executor::*;
 pub use expression::*;

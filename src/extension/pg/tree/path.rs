@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 use super::{
-    Clause, List, Node, Rel, Root, Target,
+    Clause, JoinPair, List, Node, Rel, Root, Target,
     fields::{fields, kinds},
     reference::{HasTag, Ref},
 };
@@ -32,9 +32,7 @@ kinds! {
 unsafe impl HasTag for pg_sys::Path {}
 
 fields! { 'p Path {
-    pathtype as plan_tag: pg_sys::NodeTag;
     pathtarget as target: Target<'p>;
-    parent as relation: Rel<'p>;
     param_info as parameterization: Option<Ref<'p, pg_sys::ParamPathInfo>>;
     rows as rows: f64;
     rows = set_rows: f64;
@@ -44,9 +42,6 @@ fields! { 'p Path {
     total_cost = set_total_cost: f64;
     pathkeys as pathkeys: List<'p, pg_sys::PathKey>;
     pathkeys = set_pathkeys: List<'p, pg_sys::PathKey>;
-    parallel_aware = set_is_parallel_aware: bool;
-    parallel_safe = set_is_parallel_safe: bool;
-    parallel_workers = set_parallel_workers: i32;
 } }
 
 fields! { 'p ForeignPath {
@@ -55,8 +50,6 @@ fields! { 'p ForeignPath {
 } }
 
 fields! { 'p CustomPath {
-    flags = set_flags: u32;
-    custom_paths as paths: List<'p, pg_sys::Path>;
     custom_paths = set_paths: List<'p, pg_sys::Path>;
     custom_private as private: List<'p, pg_sys::Node>;
     custom_private = set_private: List<'p, pg_sys::Node>;
@@ -140,12 +133,79 @@ impl<'p> CustomPath<'p> {
         // SAFETY: it begins with a path.
         unsafe { self.cast() }
     }
+}
 
-    /// Whether it is a path by these methods.
-    pub fn has_methods(self, methods: &'static pg_sys::CustomPathMethods) -> bool {
-        // SAFETY: a field of a valid structure.
-        std::ptr::eq(unsafe { (*self.pointer()).methods }, methods)
+/// The path of a subquery of FROM that reads one path of its own, in no order.
+pub fn subquery_scan<'p>(root: Root<'p>, relation: Rel<'p>, path: Path<'p>) -> Path<'p> {
+    // SAFETY: a relation of this planning, and a path of the subquery's last relation.
+    unsafe {
+        Ref::known(compat::create_subquery_scan_path(root.pointer(), relation.pointer(), path.pointer()))
     }
+}
+
+/// The path that reads one path after the other.
+pub fn append<'p>(root: Root<'p>, relation: Rel<'p>, paths: List<'p, pg_sys::Path>) -> Path<'p> {
+    let none = std::ptr::null_mut();
+    // SAFETY: a relation of this planning, and paths of its members.
+    unsafe {
+        let path = pg_sys::create_append_path(
+            root.pointer(),
+            relation.pointer(),
+            paths.pointer(),
+            none,
+            none,
+            none.cast(),
+            0,
+            false,
+            -1.0,
+        );
+        Ref::known(path.cast())
+    }
+}
+
+/// The path of a join by hash on these clauses.
+pub fn hash_join<'p>(
+    pair: &JoinPair<'p>,
+    outer: Path<'p>,
+    inner: Path<'p>,
+    clauses: List<'p, pg_sys::RestrictInfo>,
+) -> Path<'p> {
+    let mut workspace = pg_sys::JoinCostWorkspace::default();
+    let (root, extra) = (pair.root.pointer(), pair.extra.pointer());
+    let (outer, inner, clauses) = (outer.pointer(), inner.pointer(), clauses.pointer());
+    // SAFETY: paths of the two sides, and clauses between them.
+    unsafe {
+        pg_sys::initial_cost_hashjoin(
+            root,
+            &raw mut workspace,
+            pair.join_type,
+            clauses,
+            outer,
+            inner,
+            extra,
+            false,
+        );
+        let path = pg_sys::create_hashjoin_path(
+            root,
+            pair.joined.pointer(),
+            pair.join_type,
+            &raw mut workspace,
+            extra,
+            outer,
+            inner,
+            false,
+            pair.extra.clauses().pointer(),
+            std::ptr::null_mut(),
+            clauses,
+        );
+        Ref::known(path.cast())
+    }
+}
+
+/// What PostgreSQL is told that an operator costs.
+pub fn operator_cost() -> f64 {
+    // SAFETY: a setting.
+    unsafe { pg_sys::cpu_operator_cost }
 }
 
 /// The expressions of clauses.

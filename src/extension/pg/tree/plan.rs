@@ -19,7 +19,6 @@ pub type ForeignScan<'p> = Ref<'p, pg_sys::ForeignScan>;
 kinds! {
     PlannedStmt = T_PlannedStmt;
     ForeignScan = T_ForeignScan;
-    CustomScan = T_CustomScan;
     Result = T_Result;
     NestLoop = T_NestLoop;
     Append = T_Append;
@@ -65,13 +64,6 @@ fields! { 'p ForeignScan {
     fdw_recheck_quals = set_recheck_conditions: List<'p, pg_sys::Node>;
 } }
 
-fields! { 'p CustomScan {
-    custom_plans as plans: List<'p, pg_sys::Plan>;
-    custom_plans = set_plans: List<'p, pg_sys::Plan>;
-    custom_private as private: List<'p, pg_sys::Node>;
-    custom_private = set_private: List<'p, pg_sys::Node>;
-} }
-
 fields! { 'p Result { resconstantqual as constant_condition: Option<Node<'p>>; } }
 fields! { 'p NestLoop { nestParams as parameters: List<'p, pg_sys::Node>; } }
 fields! { 'p Append { appendplans as plans: List<'p, pg_sys::Plan>; apprelids as relids: Relids<'p>; } }
@@ -105,7 +97,7 @@ impl<'p> Statement<'p> {
 
 impl<'p> ForeignScan<'p> {
     /// The scan of a path that was chosen.
-    pub fn new(
+    pub fn of_path(
         chosen: &ChosenPath<'p>,
         conditions: List<'p, pg_sys::Node>,
         expressions: List<'p, pg_sys::Node>,

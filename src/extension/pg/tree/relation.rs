@@ -22,6 +22,8 @@ pub type Routine<'p> = Ref<'p, pg_sys::FdwRoutine>;
 pub type Member<'p> = Ref<'p, pg_sys::AppendRelInfo>;
 /// What rows are ordered by.
 pub type PathKey<'p> = Ref<'p, pg_sys::PathKey>;
+/// An expression that is equal to the others of its class.
+pub type ClassMember<'p> = Ref<'p, pg_sys::EquivalenceMember>;
 /// What joins are offered with.
 pub type JoinExtra<'p> = Ref<'p, pg_sys::JoinPathExtraData>;
 /// What groups are offered with.
