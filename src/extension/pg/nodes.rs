@@ -13,7 +13,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
 use super::compat;
-pub use super::list::{pointers as elements, string as text_of};
+
 
 /// How many elements a list has.
 ///

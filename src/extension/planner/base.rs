@@ -24,9 +24,7 @@ use crate::{
     pg::{
         compat,
         mirror::type_name,
-        tree::{
-            CustomPath, ForeignPath, List, Path, Rel, Root, Table, column_name, column_type, table_name,
-        },
+        tree::{CustomPath, ForeignPath, List, Path, Rel, Root, Table, column_name, column_type, table_name},
     },
     types,
 };
@@ -65,11 +63,7 @@ pub fn offer_scans<'p>(root: Root<'p>, relation: Rel<'p>) {
 
 /// The rows that an engine returns of a table, and what PostgreSQL's own conditions cost on them: a subquery among these may ask
 /// an engine for every row.
-fn local_costs<'p>(
-    root: Root<'p>,
-    relation: Rel<'p>,
-    info: &RelationInfo<'p>,
-) -> (f64, pg_sys::QualCost) {
+fn local_costs<'p>(root: Root<'p>, relation: Rel<'p>, info: &RelationInfo<'p>) -> (f64, pg_sys::QualCost) {
     if info.local_clauses.is_empty() {
         return (relation.rows(), pg_sys::QualCost::default());
     }

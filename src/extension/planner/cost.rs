@@ -10,8 +10,9 @@
 //! row that a sequential scan reads. A GPU takes less for a unit and more for a start; PostgreSQL has no alternative for which
 //! that would matter.
 
-use pgrx::pg_sys;
 use pystachio_plan::JoinSide;
+
+use crate::pg::tree::clamp_row_count;
 
 /// Writing a row into a hash table, against passing it on.
 const BUILD_ROW_COST: f64 = 3.0;
@@ -91,5 +92,5 @@ pub fn path_costs(cost: f64, rows: f64) -> (f64, f64) {
 
 /// A row count as PostgreSQL wants it: whole, at least one.
 pub fn clamp_rows(rows: f64) -> f64 {
-    pg_sys::clamp_row_est(rows)
+    clamp_row_count(rows)
 }

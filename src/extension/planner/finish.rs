@@ -21,7 +21,8 @@ use crate::{
     pg::{
         compat,
         tree::{
-            ChosenPath, Clause, ForeignScan, List, Memory, Node, Rel, Root, Table, Target, expressions_of, targets_of,
+            ChosenPath, Clause, ForeignScan, List, Memory, Node, Rel, Root, Table, Target, expressions_of,
+            targets_of,
         },
     },
     scan_private::{DisplayScale, KeyParameter, ScanAttribute, ScanPrivate, encode_refusals},
@@ -47,13 +48,8 @@ pub fn plan_scan<'p>(chosen: &ChosenPath<'p>) -> ForeignScan<'p> {
     let private = root.memory().bytes(scan.encode().or_raise()).node();
     let is_base = chosen.table_oid.is_some();
     let local = if is_base { local_clauses(relation, info, clauses) } else { List::nil() };
-    let scan = ForeignScan::of_path(
-        chosen,
-        local,
-        List::of(parameters),
-        List::of([private]),
-        targets_of(entries),
-    );
+    let scan =
+        ForeignScan::of_path(chosen, local, List::of(parameters), List::of([private]), targets_of(entries));
     if is_base {
         // Rows that are checked again (EvalPlanQual) were read with these conditions.
         scan.set_recheck_conditions(expressions_of(clauses.iter()));

@@ -286,13 +286,17 @@ impl<'p> Candidate<'_, 'p> {
         }
     }
 
-    fn conditions(&self, clauses: List<'p, pg_sys::RestrictInfo>, scope: &Scope) -> Result<Conditions, Refusal> {
+    fn conditions(
+        &self,
+        clauses: List<'p, pg_sys::RestrictInfo>,
+        scope: &Scope,
+    ) -> Result<Conditions, Refusal> {
         let is_outer = self.kind != JoinKind::Inner && self.kind != JoinKind::Semi;
         let mut conditions = Conditions::default();
         let joined = self.place.relation.relids();
         for clause in in_order(self.place.root, clauses) {
-            let is_above = is_outer
-                && (clause.is_pushed_down() || !clause.required_relids().is_subset(joined));
+            let is_above =
+                is_outer && (clause.is_pushed_down() || !clause.required_relids().is_subset(joined));
             if is_above {
                 let above = self.result_scope(HashMap::new());
                 let lowered = Lowering::new(&above).lower_clause(self.place.root, clause)?;

@@ -23,21 +23,15 @@
 use pgrx::pg_sys;
 use pystachio_plan::{Expression, could_fail, narrow};
 
-use super::{
-    cost,
-    join::may_push,
-    lowering::Lowering,
-    planning::with_planning,
-    relation_info::RelationInfo,
-};
+use super::{cost, join::may_push, lowering::Lowering, planning::with_planning, relation_info::RelationInfo};
 use crate::{
     execution::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN},
     pg::{
         compat,
         tree::{
-            ChosenCustomPath, Clause, CustomKind, CustomPath, CustomScan, ForeignPath, JoinPair, List, Member, Node,
-            Path, Plan, RangeEntry, Ref, Rel, Root, append, array_type_of, check_stack_depth, commutator_of,
-            hash_join, operator_cost, subquery_scan,
+            ChosenCustomPath, Clause, CustomKind, CustomPath, CustomScan, ForeignPath, JoinPair, List,
+            Member, Node, Path, Plan, RangeEntry, Ref, Rel, Root, append, array_type_of, check_stack_depth,
+            commutator_of, hash_join, operator_cost, subquery_scan,
         },
     },
     scan_private::{JoinKeys, KeyParameter},
@@ -121,10 +115,7 @@ impl<'p> KeyedPair<'p> {
             let (left, right) = (clause.left_relids(), clause.right_relids());
             let is_across = (left.is_subset(outer) && right.is_subset(inner))
                 || (left.is_subset(inner) && right.is_subset(outer));
-            clause.can_join()
-                && !is_above
-                && clause.hash_join_operator() != pg_sys::InvalidOid
-                && is_across
+            clause.can_join() && !is_above && clause.hash_join_operator() != pg_sys::InvalidOid && is_across
         };
         extra.clauses().iter().filter(joins).collect()
     }
@@ -163,8 +154,7 @@ fn partitions<'p>(root: Root<'p>, relation: Rel<'p>) -> Vec<(Member<'p>, Rel<'p>
     }
     let members = root.append_rel_list().iter().filter(|member| member.parent_index() == relation.index());
     // Partitions that the planner has ruled out have no relation, or one without rows.
-    let members =
-        members.filter_map(|member| Some((member, root.relation(member.child_index() as usize)?)));
+    let members = members.filter_map(|member| Some((member, root.relation(member.child_index() as usize)?)));
     members.filter(|(_, child)| !child.is_dummy()).collect()
 }
 

@@ -61,7 +61,5 @@ mod sorted;
 mod statistics;
 mod upper;
 
-use crate::pg::nodes;
-
-pub use base::fill_routine;
+pub use crate::pg::tree::fill_routine;
 pub use hooks::install_hooks;

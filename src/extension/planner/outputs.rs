@@ -19,7 +19,7 @@ use super::{lowering::Lowering, relation_info::RelationInfo};
 use crate::{
     pg::{
         mirror::type_name,
-        tree::{Node, Ref, Target},
+        tree::{Node, Target},
     },
     types::base_type,
 };
@@ -95,7 +95,7 @@ fn evaluated_parts(node: Node<'_>) -> usize {
         | NodeTag::T_BooleanTest => usize::MAX,
         // Of CASE the operand if there is one, else the first condition.
         NodeTag::T_CaseExpr | NodeTag::T_CoalesceExpr => 1,
-        NodeTag::T_BoolExpr => match node.downcast::<pg_sys::BoolExpr>().map(Ref::operation) {
+        NodeTag::T_BoolExpr => match node.downcast::<pg_sys::BoolExpr>().map(|logic| logic.operation()) {
             Some(pg_sys::BoolExprType::NOT_EXPR) => usize::MAX,
             _ => 1,
         },

@@ -15,9 +15,7 @@ use std::collections::BTreeMap;
 use pystachio_lower::{Refusal, Scope, has_parameter};
 use pystachio_plan::{Expression, could_fail};
 
-use super::{
-    clauses::in_order, lowering::Lowering, planning::with_planning, relation_info::RelationInfo,
-};
+use super::{clauses::in_order, lowering::Lowering, planning::with_planning, relation_info::RelationInfo};
 use crate::{
     pg::tree::{RangeEntry, Rel, Root},
     settings,
@@ -103,9 +101,8 @@ fn hides(entry: RangeEntry<'_>) -> bool {
 fn is_below_barrier(root: Root<'_>) -> bool {
     let mut own = root;
     while let Some(parent) = own.parent_root() {
-        let is_own = |index: &usize| {
-            parent.relation(*index).is_some_and(|relation| relation.subroot() == Some(own))
-        };
+        let is_own =
+            |index: &usize| parent.relation(*index).is_some_and(|relation| relation.subroot() == Some(own));
         if parent.indexes().filter(is_own).any(|index| parent.entry(index).is_some_and(hides)) {
             return true;
         }

@@ -148,14 +148,9 @@ fn sort_keys<'p>(
 }
 
 /// A member of an equivalence class as an expression of the relation's columns.
-fn member_of<'p>(
-    relation: Rel<'p>,
-    info: &RelationInfo<'p>,
-    member: ClassMember<'p>,
-) -> Option<Expression> {
+fn member_of<'p>(relation: Rel<'p>, info: &RelationInfo<'p>, member: ClassMember<'p>) -> Option<Expression> {
     let is_upper = relation.kind() == pg_sys::RelOptKind::RELOPT_UPPER_REL;
-    let is_own =
-        is_upper || (!member.relids().is_empty() && member.relids().is_subset(relation.relids()));
+    let is_own = is_upper || (!member.relids().is_empty() && member.relids().is_subset(relation.relids()));
     if member.is_constant() || !is_own {
         return None;
     }

@@ -13,8 +13,8 @@ use std::{
 use pgrx::{pg_sys, prelude::*};
 
 use super::{
-    ChosenCustomPath, ColumnStatistics, CustomScan, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List, Plan, Query, RangeEntry, Ref,
-    Rel, Root, Routine, Statement,
+    ChosenCustomPath, ColumnStatistics, CustomScan, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List,
+    Plan, Query, RangeEntry, Ref, Rel, Root, Routine, Statement,
 };
 use crate::pg::{compat, hooks};
 

@@ -73,10 +73,10 @@ fields! { 'p SubqueryScanPath { subpath as path: Path<'p>; } }
 impl<'p> Path<'p> {
     /// The path whose rows this one passes on, each or one of equal ones, and no others.
     pub fn passed_on(self) -> Option<Path<'p>> {
-        None.or_else(|| self.downcast::<pg_sys::GroupPath>().map(Ref::path))
-            .or_else(|| self.downcast::<pg_sys::SortPath>().map(Ref::path))
-            .or_else(|| self.downcast::<pg_sys::ProjectionPath>().map(Ref::path))
-            .or_else(|| self.downcast::<pg_sys::SubqueryScanPath>().map(Ref::path))
+        None.or_else(|| self.downcast::<pg_sys::GroupPath>().map(|path| path.path()))
+            .or_else(|| self.downcast::<pg_sys::SortPath>().map(|path| path.path()))
+            .or_else(|| self.downcast::<pg_sys::ProjectionPath>().map(|path| path.path()))
+            .or_else(|| self.downcast::<pg_sys::SubqueryScanPath>().map(|path| path.path()))
     }
 }
 
@@ -200,6 +200,12 @@ pub fn hash_join<'p>(
         );
         Ref::known(path.cast())
     }
+}
+
+/// A row count as PostgreSQL wants it: whole, at least one.
+pub fn clamp_row_count(rows: f64) -> f64 {
+    // SAFETY: arithmetic.
+    unsafe { pg_sys::clamp_row_est(rows) }
 }
 
 /// What PostgreSQL is told that an operator costs.

@@ -176,6 +176,12 @@ impl<'p> Root<'p> {
         1..(unsafe { (*self.pointer()).simple_rel_array_size }.max(1) as usize)
     }
 
+    /// Whether any relation is a member of another.
+    pub fn has_members(self) -> bool {
+        // SAFETY: a field of a valid structure.
+        unsafe { !(*self.pointer()).append_rel_array.is_null() }
+    }
+
     /// What the relation with a number is a member of.
     pub fn membership(self, index: usize) -> Option<Member<'p>> {
         // SAFETY: NULL, or an array of as many elements as there are numbers.
