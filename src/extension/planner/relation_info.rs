@@ -14,7 +14,7 @@ use super::{
     outputs::outputs_of,
     planning::with_planning,
 };
-use crate::pg::tree::{Query, server_of};
+use crate::pg::tree::Query;
 
 /// How large an expression may be that is left to its readers, each of which has it as its own.
 const DEFERRED_PARTS_MAX: usize = 30;

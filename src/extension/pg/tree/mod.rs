@@ -24,7 +24,11 @@
 //!   structure between two reads.
 //! - Functions of PostgreSQL are called through pgrx's guards or our own: an ERROR unwinds as a panic.
 #![expect(unsafe_code, reason = "PostgreSQL's planner structures are C structures")]
-#![expect(dead_code, unused_imports, reason = "relations, paths and the planner's hooks still go by pointers, and move here next")]
+#![expect(
+    dead_code,
+    unused_imports,
+    reason = "relations, paths and the planner's hooks still go by pointers, and move here next"
+)]
 
 mod attachment;
 mod catalog;
