@@ -29,13 +29,10 @@
 //! included, can be computed by one server's engine (base relations may keep clauses for PostgreSQL, and
 //! then nothing above them is taken). Columns are named by ids, never by range-table index.
 //!
+//! PostgreSQL's structures are handles here ([`crate::pg::tree`]), which have neither pointers nor unsafe code and end with the call of
+//! ours in which they were got.
+//!
 //! Deliberately absent: execution. What the executor needs is in [`crate::scan_private`].
-#![expect(unsafe_code, reason = "PostgreSQL's planner structures are C structures")]
-#![allow(
-    clippy::missing_safety_doc,
-    clippy::undocumented_unsafe_blocks,
-    reason = "every function takes nodes that PostgreSQL's planner made and that live as long as the planning in which they are used"
-)]
 
 mod base;
 mod clauses;
