@@ -14,17 +14,6 @@ use pgrx::pg_sys::NodeTag;
 
 use super::compat;
 
-
-/// How many elements a list has.
-///
-/// # Safety
-///
-/// NIL or a valid list.
-pub unsafe fn element_count(list: *mut pg_sys::List) -> usize {
-    // SAFETY: as the caller says.
-    if list.is_null() { 0 } else { unsafe { (*list).length as usize } }
-}
-
 /// A list of the pointers.
 ///
 /// # Safety
@@ -33,16 +22,6 @@ pub unsafe fn element_count(list: *mut pg_sys::List) -> usize {
 pub unsafe fn list_of<T>(items: impl IntoIterator<Item = *mut T>) -> *mut pg_sys::List {
     // SAFETY: as the caller says.
     items.into_iter().fold(std::ptr::null_mut(), |list, item| unsafe { pg_sys::lappend(list, item.cast()) })
-}
-
-/// The node as `T`, if it has that tag.
-///
-/// # Safety
-///
-/// NULL or a valid node, which outlives the result; `T` is the node of the tag.
-pub unsafe fn node_as<'a, T>(node: *const pg_sys::Node, tag: NodeTag) -> Option<&'a T> {
-    // SAFETY: as the caller says.
-    unsafe { if !node.is_null() && (*node).type_ == tag { Some(&*node.cast::<T>()) } else { None } }
 }
 
 /// The tag of a node.
@@ -361,19 +340,5 @@ pub unsafe fn with_parameters(
     match replacing.panic {
         Some(panic) => resume_unwind(panic),
         None => copy.cast(),
-    }
-}
-
-/// A new node of zeroes with the tag, in the current memory context.
-///
-/// # Safety
-///
-/// `T` is the node of the tag.
-pub unsafe fn make_node<T>(tag: NodeTag) -> *mut T {
-    // SAFETY: new memory of the length of the node, which is valid zeroed.
-    unsafe {
-        let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
-        (*node).type_ = tag;
-        node.cast()
     }
 }

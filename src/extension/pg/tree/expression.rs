@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 use super::{
-    List, Memory, Node, OidList, Query, Ref, Relids, TargetEntry,
+    List, Memory, Node, OidList, Query, Ref, TargetEntry,
     fields::{fields, kinds},
 };
 use crate::pg::compat;
@@ -12,8 +12,6 @@ use crate::pg::compat;
 pub type Var<'p> = Ref<'p, pg_sys::Var>;
 /// A constant.
 pub type Const<'p> = Ref<'p, pg_sys::Const>;
-/// A parameter.
-pub type Param<'p> = Ref<'p, pg_sys::Param>;
 /// A call of an operator.
 pub type OperatorCall<'p> = Ref<'p, pg_sys::OpExpr>;
 /// A call of a function.
@@ -60,18 +58,15 @@ kinds! {
 
 fields! { 'p Var {
     varno as relation: i32;
-    varno = set_relation: i32;
     varattno as attribute: i16;
     varattno = set_attribute: i16;
     vartype as type_oid: pg_sys::Oid;
     vartype = set_type_oid: pg_sys::Oid;
-    vartypmod as modifier: i32;
     vartypmod = set_modifier: i32;
     varcollid as collation: pg_sys::Oid;
     varcollid = set_collation: pg_sys::Oid;
     varlevelsup as levels_up: u32;
     varlevelsup = set_levels_up: u32;
-    varnosyn = set_written_relation: u32;
     varattnosyn = set_written_attribute: i16;
 } }
 
@@ -106,7 +101,6 @@ fields! { 'p ScalarArrayOpExpr {
     opno = set_operator: pg_sys::Oid;
     useOr = set_use_or: bool;
     inputcollid = set_input_collation: pg_sys::Oid;
-    args as arguments: List<'p, pg_sys::Node>;
     args = set_arguments: List<'p, pg_sys::Node>;
     location = set_location: i32;
 } }
@@ -155,9 +149,7 @@ fields! { 'p CollateExpr {
 fields! { 'p CaseExpr {
     casetype = set_type_oid: pg_sys::Oid;
     casecollid = set_collation: pg_sys::Oid;
-    args as branches: List<'p, pg_sys::Node>;
     args = set_branches: List<'p, pg_sys::CaseWhen>;
-    defresult as default: Option<Node<'p>>;
     defresult = set_default: Option<Node<'p>>;
     location = set_location: i32;
 } }
@@ -198,9 +190,7 @@ fields! { 'p Aggref {
     args as arguments: List<'p, pg_sys::TargetEntry>;
     args = set_arguments: List<'p, pg_sys::TargetEntry>;
     aggdistinct as distinct: List<'p, pg_sys::SortGroupClause>;
-    aggorder as order: List<'p, pg_sys::SortGroupClause>;
     aggfilter as filter: Option<Node<'p>>;
-    aggstar as is_star: bool;
     aggstar = set_is_star: bool;
     aggkind as kind: u8;
     aggkind = set_kind: u8;
@@ -219,7 +209,6 @@ fields! { 'p GroupingFunc {
 fields! { 'p PlaceHolderVar {
     phid as id: u32;
     phexpr as expression: Node<'p>;
-    phrels as relids: Relids<'p>;
 } }
 
 fields! { 'p Integer {
@@ -338,11 +327,6 @@ impl<'p> Node<'p> {
 }
 
 impl<'p, T> List<'p, T> {
-    /// Whether any of these expressions names columns of the query so many levels up.
-    pub fn has_columns_of_level(self, levels_up: i32) -> bool {
-        self.node().is_some_and(|node| node.has_columns_of_level(levels_up))
-    }
-
     /// Whether any of these expressions returns a set.
     pub fn returns_set(self) -> bool {
         self.node().is_some_and(Node::returns_set)

@@ -109,13 +109,6 @@ impl<'p, T> List<'p, T> {
         unsafe { Self::new(pg_sys::lappend(self.pointer, item.pointer().cast())) }
     }
 
-    /// The list with the items of another at its end. PostgreSQL changes the list itself unless it is NIL.
-    #[must_use]
-    pub fn with_all(self, others: Self) -> Self {
-        // SAFETY: two lists of the same kind.
-        unsafe { Self::new(pg_sys::list_concat(self.pointer, others.pointer)) }
-    }
-
     /// The list as a node; NIL is none.
     pub fn node(self) -> Option<Node<'p>> {
         // SAFETY: a list is a node.

@@ -67,7 +67,6 @@ fields! { 'p AggPath {
 fields! { 'p GroupPath { subpath as path: Path<'p>; } }
 fields! { 'p SortPath { subpath as path: Path<'p>; } }
 fields! { 'p ProjectionPath { subpath as path: Path<'p>; } }
-fields! { 'p ProjectSetPath { subpath as path: Path<'p>; } }
 fields! { 'p SubqueryScanPath { subpath as path: Path<'p>; } }
 
 impl<'p> Path<'p> {

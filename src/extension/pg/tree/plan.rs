@@ -45,10 +45,8 @@ fields! { 'p PlannedStmt {
 } }
 
 fields! { 'p Plan {
-    startup_cost as startup_cost: f64;
     total_cost as total_cost: f64;
     total_cost = set_total_cost: f64;
-    plan_rows as rows: f64;
     qual as conditions: List<'p, pg_sys::Node>;
     targetlist as targets: List<'p, pg_sys::TargetEntry>;
     lefttree as left: Option<Plan<'p>>;
@@ -60,7 +58,6 @@ fields! { 'p ForeignScan {
     fs_server as server_oid: pg_sys::Oid;
     fdw_private as private: List<'p, pg_sys::Node>;
     fdw_private = set_private: List<'p, pg_sys::Node>;
-    fdw_exprs as expressions: List<'p, pg_sys::Node>;
     fdw_recheck_quals = set_recheck_conditions: List<'p, pg_sys::Node>;
 } }
 
@@ -119,12 +116,6 @@ impl<'p> ForeignScan<'p> {
                 outer,
             ))
         }
-    }
-
-    /// What it has in common with other plans.
-    pub fn plan(self) -> Plan<'p> {
-        // SAFETY: it begins with a plan.
-        unsafe { self.cast() }
     }
 
     /// The number of the relation that it scans; 0 of more than one.

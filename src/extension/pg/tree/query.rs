@@ -44,9 +44,6 @@ kinds! {
 fields! { 'p Query {
     commandType as command: u32;
     commandType = set_command: u32;
-    querySource as source: u32;
-    querySource = set_source: u32;
-    canSetTag as can_set_tag: bool;
     canSetTag = set_can_set_tag: bool;
     hasAggs as has_aggregates: bool;
     hasAggs = set_has_aggregates: bool;
@@ -61,7 +58,6 @@ fields! { 'p Query {
     hasRowSecurity as has_row_security: bool;
     hasRowSecurity = set_has_row_security: bool;
     cteList as with: List<'p, pg_sys::CommonTableExpr>;
-    cteList = set_with: List<'p, pg_sys::CommonTableExpr>;
     rtable as range_table: List<'p, pg_sys::RangeTblEntry>;
     rtable = set_range_table: List<'p, pg_sys::RangeTblEntry>;
     jointree as join_tree: Option<JoinTree<'p>>;
@@ -97,7 +93,6 @@ fields! { 'p RangeTblEntry {
     relid as table_oid: pg_sys::Oid;
     relkind as relation_kind: u8;
     inh as has_members: bool;
-    inh = set_has_members: bool;
     subquery as subquery: Option<Query<'p>>;
     subquery = set_subquery: Option<Query<'p>>;
     security_barrier as is_security_barrier: bool;
@@ -121,24 +116,20 @@ fields! { 'p RangeTblRef {
 
 fields! { 'p TargetEntry {
     expr as expression: Node<'p>;
-    expr = set_expression: Node<'p>;
     resno as number: i16;
     resno = set_number: i16;
     ressortgroupref as reference: u32;
     ressortgroupref = set_reference: u32;
     resjunk as is_hidden: bool;
-    resjunk = set_is_hidden: bool;
 } }
 
 fields! { 'p SortGroupClause {
     tleSortGroupRef as reference: u32;
     tleSortGroupRef = set_reference: u32;
-    eqop as equal_operator: pg_sys::Oid;
     eqop = set_equal_operator: pg_sys::Oid;
     sortop as sort_operator: pg_sys::Oid;
     sortop = set_sort_operator: pg_sys::Oid;
     nulls_first as nulls_first: bool;
-    hashable as is_hashable: bool;
     hashable = set_is_hashable: bool;
 } }
 

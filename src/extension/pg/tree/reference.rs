@@ -162,15 +162,6 @@ impl<T: Tagged> Ref<'_, T> {
 pub struct Memory<'p>(PhantomData<&'p ()>);
 
 impl<'p> Memory<'p> {
-    /// For calls that have no structure to begin with.
-    ///
-    /// # Safety
-    ///
-    /// The current memory context stays as long as `'p`.
-    pub unsafe fn current() -> Self {
-        Self(PhantomData)
-    }
-
     /// A node of zeroes.
     pub fn make<T: Tagged>(self) -> Ref<'p, T> {
         // SAFETY: new memory of the node's length, which is valid zeroed.
