@@ -5,6 +5,7 @@
 //! - `list.rs`: lists, names, options and descriptors
 //! - `locale.rs`: what libc says of locales
 //! - `nodes.rs`: walking trees of nodes
+//! - `tree/`: the planner's structures by typed handles
 //! - `mirror/`: expressions as values, for `src/lower`
 //! - `wait.rs`: waiting without holding up a cancel
 //! - `zone.rs`: the session's time zone

@@ -207,5 +207,5 @@ pub fn offer_paths<'p>(relation: Rel<'p>, paths: impl IntoIterator<Item = Path<'
 
 /// Whether another extension made the path.
 fn is_of_others(path: Path<'_>) -> bool {
-    path.downcast::<pg_sys::CustomPath>().is_some_and(|path: CustomPath<'_>| !path.is_ours())
+    path.downcast::<pg_sys::CustomPath>().is_some_and(|path: CustomPath<'_>| path.kind().is_none())
 }

@@ -44,7 +44,7 @@ impl Default for Origins {
 
 impl Drop for Origins {
     fn drop(&mut self) {
-        // SAFETY: a context of our own, in which nobody else has anything. When the process ends it goes with all others.
+        // SAFETY: no one else has anything in this context. At the end of the process PostgreSQL drops it itself.
         unsafe {
             if !self.memory.get().is_null() && !pg_sys::proc_exit_inprogress {
                 pg_sys::MemoryContextDelete(self.memory.get());

@@ -1,4 +1,4 @@
-//! What is kept with a relation from one call of ours to the next.
+//! Values that the planner keeps with a relation from one call of ours to the next.
 
 use std::any::TypeId;
 
@@ -6,13 +6,13 @@ use pgrx::PgMemoryContexts;
 
 use super::{Rel, entry::is_ours};
 
-/// A type of what is kept, which may have handles in it. The marker has no lifetime; what it stands for has.
+/// Marks a type of value that a relation keeps. The value may have handles in it; the marker itself has no lifetime.
 pub trait Attachment: 'static {
-    /// What is kept, with handles of a call.
+    /// The value, with handles of a call.
     type At<'p>;
 }
 
-/// What is kept, behind the type that it was kept as.
+/// A value behind the marker of its type.
 #[repr(C)]
 struct Kept<T> {
     marker: TypeId,

@@ -185,7 +185,7 @@ pub fn is_merge_joinable(operator: Oid, type_oid: Oid) -> bool {
     unsafe { pg_sys::op_mergejoinable(operator, type_oid) }
 }
 
-/// Whether two equalities agree on what is equal.
+/// Whether two equalities call the same values equal.
 pub fn are_compatible_equalities(first: Oid, second: Oid) -> bool {
     // SAFETY: a look into a catalog.
     unsafe { pg_sys::equality_ops_are_compatible(first, second) }

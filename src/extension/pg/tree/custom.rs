@@ -1,5 +1,7 @@
 //! Paths and plans of our own kinds: a keyed join and its small side.
 
+use std::ffi::CStr;
+
 use pgrx::{pg_sys, prelude::*};
 
 use super::{
@@ -21,7 +23,7 @@ fields! { 'p CustomScan {
     custom_exprs = set_expressions: List<'p, pg_sys::Node>;
 } }
 
-/// What is below a keyed join, or a keyed join.
+/// Our kinds of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CustomKind {
     /// The join.
@@ -31,6 +33,8 @@ pub enum CustomKind {
 }
 
 impl CustomKind {
+    const ALL: [Self; 2] = [Self::KeyedJoin, Self::JoinKeys];
+
     fn methods(self) -> &'static pg_sys::CustomPathMethods {
         match self {
             Self::KeyedJoin => &KEYED_JOIN_PATH.0,
@@ -54,20 +58,19 @@ pub struct ChosenCustomPath<'p> {
     pub children: List<'p, pg_sys::Plan>,
 }
 
-static KEYED_JOIN_PATH: Shared<pg_sys::CustomPathMethods> = Shared(pg_sys::CustomPathMethods {
-    CustomName: c"Keyed Join".as_ptr(),
-    PlanCustomPath: Some(plan_keyed_join),
-    ReparameterizeCustomPathByChild: None,
-});
+static KEYED_JOIN_PATH: Shared<pg_sys::CustomPathMethods> = methods(c"Keyed Join");
+static JOIN_KEYS_PATH: Shared<pg_sys::CustomPathMethods> = methods(c"Join Keys");
 
-static JOIN_KEYS_PATH: Shared<pg_sys::CustomPathMethods> = Shared(pg_sys::CustomPathMethods {
-    CustomName: c"Join Keys".as_ptr(),
-    PlanCustomPath: Some(plan_join_keys),
-    ReparameterizeCustomPathByChild: None,
-});
+const fn methods(name: &'static CStr) -> Shared<pg_sys::CustomPathMethods> {
+    Shared(pg_sys::CustomPathMethods {
+        CustomName: name.as_ptr(),
+        PlanCustomPath: Some(plan_custom_path),
+        ReparameterizeCustomPathByChild: None,
+    })
+}
 
 #[pg_guard]
-unsafe extern "C-unwind" fn plan_keyed_join(
+unsafe extern "C-unwind" fn plan_custom_path(
     root: *mut pg_sys::PlannerInfo,
     _relation: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::CustomPath,
@@ -76,44 +79,13 @@ unsafe extern "C-unwind" fn plan_keyed_join(
     children: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
     // SAFETY: PostgreSQL's arguments, for the time of this call.
-    let chosen = unsafe { chosen(CustomKind::KeyedJoin, root, path, targets, children) };
+    let (root, path, targets, children) =
+        unsafe { (Ref::known(root), CustomPath::known(path), List::new(targets), List::new(children)) };
+    let Some(kind) = path.kind() else {
+        pgrx::error!("pystachio was asked for the plan of a path that another extension made");
+    };
+    let chosen = ChosenCustomPath { root, kind, private: path.private(), targets, children };
     (callbacks().plan_custom)(&chosen).pointer().cast()
-}
-
-#[pg_guard]
-unsafe extern "C-unwind" fn plan_join_keys(
-    root: *mut pg_sys::PlannerInfo,
-    _relation: *mut pg_sys::RelOptInfo,
-    path: *mut pg_sys::CustomPath,
-    targets: *mut pg_sys::List,
-    _clauses: *mut pg_sys::List,
-    children: *mut pg_sys::List,
-) -> *mut pg_sys::Plan {
-    // SAFETY: PostgreSQL's arguments, for the time of this call.
-    let chosen = unsafe { chosen(CustomKind::JoinKeys, root, path, targets, children) };
-    (callbacks().plan_custom)(&chosen).pointer().cast()
-}
-
-/// # Safety
-///
-/// The arguments are PostgreSQL's, for the time of the call.
-unsafe fn chosen<'p>(
-    kind: CustomKind,
-    root: *mut pg_sys::PlannerInfo,
-    path: *mut pg_sys::CustomPath,
-    targets: *mut pg_sys::List,
-    children: *mut pg_sys::List,
-) -> ChosenCustomPath<'p> {
-    // SAFETY: as the caller says.
-    unsafe {
-        ChosenCustomPath {
-            root: Ref::known(root),
-            kind,
-            private: CustomPath::known(path).private(),
-            targets: List::new(targets),
-            children: List::new(children),
-        }
-    }
 }
 
 impl<'p> CustomPath<'p> {
@@ -138,11 +110,11 @@ impl<'p> CustomPath<'p> {
         path
     }
 
-    /// Whether it is one of our kinds.
-    pub fn is_ours(self) -> bool {
+    /// Which of our kinds it is; `None` of another extension's.
+    pub fn kind(self) -> Option<CustomKind> {
         // SAFETY: a field of a valid structure.
         let methods = unsafe { (*self.pointer()).methods };
-        [CustomKind::KeyedJoin, CustomKind::JoinKeys].iter().any(|kind| std::ptr::eq(methods, kind.methods()))
+        CustomKind::ALL.into_iter().find(|kind| std::ptr::eq(methods, kind.methods()))
     }
 }
 

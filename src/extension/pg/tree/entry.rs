@@ -1,6 +1,6 @@
 //! Where PostgreSQL calls us: the functions of the foreign-data wrapper, and the planner's hooks.
 //!
-//! Each call is guarded, so that a panic becomes an ERROR, and gets handles that end with it. What is done then is given by
+//! Each call is guarded, so that a panic becomes an ERROR, and gets handles that end with it. The planner's functions are in
 //! [`Callbacks`]. Hooks of other libraries are called before ours, or in it.
 
 use std::{
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::pg::{compat, hooks};
 
-/// What is done when PostgreSQL calls.
+/// The functions of the planner that PostgreSQL's calls end in.
 pub struct Callbacks {
     /// Estimates a foreign table.
     pub estimate_table: for<'p> fn(Root<'p>, Rel<'p>, pg_sys::Oid),

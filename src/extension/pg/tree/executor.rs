@@ -29,7 +29,7 @@ pub struct ExecutorCall<'p> {
 /// A statement whose executor has started, and has not ended.
 pub struct Started<'p>(Execution<'p>);
 
-/// What is done in the place of the executor's start. It calls [`ExecutorCall::start`].
+/// Runs in the place of the executor's start, and calls [`ExecutorCall::start`].
 pub type StartExecutor = for<'p> fn(&ExecutorCall<'p>);
 
 static START: OnceLock<StartExecutor> = OnceLock::new();

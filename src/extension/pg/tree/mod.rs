@@ -7,7 +7,7 @@
 //!   PostgreSQL's functions say of it
 //! - `walk.rs`: looking through expressions and queries, and copies of them with other parts
 //! - `table.rs`: tables, their columns and servers; `catalog.rs`: other facts of catalogs
-//! - `attachment.rs`: what is kept with a relation
+//! - `attachment.rs`: values that the planner keeps with a relation
 //! - `entry.rs`: where PostgreSQL calls us; `custom.rs`: paths and plans of our own kinds
 //! - `executor.rs`: statements as the executor runs them
 //!
