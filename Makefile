@@ -4,7 +4,7 @@
 # compiled of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-chance test-core test-versions test-packages packages test-cassert test-cassert-slice test-gpu sanitize soak fuzz sqlsmith kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
+.PHONY: help setup build demo stop check test test-all test-chance test-core test-versions test-release test-packages packages test-cassert test-cassert-slice test-gpu sanitize soak fuzz sqlsmith kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -15,10 +15,12 @@ RUNS ?= 5
 WORKLOAD ?= tpch
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
+# The commit of the release that test-release starts from: 0.2.0.
+RELEASE ?= b96ca7e8
 # Which area to run again and again, and how often.
 AREA ?= rust
 TIMES ?= 20
-CLUSTERS := demo test diff cassert docs scripts bare emulated hosts standby beside f1 f2 f3 f4 soak sqlsmith core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test diff cassert docs scripts bare emulated hosts standby beside f1 f2 f3 f4 soak release sqlsmith core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 # What tests and what is packed have kernels, wherever they are built.
 test test-all test-chance check kernels sanitize gpu-archive package packages test-packages: export PYSTACHIO_CUDA ?= 1
@@ -67,6 +69,10 @@ test-all: ## All cases of the long suites, of which make test runs a share, and 
 test-versions: ## What depends on the version of PostgreSQL, on 15 to 18 in turn (VERSIONS="16 18")
 	@scripts/setup.sh
 	@scripts/test-versions.sh $(VERSIONS)
+
+test-release: ## An earlier release's package replaced by this tree's below a running server (RELEASE=commit; compiles it first)
+	@scripts/setup.sh
+	@scripts/test-release.sh $(RELEASE)
 
 test-core: ## PostgreSQL's own regression queries over foreign tables: all of them, in every mode (see regress/README.md)
 	@scripts/setup.sh

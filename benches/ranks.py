@@ -7,7 +7,7 @@ Steps:
 - generate: TPC-H, server `gpu`, its tables and statistics, as gpu.py does. What is there stays.
 - hot: each query's best of some runs in one engine after one that fills caches, by configuration (below); answers compared with
   those of one rank, as text in full; what each read and moved.
-- kill: `kill -9` of the last rank while queries run: the error, and when the next one works.
+- kill: ranks that are killed or stopped while queries run: the error, and when the next one works.
 - skew: a join by a column of few values, with such keys split and not (ranks_skew.py).
 - timeline: storage and network over a query's time, with each technique off and on (ranks_timeline.py).
 - warm, cold: a fresh engine for each query, files in the page cache, or not there; those that read most first.

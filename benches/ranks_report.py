@@ -183,12 +183,12 @@ def _kills(document):
     lines = []
     for struck, found in document.get("kill", {}).items():
         if not found["error"]:
-            lines.append(f"- {struck}: no query failed after its process was killed.")
+            lines.append(f"- {struck}: no query failed after it.")
             continue
-        lines.append(f"- {struck}, killed after {found['queries_before']} queries: an error after {number(found['error_s'], 2)} s "
+        lines.append(f"- {struck}, after {found['queries_before']} queries: an error after {number(found['error_s'], 2)} s "
                      f"(`{found['error']}`), rows again after {number(found['next_s'], 2)} s, all ranks connected again after "
                      f"{number(found['connected_s'], 2)} s.")
-    return ["## A rank that is killed", "", *lines, ""] if lines else []
+    return ["## Ranks that fail", "", *lines, ""] if lines else []
 
 
 def _skew(document):

@@ -167,7 +167,7 @@ class Report(unittest.TestCase):
                   "error": None, "seconds": 0.01, "differs": False, "raw_gb_s": 100.0, "sent_bytes": 10**8, "network_ms": 1.25, "window_ms": 1.25,
                   "network_gb_s": 80.0}
         failed = {**{key: joined[key] for key in ("join", "links", "kind", "columns", "step", "rows")}, "configuration": "one", "error": "timeout"}
-        kill = {"rank 1 of 2": {"error": "rank 1 was killed", "queries_before": 3, "error_s": 0.1, "next_s": 0.2, "connected_s": 2.0}}
+        kill = {"SIGKILL of rank 1": {"error": "rank 1 was killed", "queries_before": 3, "error_s": 0.1, "next_s": 0.2, "connected_s": 2.0}}
         fresh = [{**hot("q01", name, 0.5), "mode": mode} for mode in ("warm", "cold") for name in ("one", "all")]
         page = ranks_report.markdown(document(
             [hot("q01", name, 0.1) for name in ("one", "all", "fastest")] + fresh, joins={"a": joined, "b": failed}, kill=kill,

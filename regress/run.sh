@@ -19,7 +19,13 @@ export PGUSER=postgres PGHOST=$folder PGPORT=5432
 rm -rf "$PYSTACHIO_REGRESS_DATA"
 mkdir -p "$PYSTACHIO_REGRESS_DATA"
 cp "$here"/data/*.parquet "$PYSTACHIO_REGRESS_DATA/"
+# Where imports of the folder do not see them.
+mkdir -p "$PYSTACHIO_REGRESS_DATA/_encrypted"
+cp "$here"/encrypted/*.parquet "$here/encrypted/keys.sql" "$PYSTACHIO_REGRESS_DATA/_encrypted/"
 chmod -R a+rX "$PYSTACHIO_REGRESS_DATA"
+# Tests make folders in it too.
+mkdir -p "$PYSTACHIO_REGRESS_SCRATCH"
+chmod a+rwx "$PYSTACHIO_REGRESS_SCRATCH"
 psql -X -q -d postgres -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'regression'" > /dev/null
 
 tests=("$@")

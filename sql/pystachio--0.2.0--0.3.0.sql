@@ -135,5 +135,60 @@ COMMENT ON VIEW @extschema@.own_server IS 'The extension''s own server and its o
 COMMENT ON FUNCTION @extschema@.keep_server_options() IS 'Writes the options of the extension''s own server to pystachio.server_options';
 COMMENT ON FUNCTION @extschema@.restore_server_options() IS 'Gives the options of pystachio.server_options to the extension''s own server';
 
+CREATE FUNCTION @extschema@.describe(path text, server text DEFAULT 'pystachio')
+  RETURNS TABLE (
+    column_name text,
+    type text,
+    not_null boolean,
+    field_id integer,
+    file_type text,
+    differences text,
+    bytes bigint,
+    files bigint,
+    rows bigint)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'describe_wrapper';
+
+CREATE FUNCTION @extschema@.refresh_table(relation regclass)
+  RETURNS void
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'refresh_table_wrapper';
+
+CREATE FUNCTION @extschema@.read_parquet(path text, server text DEFAULT 'pystachio')
+  RETURNS SETOF record
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'read_parquet_wrapper';
+
+CREATE FUNCTION @extschema@.read_parquet_as(row_type anyelement, path text, server text DEFAULT 'pystachio')
+  RETURNS SETOF anyelement
+  LANGUAGE c
+  AS 'MODULE_PATHNAME', 'read_parquet_as_wrapper';
+
+CREATE FUNCTION @extschema@.write_parquet(
+    query text,
+    path text,
+    overwrite boolean DEFAULT false,
+    compression text DEFAULT 'auto',
+    row_group_rows bigint DEFAULT 0,
+    server text DEFAULT 'pystachio',
+    layout text DEFAULT 'default',
+    file_size text DEFAULT '0',
+    partition_by text[] DEFAULT '{}',
+    sort_by text DEFAULT '')
+  RETURNS TABLE (file text, row_count bigint, bytes bigint)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'write_parquet_wrapper';
+
+COMMENT ON FUNCTION @extschema@.describe(text, text) IS
+  'The columns of Parquet files of the server''s host, as IMPORT FOREIGN SCHEMA declares them';
+COMMENT ON FUNCTION @extschema@.refresh_table(regclass) IS
+  'Adds the columns that the files of a foreign table have gained, and widens types';
+COMMENT ON FUNCTION @extschema@.read_parquet(text, text) IS
+  'The rows of Parquet files of the server''s host, with the columns of a column definition list';
+COMMENT ON FUNCTION @extschema@.read_parquet_as(anyelement, text, text) IS
+  'The rows of Parquet files of the server''s host, with the columns of a row type';
+COMMENT ON FUNCTION @extschema@.write_parquet(text, text, boolean, text, bigint, text, text, text, text[], text) IS
+  'Writes the rows of a query as Parquet files of the server''s host';
+
 -- The options that the server has now.
 INSERT INTO @extschema@.server_options SELECT own.name, own.value FROM @extschema@.own_server own WHERE own.name IS NOT NULL;

@@ -336,6 +336,50 @@ CREATE FUNCTION @extschema@.optimize_parquet(
   LANGUAGE c STRICT
   AS 'MODULE_PATHNAME', 'optimize_parquet_wrapper';
 
+CREATE FUNCTION @extschema@.describe(path text, server text DEFAULT 'pystachio')
+  RETURNS TABLE (
+    column_name text,
+    type text,
+    not_null boolean,
+    field_id integer,
+    file_type text,
+    differences text,
+    bytes bigint,
+    files bigint,
+    rows bigint)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'describe_wrapper';
+
+CREATE FUNCTION @extschema@.refresh_table(relation regclass)
+  RETURNS void
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'refresh_table_wrapper';
+
+CREATE FUNCTION @extschema@.read_parquet(path text, server text DEFAULT 'pystachio')
+  RETURNS SETOF record
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'read_parquet_wrapper';
+
+CREATE FUNCTION @extschema@.read_parquet_as(row_type anyelement, path text, server text DEFAULT 'pystachio')
+  RETURNS SETOF anyelement
+  LANGUAGE c
+  AS 'MODULE_PATHNAME', 'read_parquet_as_wrapper';
+
+CREATE FUNCTION @extschema@.write_parquet(
+    query text,
+    path text,
+    overwrite boolean DEFAULT false,
+    compression text DEFAULT 'auto',
+    row_group_rows bigint DEFAULT 0,
+    server text DEFAULT 'pystachio',
+    layout text DEFAULT 'default',
+    file_size text DEFAULT '0',
+    partition_by text[] DEFAULT '{}',
+    sort_by text DEFAULT '')
+  RETURNS TABLE (file text, row_count bigint, bytes bigint)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'write_parquet_wrapper';
+
 CREATE FUNCTION @extschema@.tpch_generate(
     directory text,
     scale_factor double precision DEFAULT 1.0,
@@ -356,6 +400,16 @@ CREATE FUNCTION @extschema@.tpch_query(n integer)
 
 COMMENT ON FUNCTION @extschema@.optimize_parquet(text, text, boolean, bigint, text, text) IS
   'Rewrites Parquet files of the server''s host in the form that GPUs read best';
+COMMENT ON FUNCTION @extschema@.describe(text, text) IS
+  'The columns of Parquet files of the server''s host, as IMPORT FOREIGN SCHEMA declares them';
+COMMENT ON FUNCTION @extschema@.refresh_table(regclass) IS
+  'Adds the columns that the files of a foreign table have gained, and widens types';
+COMMENT ON FUNCTION @extschema@.read_parquet(text, text) IS
+  'The rows of Parquet files of the server''s host, with the columns of a column definition list';
+COMMENT ON FUNCTION @extschema@.read_parquet_as(anyelement, text, text) IS
+  'The rows of Parquet files of the server''s host, with the columns of a row type';
+COMMENT ON FUNCTION @extschema@.write_parquet(text, text, boolean, text, bigint, text, text, text, text[], text) IS
+  'Writes the rows of a query as Parquet files of the server''s host';
 COMMENT ON FUNCTION @extschema@.tpch_generate(text, double precision, text[], boolean, bigint, text, text, text) IS
   'Writes the TPC-H tables as Parquet into a folder of the server''s host';
 COMMENT ON FUNCTION @extschema@.tpch_query(integer) IS 'The text of a TPC-H query, 1 to 22';

@@ -6,18 +6,19 @@
 // Rows that a block of a tiled kernel handles: 16 a thread.
 #define TILE_ROWS 4096
 
-// Of write_offsets and select_rows: how many blocks have begun and ended. A word a tile follows. All are 0 between launches.
+// Of write_offsets, count_before and select_rows: how many blocks have begun and ended. A word a tile follows. All are 0 between launches.
 typedef struct ScanState {
     uint64_t started;
     uint64_t ended;
 } ScanState;
 
-// write_offsets, select_rows
+// write_offsets, count_before, select_rows
 typedef struct ScanCounts {
     uint64_t counts;    // uint8_t [row_count], of which 0 counts 0 and others 1, or uint32_t [row_count]
     uint64_t state;     // ScanState, uint64_t [tiles]
     uint64_t tile_sums; // uint64_t [tiles + 1]: the sum before each tile, then that of all
-    uint64_t target;    // write_offsets: uint64_t [row_count]; select_rows: uint32_t, the numbers of counted rows
+    uint64_t target;    // write_offsets: uint64_t [row_count]; count_before: uint32_t [row_count + 1], the last one of all rows;
+                        // select_rows: uint32_t, the numbers of counted rows
     uint64_t row_count;
     uint32_t count_bytes; // 1 or 4
     uint32_t reserved;

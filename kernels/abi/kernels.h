@@ -10,6 +10,7 @@
     X(mark_rows, MarkRows, BLOCK_THREADS) \
     X(combine_flags, CombineFlags, BLOCK_THREADS) \
     X(write_offsets, ScanCounts, BLOCK_THREADS) \
+    X(count_before, ScanCounts, BLOCK_THREADS) \
     X(select_rows, ScanCounts, BLOCK_THREADS) \
     X(evaluate_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_small_program, EvaluateProgram, BLOCK_THREADS) \
@@ -64,6 +65,21 @@
     X(mark_text_groups, TextGroups, BLOCK_THREADS) \
     X(rank_text_groups, TextGroups, BLOCK_THREADS) \
     X(keep_text_groups, TextGroups, BLOCK_THREADS) \
+    X(mark_runs, MarkRuns, BLOCK_THREADS) \
+    X(find_frames, FindFrames, BLOCK_THREADS) \
+    X(number_rows, NumberRows, BLOCK_THREADS) \
+    X(find_rows, FindRows, BLOCK_THREADS) \
+    X(count_frames, CountFrames, BLOCK_THREADS) \
+    X(sum_tiles, SumRows, BLOCK_THREADS) \
+    X(write_sums, SumRows, BLOCK_THREADS) \
+    X(sum_large_tiles, SumRows, BLOCK_THREADS) \
+    X(write_large_sums, SumRows, BLOCK_THREADS) \
+    X(sum_frames, SumFrames, BLOCK_THREADS) \
+    X(sum_large_frames, SumFrames, BLOCK_THREADS) \
+    X(best_tiles, ScanBest, BLOCK_THREADS) \
+    X(write_best, ScanBest, BLOCK_THREADS) \
+    X(pair_best, PairBest, BLOCK_THREADS) \
+    X(find_best, FindBest, BLOCK_THREADS) \
     X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
     X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
     X(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS) \

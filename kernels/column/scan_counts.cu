@@ -1,9 +1,9 @@
-// Prefix sums over counts and flags in one launch: offsets, or the numbers of rows with a flag.
+// Prefix sums over counts and flags in one launch: offsets, counts of rows with a flag, or their numbers.
 //
 // Grid:     ceil(row_count / TILE_ROWS) blocks. A block takes the next tile when it starts, so that all tiles before its own
 //           are done or under way, whatever the order of blocks.
 // Inputs:   counts, and a state that is all zeros.
-// Outputs:  offsets or row numbers in the order of rows; the sum before each tile, and the sum of all. The state is all zeros again.
+// Outputs:  offsets, counts or row numbers in the order of rows; the sum before each tile, and the sum of all. The state is all zeros again.
 // Traffic:  counts are read once, and targets written once; a word a tile.
 // Source:   single-pass scan with decoupled look-back, Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled
 //           Look-back", NVIDIA NVR-2016-002, sections 4.1 to 4.3. We differ: the last block that ends clears the state.
@@ -109,6 +109,18 @@ KERNEL(write_offsets, ScanCounts, BLOCK_THREADS) {
     for (uint32_t item = 0; item < ROWS_PER_THREAD && place.first_row + item < args.row_count; item++) {
         target[item] = offset;
         offset += counts[item];
+    }
+}
+
+KERNEL(count_before, ScanCounts, BLOCK_THREADS) {
+    uint32_t counts[ROWS_PER_THREAD];
+    const ThreadPlace place = scan_tile(args, counts);
+    uint32_t before = (uint32_t)(place.tile_before + place.within);
+    uint32_t *target = (uint32_t *)args.target + place.first_row;
+    for (uint32_t item = 0; item < ROWS_PER_THREAD && place.first_row + item < args.row_count; item++) {
+        target[item] = before;
+        before += counts[item];
+        if (place.first_row + item + 1 == args.row_count) target[item + 1] = before;
     }
 }
 

@@ -5,6 +5,8 @@ usage: python3 regress/data/make_data.py        (needs pyarrow; the files are co
 
 - edge_<type>: one column `v` of the type, with the values where implementations go wrong.
 - form_<encoding>: the same kind of values in another Parquet form of the type.
+- nested: structs, maps and lists of them, as `jsonb`.
+- ids_old, ids_new: files of one table with field ids.
 - moments: dates and timestamps around transitions of time zones.
 - t1, t2, t3, t0: tables of few distinct values and many NULLs, for generated joins and groups; t0 is empty.
 
@@ -145,6 +147,12 @@ MILLISECONDS = [(value // 1000, text) for value, text in [
 NANOSECONDS = [(-1_500_000_000, "1969-12-31 23:59:58.5"), (0, "1970-01-01 00:00:00"),
                (951_827_696_789_012_000, "2000-02-29 12:34:56.789012")]
 NULL = [(None, None)]
+LONG_NUMBERS = [(value, str(value)) for value in map(Decimal, [
+    "-9999999999999999999999999999999999999999.9999999999", "-12345678901234567890123456789012345678.0000000001", "-1.5000000000",
+    "-0.0000000001", "0.0000000000", "0.0000000001", "2.0000000000", "170141183460469231731687303715884105728.0000000000",
+    "9999999999999999999999999999999999999999.9999999999"])]
+LONGEST_NUMBERS = [(value, f"{value:f}") for value in map(Decimal, [
+    "-" + "9" * 38 + "." + "9" * 38, "-0." + "0" * 37 + "1", "0." + "0" * 38, "7." + "0" * 38, "9" * 38 + "." + "9" * 38])]
 TENTHS = [(value, str(value)) for value in map(Decimal, ["-99999.99", "-0.01", "0.00", "0.01", "99999.99"])]
 
 FORMS = {
@@ -156,12 +164,15 @@ FORMS = {
     "decimal_int32": ("numeric(7,2)", pa.decimal128(7, 2), NULL + TENTHS, {"store_decimal_as_integer": True}),
     "decimal_int64": ("numeric(15,2)", pa.decimal128(15, 2), NULL + TENTHS, {"store_decimal_as_integer": True}),
     "decimal_fixed": ("numeric(15,2)", pa.decimal128(15, 2), NULL + TENTHS, {}),
+    "decimal_long": ("numeric(50,10)", pa.decimal256(50, 10), NULL + LONG_NUMBERS, {}),
+    "decimal_longest": ("numeric(76,38)", pa.decimal256(76, 38), NULL + LONGEST_NUMBERS, {}),
     "timestamp_ms": ("timestamp", pa.timestamp("ms"), NULL + MILLISECONDS, {}),
     "timestamp_ns": ("timestamp", pa.timestamp("ns"), NULL + NANOSECONDS, {"version": "2.6"}),
     "timestamp_int96": ("timestamp", pa.timestamp("ns"), NULL + NANOSECONDS, {"use_deprecated_int96_timestamps": True}),
     "timestamptz_ms": ("timestamptz", pa.timestamp("ms", "UTC"), NULL + [(v, t + "+00") for v, t in MILLISECONDS], {}),
     "time_ms": ("time", pa.time32("ms"), NULL + [(0, "00:00:00"), (45296789, "12:34:56.789"), (86399999, "23:59:59.999")], {}),
     "time_ns": ("time", pa.time64("ns"), NULL + [(0, "00:00:00"), (45296789012000, "12:34:56.789012")], {}),
+    "time_utc": ("timetz", pa.time64("us"), NULL + [(0, "00:00:00+00"), (45296789012, "12:34:56.789012+00"), (86399999999, "23:59:59.999999+00")], {}),
     "float16": ("real", pa.float16(), floats([None, -65504.0, -0.0, 0.0, 0.5, 65504.0, float("inf"), float("nan")]), {}),
     "large_string": ("text", pa.large_string(), same([None, "", "a", "\u65e5\u672c"]), {}),
     "dictionary": ("text", pa.dictionary(pa.int32(), pa.string()), same([None, "", "a", "a", "b"]), {}),
@@ -257,12 +268,62 @@ def moment_columns():
             ("tz", "timestamptz", pa.timestamp("us", "UTC"), utc)]
 
 
-def write(name, columns, manifest, row_group_size=64, options=None):
-    """Writes one table; `columns`: (name, sql type, arrow type, [(arrow value, text)])."""
+def nested_columns():
+    """Columns that are JSON: the texts are those that `jsonb` prints."""
+    leaves = [("b", pa.bool_()), ("i1", pa.int8()), ("u4", pa.uint32()), ("u8", pa.uint64()), ("i8", pa.int64()), ("f2", pa.float16()),
+              ("f4", pa.float32()), ("f8", pa.float64()), ("n", pa.decimal128(12, 3)), ("t", pa.string()), ("d", pa.date32()),
+              ("ts", pa.timestamp("ns")), ("tz", pa.timestamp("ms", "UTC")), ("tm", pa.time64("us")), ("by", pa.binary())]
+    moment = datetime.datetime(2024, 2, 29, 12, 34, 56, 780000)
+    every = dict(b=True, i1=-128, u4=4294967295, u8=18446744073709551615, i8=-9223372036854775808, f2=0.5, f4=0.1, f8=1e20,
+                 n=Decimal("1.500"), t='a"\\\u00e4\n\u0001', d=moment.date(), ts=moment, tz=moment, tm=datetime.time(1, 2, 3, 500), by=b"\0\xff")
+    every_text = ('{"b": true, "d": "2024-02-29", "n": 1.500, "t": "a\\"\\\\\u00e4\\n\\u0001", "by": "\\\\x00ff", "f2": 0.5, "f4": 0.1, '
+                  '"f8": 100000000000000000000, "i1": -128, "i8": -9223372036854775808, "tm": "01:02:03.0005", "ts": "2024-02-29T12:34:56.78", '
+                  '"tz": "2024-02-29T12:34:56.78+00:00", "u4": 4294967295, "u8": 18446744073709551615}')
+    none_text = "{" + ", ".join(f'"{name}": null' for name in sorted((name for name, _ in leaves), key=lambda name: (len(name), name))) + "}"
+    special = dict(every, f2=float("nan"), f4=float("inf"), f8=float("-inf"), d=-719_529, t="")
+    special_text = (every_text.replace('"f2": 0.5', '"f2": "NaN"').replace('"f4": 0.1', '"f4": "Infinity"')
+                    .replace("100000000000000000000", '"-Infinity"').replace('"d": "2024-02-29"', '"d": "0002-12-31 BC"')
+                    .replace('"t": "a\\"\\\\\u00e4\\n\\u0001"', '"t": ""'))
+    point = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.int32()))])
+    return [
+        ("every", "jsonb", pa.struct(leaves), [(None, None), ({}, none_text), (every, every_text), (special, special_text)]),
+        ("points", "jsonb", pa.list_(point), [
+            ([], "[]"), (None, None), ([None, {"x": 1, "y": None}], '[null, {"x": 1, "y": null}]'),
+            ([{"x": None, "y": [1, None]}, {"x": 2, "y": []}], '[{"x": null, "y": [1, null]}, {"x": 2, "y": []}]')]),
+        ("lists", "jsonb", pa.list_(pa.list_(pa.string())), [
+            ([["a", None], None, []], '[["a", null], null, []]'), (None, None), ([], "[]"), ([[""]], '[[""]]')]),
+        ("words", "jsonb", pa.map_(pa.string(), point), [
+            ([], "{}"), ([("k", None)], '{"k": null}'), (None, None),
+            ([("b", {"x": 1, "y": [2]}), ("a\"", {"x": None, "y": None})], '{"b": {"x": 1, "y": [2]}, "a\\"": {"x": null, "y": null}}')]),
+        ("numbers", "jsonb", pa.map_(pa.int32(), pa.float64()), [
+            ([(2, 0.5), (1, None)], '[{"key": 2, "value": 0.5}, {"key": 1, "value": null}]'), ([], "[]"), (None, None), (None, None)]),
+        ("flat", "jsonb", pa.struct([pa.field("r", pa.int32(), nullable=False), ("o", pa.string())]), [
+            ({"r": 1, "o": "a"}, '{"o": "a", "r": 1}'), (None, None), ({"r": 3, "o": None}, '{"o": null, "r": 3}'), (None, None)]),
+        ("deep", "jsonb", pa.struct([("one", pa.struct([("two", pa.struct([("three", pa.int64())]))]))]), [
+            ({"one": None}, '{"one": null}'), (None, None), ({"one": {"two": {"three": 3}}}, '{"one": {"two": {"three": 3}}}'),
+            ({"one": {"two": None}}, '{"one": {"two": null}}')]),
+    ]
+
+
+# Files of one table at two times: a column was renamed, and another has its old name now.
+IDENTIFIED = {
+    "ids_old": ([1, 2, 3], [
+        ("name", "text", pa.string(), same(["a", "b", None])), ("amount", "integer", pa.int32(), same([10, None, 30]))]),
+    "ids_new": ([1, 3, 2, 4], [
+        ("amount", "bigint", pa.int64(), same([5000000000, 7])), ("label", "text", pa.string(), same(["c", None])),
+        ("name", "text", pa.string(), same(["x", "y"]))]),
+}
+
+
+def write(name, columns, manifest, row_group_size=64, options=None, field_ids=None):
+    """Writes one table; `columns`: (name, sql type, arrow type, [(arrow value, text)]). `field_ids`: one for each, that of `id` first."""
     row_count = len(columns[0][3])
     ids = ("id", "integer", pa.int32(), same(range(1, row_count + 1)))
     columns = [ids] + columns
-    schema = pa.schema([pa.field(column, arrow, nullable=column != "id") for column, _, arrow, _ in columns])
+    metadata = [{"PARQUET:field_id": str(number)} for number in field_ids] if field_ids else [None] * len(columns)
+    schema = pa.schema([
+        pa.field(column, arrow, nullable=column != "id", metadata=own)
+        for (column, _, arrow, _), own in zip(columns, metadata)])
     arrays = [array_of([value for value, _ in values], arrow) for _, _, arrow, values in columns]
     options = dict(options or {})
     if "column_encoding" in options:
@@ -292,7 +353,10 @@ def main():
     choose = random.Random(SEED)
     for name, row_count in (("t0", 0), ("t1", 120), ("t2", 80), ("t3", 40)):
         write(name, fuzz_columns(row_count, choose), manifest, row_group_size=32)
+    write("nested", nested_columns(), manifest, row_group_size=3)
     write("moments", moment_columns(), manifest, row_group_size=65)
+    for name, (field_ids, columns) in IDENTIFIED.items():
+        write(name, columns, manifest, field_ids=field_ids)
     (HERE / "MANIFEST.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     print(f"{len(manifest['tables'])} tables")
 

@@ -18,6 +18,8 @@ TEXTS = ["text", "varchar", "char"]
 TIMES = ["date", "timestamp", "timestamptz", "time"]
 ORDERED = ["bool"] + INTEGERS + FLOATS + NUMERICS + TEXTS + TIMES + ["uuid", "bytea"]
 ARRAYS = ["int4_array", "text_array", "numeric_array", "date_array"]
+# Of each array a type whose values its elements are compared with.
+ELEMENTS = ["int4", "text", "numeric_15_2", "date"]
 FORMS = ["uint8", "uint16", "uint32", "uint64", "int8", "decimal_int32", "decimal_int64", "decimal_fixed", "timestamp_ms",
          "timestamp_ns", "timestamp_int96", "timestamptz_ms", "time_ms", "time_ns", "float16", "large_string", "dictionary",
          "string_plain", "string_delta", "int_delta", "float_split", "page_v2", "zstd", "gzip", "brotli", "lz4",
@@ -254,9 +256,19 @@ def _infinity_entries():
         yield Entry(f"local hour of least of timestamp and {end}", ("timestamp",), f"date_part('hour', least(a.v, '{end}'))")
 
 
+def _array_entries():
+    for array, element in zip(ARRAYS, ELEMENTS):
+        yield Entry(f"{element} = any of {array}", (element, array), "a.v = ANY (b.v)", "boolean")
+        yield Entry(f"{element} <> all of {array}", (element, array), "a.v <> ALL (b.v)", "boolean")
+        yield Entry(f"local {array} contains its first element", (array, array), "a.v @> b.v[1:1]", "boolean")
+        yield Entry(f"element of {array}", (array, "int4"), "(a.v)[b.v]")
+        yield Entry(f"cardinality of {array}", (array,), "cardinality(a.v)")
+        yield Entry(f"length of {array}", (array,), "array_length(a.v, 1)")
+
+
 def entries():
     """Every entry, in a fixed order."""
-    for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _time_entries):
+    for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _time_entries, _array_entries):
         yield from make()
 
 

@@ -634,6 +634,87 @@ class Generator:
             f"SELECT x.id FROM {self.table()} x WHERE x.tableoid IS NOT NULL AND {self.predicate(['x'], 1)}",
         ]), explain=None)
 
+    # -- windows ---------------------------------------------------------------------------------------------
+
+    def order_by(self, aliases, keys):
+        words = lambda: f"{self.pick(['', ' DESC'])}{self.pick(['', '', ' NULLS FIRST', ' NULLS LAST'])}"
+        return ", ".join(f"{self.column(aliases, [key])}{words()}" for key in keys)
+
+    def frame(self, key):
+        """A frame over rows, peer groups, or values of the only key, if one can be added to it."""
+        bounds = lambda offset: (f"{offset} PRECEDING", "CURRENT ROW", f"{offset} FOLLOWING")
+        unit = self.pick(["ROWS", "GROUPS"] + (["RANGE"] * 2 if key in ("a", "i", "id", "n", "d", "ts") else []))
+        offset = lambda: str(self.choose.randint(0, 4))
+        if unit == "RANGE" and key == "n":
+            offset = lambda: self.pick(["0", "0.5", "1.25", "100"])
+        elif unit == "RANGE" and key in ("d", "ts"):
+            offset = lambda: self.pick(["'1 day'", "'2 days 3 hours'", "'1 month'", "'0 seconds'"])
+        low, high = sorted([self.choose.randint(0, 3), self.choose.randint(0, 3)])
+        starts = ["UNBOUNDED PRECEDING", *bounds(offset())]
+        ends = [*bounds(offset()), "UNBOUNDED FOLLOWING"]
+        exclude = self.pick(["", "", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES", " EXCLUDE NO OTHERS"])
+        return f" {unit} BETWEEN {starts[low]} AND {ends[high]}{exclude}"
+
+    def window_function(self, alias):
+        """What is computed of a frame, or of a partition."""
+        column = self.column([alias], list(self.constants))
+        if self.chance(0.4):
+            call = self.aggregate([alias])
+            return call.replace("DISTINCT ", "")
+        return self.pick([
+            "row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", f"ntile({self.choose.randint(1, 5)})",
+            f"lag({column})", f"lead({column}, {self.choose.randint(0, 3)})", f"lag({alias}.id, {self.choose.randint(-2, 2)}, 0)",
+            f"lead({alias}.n, 1, -1.50)", f"lag({alias}.c, 2, 'none')", f"first_value({column})", f"last_value({column})",
+            f"nth_value({column}, {self.choose.randint(1, 4)})",
+        ])
+
+    def window(self, name):
+        """Window functions over a table, a join or groups; the first rows of each partition; the orders are of all rows."""
+        if self.chance(0.2):
+            table, key = self.table(), self.pick(["a", "i", "c", "k"])
+            over = f"{self.pick(['', 'PARTITION BY count(*) % 2 '])}ORDER BY {self.pick(['sum(x.n)', 'count(*)'])}{self.pick(['', ' DESC'])}, x.{key}"
+            calls = ["rank() OVER w", "sum(count(*)) OVER w", "sum(x.n) / nullif(sum(sum(x.n)) OVER (), 0)", f"lag(x.{key}) OVER w"]
+            group = f"x.{key}" if self.chance(0.6) else f"ROLLUP (x.{key}, x.b)"
+            if group != f"x.{key}":
+                calls = ["rank() OVER (PARTITION BY grouping(x.b) ORDER BY count(*))", f"count(*) OVER (PARTITION BY x.{key})"]
+                return self.either(name, [f"x.{key}", "x.b", "count(*)", *self.some(calls, 1, 2)], f"FROM {table} x GROUP BY {group}")
+            return self.either(name, [f"x.{key}", "count(*)", *self.some(calls, 1, 3)], f"FROM {table} x GROUP BY {group} WINDOW w AS ({over})")
+        source, where = f"{self.table()} x", f" WHERE {self.predicate(['x'], 1)}" if self.chance(0.3) else ""
+        if self.chance(0.2):
+            source += f" {self.pick(['LEFT JOIN', 'JOIN'])} (SELECT a AS h, max(id) AS g FROM t2 GROUP BY a) y ON y.h = x.a"
+        windows, calls = [], []
+        for number in range(self.choose.randint(1, 3)):
+            partition = ", ".join(f"x.{key}" for key in self.some(["a", "b", "i", "c", "s", "d", "k", "n", "f"], 0, 2))
+            keys = self.some([key for key in self.constants if key != "id"], 0, 2)
+            if self.chance(0.25) and len(keys) == 1:
+                # With peers: what is the same for all of them.
+                call = self.pick(["rank()", "dense_rank()", "cume_dist()", "percent_rank()", "count(*)", "sum(x.n)", "max(x.c)", "avg(x.a)"])
+                order, frame = f" ORDER BY {self.order_by(['x'], keys)}", self.pick(["", " GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING"])
+            else:
+                call, key = self.window_function("x"), (keys + ["id"])[0]
+                order = f" ORDER BY {self.order_by(['x'], keys + ['id'])}"
+                frame = self.frame(key if not keys else "") if self.chance(0.6) else ""
+            windows.append(f"w{number} AS ({f'PARTITION BY {partition}' if partition else ''}{order}{frame})")
+            if " FILTER" in call:
+                call, condition = call.split(" FILTER", 1)
+                calls.append(f"{call} FILTER{condition} OVER w{number}")
+            else:
+                calls.append(f"{call} OVER w{number}")
+        columns = [f"{call} AS v{place}" for place, call in enumerate(calls)]
+        if self.chance(0.3):
+            first = f"{self.pick(['row_number', 'rank', 'dense_rank'])}() OVER (PARTITION BY x.{self.pick(['a', 'c', 'k'])} ORDER BY x.{self.pick(['n', 'd', 'i'])}, x.id)"
+            inner = f"SELECT x.id, {first} AS r, {columns[0]} FROM {source}{where} WINDOW {', '.join(windows)}"
+            return Query(name, f"SELECT * FROM ({inner}) q WHERE r {self.pick(['<=', '<', '='])} {self.choose.randint(1, 4)}{self.pick(['', ' AND v0 IS NOT NULL'])}")
+        if self.chance(0.15):
+            keys = self.some(["a", "b", "c", "d", "k", "n"], 1, 2)
+            on = ", ".join(f"x.{key}" for key in keys)
+            return Query(name, f"SELECT DISTINCT ON ({on}) {on}, x.id, x.n FROM {source}{where} ORDER BY {on}, {self.order_by(['x'], self.some(['i', 'n', 's'], 0, 2) + ['id'])}")
+        if self.chance(0.1):
+            key = self.pick(["a", "c", "d", "k"])
+            return Query(name, f"SELECT x.{key}, count(*) FROM (SELECT x.{key} FROM {source}{where} ORDER BY {self.order_by(['x'], [key])} "
+                               f"OFFSET {self.choose.randint(0, 5)} FETCH FIRST {self.choose.randint(0, 9)} ROWS WITH TIES) x GROUP BY x.{key}")
+        return self.either(name, ["x.id", *calls], f"FROM {source}{where} WINDOW {', '.join(windows)}")
+
     # -- subqueries for each row, whatever else stays in PostgreSQL -------------------------------------------
 
     def tie(self, outer="x"):
@@ -700,7 +781,7 @@ SHAPES = [
     ("distinct", 20), ("set_operation", 30), ("union_all", 20), ("with_query", 20), ("lateral", 15), ("top", 30),
     ("derived", 25), ("local", 30), ("prepared", 40), ("beyond", 25),
     ("grouping_sets", 50), ("guarded", 45), ("sets", 30), ("lateral_outer", 40), ("small_side", 80),
-    ("by_part", 70), ("lateral_groups", 50),
+    ("by_part", 70), ("lateral_groups", 50), ("window", 150),
 ]
 
 

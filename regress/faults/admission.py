@@ -171,6 +171,8 @@ def _spill_files_have_places_and_limits(place, session):
         require(glob.glob(f"{folder}/pgsql_tmp_pystachio_{place.engine_pid(_CRAMPED)}_*"), "no folder in the tablespace")
         spilling.run("MOVE ALL IN sorted; COMMIT")
     wait_until(lambda: _temp_bytes(place) > before + (1 << 20), "spill files count as temporary files")
+    _early_ends_count(place, setup, sort)
+    _a_failed_query_counts(place, setup, sort)
     wait_until(lambda: not glob.glob(f"{folder}/*"), "the tablespace is empty")
     session.run("DROP TABLESPACE faults_spill")
     with place.session(*setup, "SET temp_file_limit = '100kB'") as limited:
@@ -179,6 +181,31 @@ def _spill_files_have_places_and_limits(place, session):
     with place.session(*setup) as limited:
         expect_error(limited, sort, ["53400"], ["spill_limit (1 MB)"])
     place.wait_idle(_CRAMPED)
+
+
+def _early_ends_count(place, setup, sort):
+    """Queries whose rows are not read to the end count what they have spilled: a cursor that is closed, a LIMIT, a cancel."""
+    rows = sort.split(" OFFSET ")[0]
+    ends = {
+        "a closed cursor": [f"BEGIN; DECLARE sorted CURSOR FOR {rows}", "FETCH 1 FROM sorted", "CLOSE sorted; COMMIT"],
+        "a rollback": [f"BEGIN; DECLARE sorted CURSOR FOR {rows}", "FETCH 1 FROM sorted", "ROLLBACK"],
+        "an error in PostgreSQL": [f"DO $$ DECLARE row record; BEGIN FOR row IN {rows} LOOP PERFORM 1 / 0; END LOOP; "
+                                   "EXCEPTION WHEN division_by_zero THEN NULL; END $$"],
+    }
+    for end, statements in ends.items():
+        before = _temp_bytes(place)
+        with place.session(*setup) as session:
+            for statement in statements:
+                session.run(statement)
+        wait_until(lambda: _temp_bytes(place) > before + (1 << 20), f"spill files of a query that is ended by {end} count as temporary files")
+
+
+def _a_failed_query_counts(place, setup, sort):
+    """So does a query that fails."""
+    before = _temp_bytes(place)
+    with place.session(*setup, "SET temp_file_limit = '8MB'") as limited:
+        expect_error(limited, sort, ["53400"], ["temp_file_limit"])
+    wait_until(lambda: _temp_bytes(place) > before, "spill files of a query that failed count as temporary files")
 
 
 def _temp_bytes(place):

@@ -31,6 +31,8 @@ _LOOK_S = 0.5
 _NAMES_RANK_0 = re.compile(r"\branks? (\d+, )*0\b")
 # Longer than ranks wait for one another.
 _STOPPED_S = 7.0
+_SUPERVISOR = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'pystachio supervisor'"
+_AGAIN = "Run the query again"
 _REASONS = {signal.SIGKILL: "was killed by signal 9", signal.SIGTERM: "ended, as it was asked to", signal.SIGSTOP: "did not answer"}
 
 
@@ -236,7 +238,11 @@ def _strike_peer(place, number):
                 require(error.sqlstate == "08006", f"{what}: {error.sqlstate}: {text}")
                 # One that is asked to end tells the others so, sooner than its process has ended.
                 reasons = [_REASONS[number], *(["takes part in no more exchanges"] if number == signal.SIGTERM else [])]
-                require(f"rank {_STRUCK}" in text and any(reason in text for reason in reasons), f"{what}: {text}")
+                require(error.message.startswith(f'server "{_SERVER}": rank {_STRUCK} '), f"{what}: {text}")
+                require(any(reason in text for reason in reasons) and _AGAIN in (error.hint or ""), f"{what}: {text}")
+                if number != signal.SIGTERM:
+                    detail = f"Its process {before[_STRUCK]['pid']} {_REASONS[number]}"
+                    require((error.detail or "").startswith(detail), f"{what}: {text}")
             if phase.name == "giving rows":
                 victim.run("ROLLBACK")
             same = _check_after(place, other, before)
@@ -301,6 +307,30 @@ def a_rank_0_that_dies_ends_all_ranks(place):
                 require(victim.run(_TRIVIAL).rows == _TRIVIAL_ROWS, f"{what}: the victim's session is usable")
 
 
+def a_rank_0_that_dies_is_told_before_the_next_one_starts(place):
+    """The supervisor stands still: it notes no end of a process, and starts none."""
+    _setup(place)
+    supervisor = int(place.watch.run(_SUPERVISOR).scalar())
+    with _session(place) as victim, _session(place) as other:
+        victim.run("SET pystachio.connect_timeout = '10min'")
+        # The next plan is made of what the session knows of the table: where it fails, the files may have changed.
+        victim.run("SELECT count(*) FROM lineitem")
+        before = _ranks(place)
+        first = before[0]["pid"]
+        _reach_running(place, victim, _PAIRS)
+        os.kill(supervisor, signal.SIGSTOP)
+        try:
+            os.kill(int(first), signal.SIGKILL)
+            error = _finish(victim, "SIGKILL of rank 0")
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+        text = error and f"{error.sqlstate}: {error.message} {error.detail} {error.hint}"
+        require(error and error.sqlstate == "08006" and f"process {first}" in error.message, text)
+        require(_REASONS[signal.SIGKILL] in (error.detail or "") and _AGAIN in (error.hint or ""), text)
+        same = _check_after(place, other, before)
+        require(not any(same), f"processes kept: {same}")
+
+
 def a_rank_0_that_is_stopped_and_goes_on_keeps_its_ranks(place):
     """A rank that was stopped does not report the others as silent."""
     _setup(place)
@@ -351,5 +381,5 @@ def a_server_that_is_altered_or_dropped_leaves_no_rank(place):
 
 TESTS = [a_rank_that_is_killed_is_named_and_started_anew, a_rank_that_is_asked_to_end_is_named_and_started_anew,
          a_rank_that_is_stopped_is_named_and_started_anew, ranks_that_are_struck_while_nothing_runs_are_started_anew,
-         a_rank_0_that_dies_ends_all_ranks, a_rank_0_that_is_stopped_and_goes_on_keeps_its_ranks, a_cancel_reaches_all_ranks,
-         a_server_that_is_altered_or_dropped_leaves_no_rank]
+         a_rank_0_that_dies_ends_all_ranks, a_rank_0_that_dies_is_told_before_the_next_one_starts,
+         a_rank_0_that_is_stopped_and_goes_on_keeps_its_ranks, a_cancel_reaches_all_ranks, a_server_that_is_altered_or_dropped_leaves_no_rank]

@@ -108,6 +108,17 @@ def _trials(place):
             Trial(f"SELECT * FROM pystachio.tpch_generate('{target}', 0.001, '{{region}}', true)", _DENIED, **{BOSS: _any})],
         "function pystachio.optimize_parquet(text,text,boolean,bigint,text,text)": [
             Trial(f"SELECT * FROM pystachio.optimize_parquet('{nation}', '{target}/optimized', true)", _DENIED, **{BOSS: _any})],
+        "function pystachio.describe(text,text)": [
+            Trial(f"SELECT rows FROM pystachio.describe('{nation}')", _any, **{NOBODY: _DENIED, SELECTOR: _DENIED})],
+        "function pystachio.read_parquet(text,text)": [
+            Trial(f"SELECT max(n_name) FROM pystachio.read_parquet('{nation}') AS t (n_name text)", _any, **{NOBODY: _DENIED, SELECTOR: _DENIED})],
+        "function pystachio.read_parquet_as(anyelement,text,text)": [
+            Trial(f"SELECT count(*) FROM pystachio.read_parquet_as(NULL::pystachio.own_server, '{nation}')", _any,
+                  **{NOBODY: _DENIED, SELECTOR: _DENIED})],
+        "function pystachio.refresh_table(regclass)": [
+            Trial("SELECT pystachio.refresh_table('tpch.nation')", _DENIED, **{BOSS: _any})],
+        "function pystachio.write_parquet(text,text,boolean,text,bigint,text,text,text,text[],text)": [
+            Trial(f"SELECT * FROM pystachio.write_parquet('SELECT 1 AS a', '{target}/written/a.parquet', true)", _DENIED, **{BOSS: _any})],
         "foreign-data wrapper pystachio": [
             Trial("CREATE SERVER roles_mine FOREIGN DATA WRAPPER pystachio", _DENIED, "DROP SERVER roles_mine", **{BOSS: _any})],
         "server pystachio": [

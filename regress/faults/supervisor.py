@@ -7,6 +7,7 @@ import contextlib
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -93,7 +94,7 @@ class _Cluster:
 
     def folders(self):
         """The folders of engines."""
-        return [path.name for path in (self.data / "pystachio").iterdir() if path.is_dir()]
+        return [path.name for path in (self.data / "pystachio").iterdir() if path.is_dir() and path.name != "writes"]
 
 
 def _set(session, name, value=None):
@@ -247,6 +248,90 @@ def postmaster_killed(place):
     require(cluster.count(_DATABASES[0]) == "25", "the server answers after its recovery")
 
 
+def _waits(cluster, session, sql, event):
+    """Starts a statement, and whether it then waits for an event and not only ends."""
+    pid = session.run("SELECT pg_backend_pid()").scalar()
+    session.start(sql)
+    seen = []
+
+    def is_settled():
+        with cluster.session("postgres") as watch:
+            seen.extend(row[0] for row in watch.run(f"SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE pid = {pid} AND (state = 'idle' OR wait_event = '{event}')").rows)
+        return bool(seen)
+
+    wait_until(is_settled, f"the session waits for {event}, or is idle")
+    return seen[-1] == event, int(pid)
+
+
+def writes_are_whole_after_a_crash(place):
+    """A session is killed between the change of names and its commit record, and between that and the removal of files: all of a transaction's
+    files are there, or none, and none has a name of the time between."""
+    cluster, database = _cluster(place), _DATABASES[0]
+    folder = pathlib.Path(cluster.folder, "crashed")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    folder.chmod(0o777)
+    rows = "SELECT string_agg(k || '/' || p, ' ' ORDER BY k) FROM crashed"
+    with cluster.session(database) as session:
+        session.run("DROP FOREIGN TABLE IF EXISTS crashed; DROP TABLE IF EXISTS logged; CREATE TABLE logged (k integer)")
+        session.run(f"CREATE FOREIGN TABLE crashed (k integer, p integer) SERVER pystachio OPTIONS (path '{folder}', writable 'true', partition_by 'p')")
+        session.run("INSERT INTO crashed VALUES (1, 1), (2, 2)")
+        session.run(f"COPY (SELECT 9 AS k) TO '{folder}/p=2/z.parquet' (FORMAT parquet)")
+
+    def names(begin):
+        return [path for path in folder.rglob("*") if path.is_file() and path.name.startswith(".") == (begin == ".")]
+
+    def change(key):
+        """Adds a row, removes a partition and replaces a file."""
+        return (f"BEGIN; INSERT INTO logged VALUES ({key}); INSERT INTO crashed VALUES ({key}, 3); DELETE FROM crashed WHERE p = 1; "
+                f"COPY (SELECT {key} AS k) TO '{folder}/p=2/z.parquet' (FORMAT parquet); ")
+
+    def crash(pid):
+        require(len(names(".")) == 2, f"a removed and a replaced file have other names: {names('.')}")
+        require(list((cluster.data / "pystachio" / "writes").glob("[0-9]*.json")), "there is a record")
+        os.kill(pid, signal.SIGKILL)
+        # The postmaster has seen it when the number is free.
+        wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the session is gone")
+        wait_until(lambda: _answers(cluster, database), "the server has recovered", 0.05)
+
+    def check(expected):
+        with cluster.session(database) as session:
+            require(session.run(rows).scalar() == expected, f"the rows are whole: {session.run(rows).scalar()}")
+        require(names(".") == [], f"no other name is left: {names('.')}")
+        require(not list((cluster.data / "pystachio" / "writes").glob("*.json")), "no record is left")
+
+    with cluster.session("postgres") as session:
+        _set(session, "synchronous_standby_names", "nobody")
+    try:
+        # The first session commits for ever, with the queue of notifications locked; the second waits for that, before its commit record.
+        with contextlib.suppress(QueryError), cluster.session(database) as keeper, cluster.session(database) as writer:
+            keeper.run("SET synchronous_commit = on")
+            writer.run("SET synchronous_commit = on")
+
+            def is_kept():
+                """The checkpointer reads the setting some time later."""
+                is_waiting, _ = _waits(cluster, keeper, "BEGIN; INSERT INTO logged VALUES (0); NOTIFY noted; COMMIT", "SyncRep")
+                if not is_waiting:
+                    keeper.finish(HANG_S)
+                return is_waiting
+
+            wait_until(is_kept, "a commit waits for a standby")
+            is_waiting, pid = _waits(cluster, writer, change(5) + "NOTIFY noted; COMMIT", "object")
+            require(is_waiting, "the commit waits for the queue")
+            crash(pid)
+        check("1/1 2/2 9/2")
+        # The commit record is there, and the session waits for a standby.
+        with contextlib.suppress(QueryError), cluster.session(database) as writer:
+            writer.run("SET synchronous_commit = on")
+            is_waiting, pid = _waits(cluster, writer, change(6) + "COMMIT", "SyncRep")
+            require(is_waiting, "the commit waits for a standby")
+            crash(pid)
+        check("2/2 6/2 6/3")
+    finally:
+        with cluster.session("postgres") as session:
+            _set(session, "synchronous_standby_names")
+
+
 def databases_are_dropped_and_renamed(place):
     """Also one in another tablespace. What is renamed goes on."""
     cluster = _cluster(place)
@@ -319,6 +404,59 @@ def memory_is_promised_once(place):
             session.run("ALTER SERVER pystachio OPTIONS (DROP memory)")
 
 
+def processors_are_shared(place):
+    """pystachio.threads binds all threads of all engines to the same processors, whatever the option threads says."""
+    cluster = _cluster(place)
+    first, second = _DATABASES[:2]
+    with cluster.session(first) as session, cluster.session(second) as other:
+        allowed = _processors_of(cluster.supervisor() or os.getpid())
+        _end_idle(cluster, session)
+        _set(session, "pystachio.threads", "1")
+        other.run("ALTER SERVER pystachio OPTIONS (ADD threads '3')")
+        wait_until(lambda: session.run("SHOW pystachio.threads").scalar() == "1", "the setting is loaded", 0.02)
+        # The supervisor reads it too, a moment later.
+        wait_until(lambda: _bound(cluster, [first, second]) == {min(allowed)}, "all threads of both engines are on the first processor", 0.2)
+        require(sorted(_threads(cluster)) == [1, 3], f"options of the engines: {_threads(cluster)} threads")
+        _set(session, "pystachio.threads")
+        other.run("ALTER SERVER pystachio OPTIONS (DROP threads)")
+        wait_until(lambda: _bound(cluster, [first, second]) == allowed, "the engines may use all processors again", 0.2)
+
+
+def _bound(cluster, databases):
+    """The processors that any thread of the engines may use that start with queries of these databases."""
+    with cluster.session("postgres") as session:
+        _end_idle(cluster, session)
+    for name in databases:
+        require(cluster.count(name) == "25", "an engine runs")
+    found = set()
+    for pid in cluster.engines():
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found |= _processors_of(f"{pid}/task/{task.name}")
+    return found
+
+
+def _end_idle(cluster, session):
+    """All engines end."""
+    _set(session, "pystachio.idle_timeout", "1s")
+    wait_until(lambda: not cluster.engines(), "idle engines end", 0.02)
+    _set(session, "pystachio.idle_timeout")
+
+
+def _processors_of(pid):
+    """The processors that a thread may use."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    ranges = next(line for line in lines if line.startswith("Cpus_allowed_list:")).split()[1].split(",")
+    bounds = [[int(bound) for bound in text.split("-")] for text in ranges]
+    return {number for bound in bounds for number in range(bound[0], bound[-1] + 1)}
+
+
+def _threads(cluster):
+    """The option `--threads` of the engines that run."""
+    lines = [pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in cluster.engines()]
+    return [int(line.split("--threads=")[1].split("\0")[0]) for line in lines]
+
+
 def no_slot_for_a_supervisor(place):
     """Without a worker slot the first query says so; preloading would have kept one."""
     cluster = _cluster(place)
@@ -357,5 +495,5 @@ def many_sessions(place):
     cluster.control("-m", "fast", "restart")
 
 
-TESTS = [many_databases_start_nothing, many_sessions, engines_start_with_the_server, no_process_is_left, supervisor_killed, postmaster_killed,
-         databases_are_dropped_and_renamed, memory_is_promised_once, no_slot_for_a_supervisor]
+TESTS = [many_databases_start_nothing, many_sessions, engines_start_with_the_server, no_process_is_left, supervisor_killed, postmaster_killed, writes_are_whole_after_a_crash,
+         databases_are_dropped_and_renamed, memory_is_promised_once, processors_are_shared, no_slot_for_a_supervisor]

@@ -54,15 +54,15 @@ def ranks_of(session, query):
 
 
 class PlanOperator:
-    """An operator of the pushed plan: `estimate` and `actual` rows (None if not told), and whether operators above
-    kept it from giving all of its rows."""
+    """An operator of the pushed plan: `estimate` and `actual` rows (None if not told), whether operators above kept it from giving
+    all of its rows, and whether it was executed: of a shared part only one reader's is."""
 
     def __init__(self, line):
-        found = re.fullmatch(r"( *)(.*?)  \(rows=(\d+)(?: actual=(\d+))?( reduced)?\)", line)
+        found = re.fullmatch(r"( *)(.*?)  \(rows=(\d+)(?: actual=(\d+))?( reduced)?( never executed)?\)", line)
         if not found:
             raise ValueError(f"not an operator of a plan with rows: {line!r}")
         self.depth, self.text, self.estimate = len(found[1]) // 2, found[2], int(found[3])
-        self.actual, self.reduced = found[4] and int(found[4]), bool(found[5])
+        self.actual, self.reduced, self.executed = found[4] and int(found[4]), bool(found[5]), not found[6]
 
     @property
     def kind(self):

@@ -78,7 +78,7 @@ class Explanations(unittest.TestCase):
         self.assertIsNone(self.journal.explains(QueryError("08006", "server closed the connection"), trial()))
 
     def test_a_rank_that_was_killed_explains_the_errors_of_its_server(self):
-        lost = QueryError("08006", "rank 1 was killed by signal 9")
+        lost = QueryError("08006", 'server "shared": rank 1 was lost')
         self.journal.death(ROOMY)
         self.assertIsNone(self.journal.explains(lost, trial(RANKED)))
         self.journal.death(RANKED)

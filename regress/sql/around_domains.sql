@@ -75,8 +75,10 @@ SELECT count(*), count(v), max(cardinality(v)), count(*) FILTER (WHERE 3 = ANY (
 SELECT * FROM pq.lists ORDER BY id;
 SELECT v FROM pq.evens ORDER BY id LIMIT 2;
 SELECT count(v[1]) FROM pq.evens;
+SELECT count(v::text) FROM pq.evens;
 SELECT v FROM pq.wholes ORDER BY id LIMIT 2;
 SELECT count(v[1]) FROM pq.wholes;
+SELECT count(v::text) FROM pq.wholes;
 -- A domain over a type that is not read.
 CREATE DOMAIN public.address AS inet;
 ALTER FOREIGN TABLE pq.lists ALTER COLUMN v TYPE public.address;

@@ -79,7 +79,7 @@ INSERT INTO public.queries (query) VALUES
   ('SELECT id FROM t3 WHERE a > (SELECT min(a) FROM heap.t2)'),
   ('WITH RECURSIVE r AS (SELECT id FROM t3 WHERE id = 1 UNION ALL SELECT r.id + 1 FROM r JOIN t3 ON t3.id = r.id) SELECT * FROM r'),
   ('WITH w AS MATERIALIZED (SELECT a FROM t3 WHERE id < 10) SELECT count(*) FROM w'),
-  ('WITH w AS MATERIALIZED (SELECT a FROM t3 WHERE id < 10) SELECT count(*) FROM w JOIN t2 USING (a)'),
+  ('WITH w AS MATERIALIZED (SELECT a FROM t3 WHERE id < 10) SELECT count(*) FROM w x JOIN w y USING (a)'),
   ('WITH w AS (SELECT a, random() AS r FROM t3) SELECT count(*) FROM w x JOIN w y USING (a)'),
   ('SELECT count(*) FROM t3 JOIN (VALUES (1), (2)) v (a) USING (a)'),
   ('SELECT count(*) FROM t3 JOIN generate_series(1, 3) g ON g = a'),

@@ -35,6 +35,26 @@ CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (affinity 'numa,nvme0:f
 CREATE USER MAPPING FOR CURRENT_USER SERVER s1 OPTIONS (password 'x');
 DROP SERVER s1;
 
+-- Catalogs of Iceberg. No table is asked for here.
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (catalog 'catalog.example.org');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (warehouse 'main');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (credentials 'catalog');
+CREATE SERVER c1 FOREIGN DATA WRAPPER pystachio OPTIONS (catalog 'http://127.0.0.1:9/api', warehouse 'main', credentials 'catalog');
+CREATE FOREIGN TABLE bad (id integer) SERVER c1 OPTIONS (table 'orders');
+CREATE FOREIGN TABLE bad (id integer) SERVER c1 OPTIONS (table 'sales..orders');
+CREATE FOREIGN TABLE bad (id integer) SERVER c1 OPTIONS (table '"sales.orders');
+CREATE FOREIGN TABLE bad (id integer) SERVER c1 OPTIONS (table 'sales.orders', path '/a');
+CREATE FOREIGN TABLE bad (id integer) SERVER c1 OPTIONS (table 'sales.orders', format 'delta');
+CREATE FOREIGN TABLE bad (id integer) SERVER c1 OPTIONS (table 'sales.orders', writable 'true');
+CREATE FOREIGN TABLE bad (id integer) SERVER c1 OPTIONS (path 'catalog://sales/orders', format 'iceberg');
+CREATE FOREIGN TABLE orders (id integer) SERVER c1 OPTIONS (table '"2026.q1".eu."a ""b"""', version 'audit');
+SELECT ftoptions FROM pg_foreign_table WHERE ftrelid = 'orders'::regclass;
+CREATE FOREIGN TABLE elsewhere (id integer) SERVER pystachio OPTIONS (table 'sales.orders');
+SELECT * FROM elsewhere;
+IMPORT FOREIGN SCHEMA "sales." FROM SERVER c1 INTO public;
+DROP SERVER c1 CASCADE;
+DROP FOREIGN TABLE elsewhere;
+
 -- Tables.
 CREATE FOREIGN TABLE bad (id integer) SERVER pystachio;
 CREATE FOREIGN TABLE bad (id integer) SERVER pystachio OPTIONS (file '/x.parquet');

@@ -75,14 +75,14 @@ SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT n, m, sum(n * m) AS s FROM t3 WHERE id < 12 GROUP BY GROUPING SETS ((n, m), (m)) ORDER BY 1, 2, 3) q EXCEPT ALL SELECT q::text FROM (SELECT n, m, sum(n * m) AS s FROM heap.t3 WHERE id < 12 GROUP BY GROUPING SETS ((n, m), (m)) ORDER BY 1, 2, 3) q)
   UNION ALL (SELECT q::text FROM (SELECT n, m, sum(n * m) AS s FROM heap.t3 WHERE id < 12 GROUP BY GROUPING SETS ((n, m), (m)) ORDER BY 1, 2, 3) q EXCEPT ALL SELECT q::text FROM (SELECT n, m, sum(n * m) AS s FROM t3 WHERE id < 12 GROUP BY GROUPING SETS ((n, m), (m)) ORDER BY 1, 2, 3) q)) difference;
 
--- A window above the groups stays in PostgreSQL.
+-- A window above the groups.
 SELECT public.pushed($$SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5$$);
 SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5;
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM heap.t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5) q)
   UNION ALL (SELECT q::text FROM (SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM heap.t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5) q)) difference;
 
--- So does a subquery among the columns.
+-- A subquery among the columns stays in PostgreSQL.
 SELECT trim(line) AS line FROM public.pushed($$SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5$$) line WHERE line !~ 'Sort';
 SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5;
 SELECT count(*) FROM (

@@ -110,3 +110,21 @@ RESET work_mem;
 RESET enable_material;
 RESET enable_hashjoin;
 RESET enable_mergejoin;
+
+-- The first row of each key of a heap table: a join where that costs less than a query for each key.
+CREATE TABLE heap.many AS SELECT n AS id, n % 40 AS k FROM generate_series(1, 20000) n;
+ANALYZE heap.many;
+SELECT line FROM public.engine_runs($$SELECT count((SELECT y.c FROM t1 y WHERE y.a = x.k ORDER BY y.n, y.id LIMIT 1)) FROM heap.many x$$) line;
+SELECT line FROM public.engine_runs($$SELECT count(s.c) FROM heap.many x CROSS JOIN LATERAL (SELECT y.c FROM t1 y WHERE y.a = x.k ORDER BY y.n, y.id LIMIT 1) s$$) line;
+SET pystachio.rewrite = force;
+SELECT same($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.a = x.a ORDER BY y.n, y.id LIMIT 1) FROM heap.t1 x$$);
+SELECT same($$SELECT x.id, (SELECT coalesce(y.c, 'none') FROM t2 y WHERE y.a = x.a AND y.k ORDER BY y.d DESC, y.id LIMIT 1) FROM heap.t1 x WHERE (SELECT y.id FROM t2 y WHERE y.i = x.i AND y.a = x.a ORDER BY y.id DESC LIMIT 1) > 3$$);
+SELECT same($$SELECT x.id, s.* FROM heap.t1 x CROSS JOIN LATERAL (SELECT y.id, y.c FROM t2 y WHERE y.a = x.a ORDER BY y.n, y.id LIMIT 1) s$$);
+SELECT same($$SELECT x.id, s.* FROM heap.t1 x LEFT JOIN LATERAL (SELECT y.id, y.c FROM t2 y WHERE y.a = x.a ORDER BY y.n NULLS FIRST, y.id LIMIT 1) s ON true$$);
+SELECT same($$SELECT x.id, s.id FROM heap.t1 x LEFT JOIN LATERAL (SELECT y.id FROM t2 y JOIN t3 z USING (id) WHERE y.a + z.a = x.a + 1 ORDER BY y.id LIMIT 1) s ON s.id > 3$$);
+-- Left alone: another limit, and keys that come from scans of ours.
+SELECT same($$SELECT x.id, (SELECT y.id FROM t2 y WHERE y.a = x.a ORDER BY y.id OFFSET 1 LIMIT 1) FROM heap.t1 x$$);
+SELECT same($$SELECT x.id, s.* FROM heap.t1 x LEFT JOIN LATERAL (SELECT y.id, y.c FROM t2 y WHERE y.a = x.a ORDER BY y.id LIMIT 2) s ON true$$);
+SELECT same($$SELECT x.id, (SELECT y.id FROM t2 y WHERE y.a < x.a ORDER BY y.id LIMIT 1) FROM heap.t1 x$$);
+RESET pystachio.rewrite;
+DROP TABLE heap.many;

@@ -1,5 +1,5 @@
 --
--- Orders that nodes above a scan need: windows, DISTINCT ON, merge joins, grouping by sorting, a LIMIT that stays in PostgreSQL.
+-- Orders that nodes above a scan need: windows, merge joins, grouping by sorting, a LIMIT that stays in PostgreSQL.
 -- Each case prints the plan's nodes, the engine's sorts and limits, and whether the rows equal those of heap tables, in order.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
@@ -24,18 +24,18 @@ BEGIN
   same := of_files IS NOT DISTINCT FROM of_heap;
 END $$;
 SET client_min_messages = notice;
--- Windows: their sort is the engine's, below joins, filters and groups too.
+-- Windows that PostgreSQL computes: their sort is the engine's, below joins, filters and groups too.
 SELECT q.query, o.* FROM (VALUES
-  ('SELECT id, row_number() OVER (PARTITION BY a ORDER BY n DESC NULLS LAST, id) FROM t1'),
-  ('SELECT id, sum(a) OVER (ORDER BY d NULLS FIRST, id DESC) FROM t1 WHERE id < 50'),
-  ('SELECT x.id, y.id AS other, rank() OVER (PARTITION BY x.a ORDER BY x.id, y.id) FROM t1 x JOIN t2 y ON x.a = y.a WHERE x.id < 20'),
-  ('SELECT x.id, y.id AS other, count(*) OVER (PARTITION BY y.c ORDER BY x.id, y.id) FROM t1 x LEFT JOIN t2 y ON x.id = y.id + 3'),
-  ('SELECT a, sum(n), lag(sum(n)) OVER (ORDER BY a) FROM t1 GROUP BY a'),
-  ('SELECT a, count(*), rank() OVER (ORDER BY count(*) DESC, a) FROM t1 GROUP BY a'),
-  ('SELECT id, first_value(id) OVER (PARTITION BY a % 2, c ORDER BY id) FROM t1'),
-  ('SELECT id, ntile(4) OVER (ORDER BY f DESC, id) FROM t1'),
-  ('SELECT id, row_number() OVER (ORDER BY k, s, ts, id) FROM t1')) q (query), LATERAL public.ordered(q.query) o;
--- The first row of each group.
+  ('SELECT id, array_agg(id) OVER (PARTITION BY a ORDER BY n DESC NULLS LAST, id) FROM t1'),
+  ('SELECT id, array_agg(a) OVER (ORDER BY d NULLS FIRST, id DESC) FROM t1 WHERE id < 50'),
+  ('SELECT x.id, y.id AS other, array_agg(y.id) OVER (PARTITION BY x.a ORDER BY x.id, y.id) FROM t1 x JOIN t2 y ON x.a = y.a WHERE x.id < 20'),
+  ('SELECT x.id, y.id AS other, array_agg(y.id) OVER (PARTITION BY y.c ORDER BY x.id, y.id) FROM t1 x LEFT JOIN t2 y ON x.id = y.id + 3'),
+  ('SELECT a, sum(n), array_agg(sum(n)) OVER (ORDER BY a) FROM t1 GROUP BY a'),
+  ('SELECT a, count(*), array_agg(a) OVER (ORDER BY count(*) DESC, a) FROM t1 GROUP BY a'),
+  ('SELECT id, array_agg(id) OVER (PARTITION BY a % 2, c ORDER BY id) FROM t1'),
+  ('SELECT id, array_agg(id) OVER (ORDER BY f DESC, id) FROM t1'),
+  ('SELECT id, array_agg(id) OVER (ORDER BY k, s, ts, id) FROM t1')) q (query), LATERAL public.ordered(q.query) o;
+-- The first row of each group, which is the engine's too.
 SELECT q.query, o.* FROM (VALUES
   ('SELECT DISTINCT ON (a) a, id, n FROM t1 ORDER BY a, n DESC, id'),
   ('SELECT DISTINCT ON (c) c, id FROM t1 ORDER BY c DESC NULLS LAST, id'),
@@ -55,7 +55,7 @@ SELECT q.query, o.* FROM (VALUES
   ('SELECT id, generate_series(1, 2) FROM t1 ORDER BY id LIMIT 3'),
   ('SELECT id FROM t1 ORDER BY a, id LIMIT 5'),
   ('SELECT id FROM t1 WHERE to_char(d, ''YYYY'') > ''1994'' ORDER BY a, id LIMIT 5'),
-  ('SELECT id FROM t1 ORDER BY a, id FETCH FIRST 2 ROWS WITH TIES')) q (query), LATERAL public.ordered(q.query) o;
+  ('SELECT id FROM t1 ORDER BY a, id FETCH FIRST (SELECT 2) ROWS WITH TIES')) q (query), LATERAL public.ordered(q.query) o;
 -- A merge join with a table of PostgreSQL's own, and groups by sorting.
 SET enable_hashjoin = off;
 SET enable_nestloop = off;

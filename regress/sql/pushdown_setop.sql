@@ -85,3 +85,28 @@ WITH total AS (SELECT a, sum(n) AS s, 't1' AS source FROM heap.t1 GROUP BY a UNI
 -- Without groups there is a row of nothing; of all members none may be left.
 SELECT count(*), sum(s) FROM (SELECT count(*) AS s, 1 AS source FROM t1 UNION ALL SELECT count(*), 2 FROM t2 WHERE false UNION ALL SELECT id, 3 FROM t3 WHERE false GROUP BY id) u;
 SELECT count(*) FROM (SELECT a, 1 AS source FROM t1 GROUP BY a UNION ALL SELECT a, 2 FROM t2 GROUP BY a) u WHERE source = 3;
+
+-- Operations of operations.
+\i :abs_srcdir/include/same.sql
+SELECT public.pushed($$SELECT a FROM t1 INTERSECT SELECT a FROM t2 INTERSECT SELECT a FROM t3 ORDER BY a$$);
+SELECT same($$SELECT a FROM t1 INTERSECT SELECT a FROM t2 INTERSECT SELECT a FROM t3$$);
+SELECT public.pushed($$(SELECT a FROM t1 EXCEPT SELECT a FROM t2) UNION SELECT a FROM t3 WHERE id < 5 ORDER BY a$$);
+SELECT same($$(SELECT a FROM t1 EXCEPT SELECT a FROM t2) UNION SELECT a FROM t3 WHERE id < 5$$);
+SELECT same($$(SELECT a, c FROM t1 EXCEPT SELECT a, c FROM t2) UNION ALL (SELECT a, c FROM t3 INTERSECT SELECT a, c FROM t1)$$);
+SELECT same($$SELECT a FROM t1 EXCEPT (SELECT a FROM t2 EXCEPT SELECT a FROM t3)$$);
+SELECT same($$(SELECT a FROM t1 UNION ALL SELECT a FROM t2) EXCEPT ALL (SELECT a FROM t3 UNION SELECT a FROM t1)$$);
+SELECT same($$(SELECT a FROM t1 INTERSECT ALL SELECT a FROM t2) UNION SELECT a FROM t3$$);
+SELECT same($$(SELECT a AS x, n FROM t1 UNION SELECT b, m FROM t2) INTERSECT SELECT i, n FROM t3 ORDER BY x, n LIMIT 4$$);
+SELECT same($$SELECT x.id, (SELECT count(*) FROM (SELECT a FROM t1 WHERE id > x.id INTERSECT SELECT a FROM t2 WHERE id > x.id INTERSECT SELECT a FROM t3) s) FROM t1 x$$);
+SELECT same($$WITH w AS (SELECT a FROM t1), v AS (SELECT a FROM t2) (SELECT a FROM w INTERSECT SELECT a FROM v) UNION (SELECT a FROM w EXCEPT SELECT a FROM v) UNION SELECT a FROM t3$$);
+SELECT same($$SELECT count(*) FROM t3 WHERE a IN ((SELECT a FROM t1 INTERSECT SELECT a FROM t2) EXCEPT SELECT 3)$$);
+-- Numbers of several scales: of equal ones the first operand's is given.
+SELECT public.pushed($$SELECT n FROM t1 UNION SELECT m FROM t2 ORDER BY n$$);
+SELECT same($$SELECT i AS v, k FROM t1 UNION SELECT n, k FROM t3$$);
+SELECT same($$SELECT n AS v, k FROM t1 UNION SELECT i, k FROM t3$$);
+SELECT same($$SELECT n AS v, k FROM t1 EXCEPT SELECT i, k FROM t3 WHERE id < 10$$);
+SELECT same($$SELECT n - COALESCE(n, 0.0) AS v FROM t1 UNION SELECT n FROM t3$$);
+SELECT public.pushed($$SELECT CASE WHEN k THEN n * 1.0 ELSE 0.000 END AS v FROM t1 INTERSECT SELECT (a * n) * 2.0 FROM t3$$);
+SELECT public.pushed($$SELECT n - COALESCE(n, 0.0) AS v FROM t1 UNION SELECT n FROM t3$$);
+SELECT same($$SELECT n - 1 AS x FROM t1 UNION SELECT n * 1 FROM t2 UNION SELECT n FROM t3$$);
+SELECT n FROM (VALUES (1.0), (1.00)) s (n) GROUP BY n;

@@ -46,3 +46,20 @@ SELECT id FROM t3 WHERE a IS NOT NULL ORDER BY a % 3, -a, id LIMIT 8;
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT id FROM t3 WHERE a IS NOT NULL ORDER BY a % 3, -a, id LIMIT 8) q EXCEPT ALL SELECT q::text FROM (SELECT id FROM heap.t3 WHERE a IS NOT NULL ORDER BY a % 3, -a, id LIMIT 8) q)
   UNION ALL (SELECT q::text FROM (SELECT id FROM heap.t3 WHERE a IS NOT NULL ORDER BY a % 3, -a, id LIMIT 8) q EXCEPT ALL SELECT q::text FROM (SELECT id FROM t3 WHERE a IS NOT NULL ORDER BY a % 3, -a, id LIMIT 8) q)) difference;
+
+-- Below a merge join of PostgreSQL's, the engine sorts by the key of the join.
+CREATE TABLE heap.sides AS SELECT n AS id, n AS a FROM generate_series(1, 3000) n;
+CREATE INDEX ON heap.sides (a);
+ANALYZE heap.sides;
+SET pystachio.join_keys = 0;
+SET enable_hashjoin = off;
+SET enable_nestloop = off;
+EXPLAIN (COSTS OFF) SELECT x.id, y.id FROM heap.sides x JOIN t1 y ON x.a = y.a;
+SELECT count(*), sum(y.id) FROM heap.sides x JOIN t1 y ON x.a = y.a;
+EXPLAIN (COSTS OFF) SELECT x.id FROM heap.sides x JOIN (t1 y JOIN t2 z ON y.id = z.id) ON x.a = z.a;
+SELECT count(*), sum(y.id) FROM heap.sides x JOIN (t1 y JOIN t2 z ON y.id = z.id) ON x.a = z.a;
+SELECT count(*), sum(y.id) FROM heap.sides x FULL JOIN t1 y ON x.a = y.a;
+RESET enable_hashjoin;
+RESET enable_nestloop;
+RESET pystachio.join_keys;
+DROP TABLE heap.sides;

@@ -39,8 +39,8 @@ SELECT same($$SELECT id FROM t1 ORDER BY label(a), id LIMIT 5$$);
 SELECT same($$WITH x AS (SELECT id, label(a) AS l FROM t1) SELECT * FROM x WHERE l IN (SELECT label(id) FROM t3)$$);
 SELECT same($$SELECT id, atomic(a), returned(a) FROM t1$$);
 
--- Of PostgreSQL's rows too: few engine queries, however many rows.
-EXPLAIN (COSTS OFF) SELECT id, label(a) FROM heap.t1;
+-- Of PostgreSQL's rows too: few engine queries, however many rows. Versions of PostgreSQL differ in the plan around it.
+SELECT public.pushed($$SELECT id, label(a) FROM heap.t1$$);
 EXPLAIN (COSTS OFF) SELECT id, label(a) FROM t1;
 SELECT public.pushed($$SELECT label(a), count(*) FROM t1 GROUP BY label(a)$$);
 -- What is an aggregate is joined.

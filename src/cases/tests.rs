@@ -19,7 +19,9 @@ fn every_signature_has_cases_with_null_and_edge_values() {
     let sections = sections();
     let mut missing = BTreeSet::new();
     for entry in FUNCTIONS {
-        for signature in entry.signatures {
+        // Files of cases have no arrays.
+        let has_array = |signature: &&Signature| signature.arguments.contains(&TypeClass::Lists);
+        for signature in entry.signatures.iter().filter(|signature| !has_array(signature)) {
             let of_it = || sections.iter().filter(|section| is_of(section, entry, signature));
             let mut lacks = |what: String| missing.insert(format!("{}({signature}): {what}", entry.name));
             let mut values = of_it().flat_map(|section| &section.lines).map(|line| &line.arguments);

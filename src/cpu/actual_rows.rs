@@ -40,7 +40,10 @@ use crate::{
     first_rows::FirstRowsExec,
     lowering::{RightSide, aggregates_distinct_values, right_side, swaps_join},
     scan::RowGroupScanExec,
+    shared::{self, SharedExec},
     stopping::StoppableExec,
+    unnest::UnnestExec,
+    window::{FirstOfPartitionsExec, WindowExec},
 };
 
 /// Rows of every operator below `root`, itself included, in preorder; `None` where it can't be told.
@@ -146,6 +149,14 @@ impl Walk {
                     None => self.visit(input, plan, above),
                 }
             }
+            Operator::Unnest { input, .. } => {
+                self.rows[own] = counted(&place, above);
+                match place.working.children().as_slice() {
+                    [below] if place.working.is::<UnnestExec>() => self.visit(input, below, above),
+                    _ => self.rows.extend(std::iter::repeat_n(None, operator_count(input))),
+                }
+            }
+            Operator::Window { input, .. } => self.visit_window(own, input, &place, above),
             Operator::Limit { input, .. } => {
                 self.rows[own] = counted(&place, above);
                 // Where the limit was fused with another operator, that one is at the same place.
@@ -173,6 +184,29 @@ impl Walk {
             }
         }
         debug_assert_eq!(self.rows.len(), own + operator_count(relation), "one entry an operator");
+    }
+
+    /// Below a window is the sort that it needs, and what looks for the first rows of its partitions.
+    fn visit_window(&mut self, own: usize, input: &Relation, place: &OperatorPlace<'_>, above: Above) {
+        self.rows[own] = counted(place, above);
+        let below = |plan: PlanReference<'_>| plan.children().first().copied().cloned();
+        let Some(mut plan) = below(place.working).filter(|_| place.working.is::<WindowExec>()) else {
+            return self.rows.extend(std::iter::repeat_n(None, operator_count(input)));
+        };
+        let sorted = OperatorPlace::new(&plan);
+        if sorted.working.is::<SortExec>()
+            && let Some(unsorted) = below(sorted.working)
+        {
+            plan = unsorted;
+        }
+        let first = OperatorPlace::new(&plan);
+        if first.working.is::<FirstOfPartitionsExec>()
+            && let Some(all) = below(first.working)
+        {
+            self.rows[own] = counted(place, Above { reduced: true, ..above });
+            plan = all;
+        }
+        self.visit(input, &plan, above);
     }
 
     /// A filter that is not where it was made has gone down, and what is below gave fewer rows for it.
@@ -250,6 +284,12 @@ impl Walk {
         above: Above,
     ) {
         let Operator::Aggregate { groups, aggregates, .. } = &relation.operator else { return };
+        if let Some(shared) = place.working.downcast_ref::<SharedExec>() {
+            self.rows[own] = rows_of(place, above);
+            let Some(part) = shared.part() else { return self.skip(input) };
+            let part = OperatorPlace::new(part);
+            return self.visit_aggregate(own, relation, input, &part, Above::default());
+        }
         let Some(aggregate) = WholeAggregate::of(place.working) else {
             // Statistics have answered.
             if groups.is_empty() && place.working.is::<PlaceholderRowExec>() {
@@ -414,7 +454,7 @@ fn covers(relation: &Relation, plan: &Arc<dyn ExecutionPlan>) -> bool {
     if plan.is::<RowGroupScanExec>() {
         return has_scan(relation, plan);
     }
-    plan.children().into_iter().all(|child| covers(relation, child))
+    shared::inputs(plan).into_iter().all(|child| covers(relation, child))
 }
 
 fn has_scan(relation: &Relation, plan: &Arc<dyn ExecutionPlan>) -> bool {

@@ -20,7 +20,7 @@ use arrow::array::{Array, ArrayData, ArrayRef};
 use pystachio_plan::{CacheEntry, MemorySpace};
 
 use pystachio_engine::{Tally, locking::lock};
-use pystachio_files::{ColumnVariant, FileIdentity};
+use pystachio_files::{ColumnVariant, FieldPlace, FileIdentity};
 
 use crate::scan::Zones;
 
@@ -29,8 +29,8 @@ use crate::scan::Zones;
 pub(crate) struct ChunkKey {
     pub(crate) identity: FileIdentity,
     pub(crate) row_group: usize,
-    /// The column's place among the file's top-level columns.
-    pub(crate) column: usize,
+    /// The field of the file.
+    pub(crate) column: FieldPlace,
     pub(crate) variant: Arc<ColumnVariant>,
 }
 
@@ -143,6 +143,11 @@ impl ColumnCache {
         self.lock().used_bytes.get()
     }
 
+    /// Whether a chunk is held.
+    pub(crate) fn has(&self, key: &ChunkKey) -> bool {
+        self.lock().entries.contains_key(key)
+    }
+
     /// The chunk, if it is held; this counts as a use.
     pub(crate) fn get(&self, key: &ChunkKey) -> Option<Arc<Chunk>> {
         let mut state = self.lock();
@@ -209,13 +214,15 @@ impl ColumnCache {
         }
         let mut state = self.lock();
         match state.identities.get(path) {
-            Some(known) if *known == identity => return,
+            Some(known) if known.is_same_content(&identity) => return,
             None => {}
             Some(_) => {
                 let stale: Vec<ChunkKey> = state
                     .entries
                     .iter()
-                    .filter(|(key, entry)| &*entry.source.path == path && key.identity != identity)
+                    .filter(|(key, entry)| {
+                        &*entry.source.path == path && !key.identity.is_same_content(&identity)
+                    })
                     .map(|(key, _)| key.clone())
                     .collect();
                 stale.iter().for_each(|key| drop(state.remove(key)));

@@ -11,9 +11,7 @@ use crate::datafusion::{
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::PhysicalExpr,
     physical_plan::{
-        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-        execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions},
-        stream::RecordBatchStreamAdapter,
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, stream::RecordBatchStreamAdapter,
     },
 };
 use arrow::{
@@ -22,6 +20,8 @@ use arrow::{
     datatypes::DataType,
 };
 use futures::StreamExt;
+
+use crate::inputs::with_one_input;
 
 /// What a batch takes at most, if it has more than one row: some of them are held for each file that a merge reads.
 const BATCH_BYTES_MAX: usize = 128 << 10;
@@ -91,6 +91,11 @@ impl CompactExec {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         Self { input }
     }
+
+    /// The same over another input.
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> DataFusionResult<Self> {
+        Ok(Self::new(input))
+    }
 }
 
 impl DisplayAs for CompactExec {
@@ -112,34 +117,13 @@ impl ExecutionPlan for CompactExec {
         vec![true]
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
+    with_one_input!();
 
     fn apply_expressions(
         &self,
         _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
     ) -> DataFusionResult<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        match children.pop() {
-            Some(input) if children.is_empty() => Ok(Arc::new(Self::new(input))),
-            _ => Err(DataFusionError::Internal("a compacting operator has one input".to_owned())),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
     }
 
     fn execute(

@@ -9,6 +9,7 @@
 //! that are kept (`FileCatalog`).
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,20 +21,24 @@ use crate::datafusion::{
     config::{ConfigNonZeroUsize, ConfigOptions},
     error::Result as DataFusionResult,
     execution::{
+        TaskContext,
         memory_pool::{MemoryConsumer, MemoryPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
     prelude::SessionConfig,
 };
 use async_trait::async_trait;
-use pystachio_engine::{Engine, QueryPlace, ResultStream, StopFlag, WriteProgress, spill::Spilling};
+use pystachio_engine::{
+    Engine, QueryPlace, ResultStream, RowWriter, StopFlag, WriteProgress, spill::Spilling,
+};
 use pystachio_files::{
     FileCatalog, ScanSize, describe, identify, scan_size,
-    writing::{Admission, OptimizeMeans, generate, optimize},
+    writing::{Admission, OptimizeMeans, RowMeans, begin_write, generate, optimize, sort_places},
 };
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator, OptimizeRequest,
-    OptimizedColumn, QueryEngine, QueryMetrics, QueryRequest, Result, SampleRequest, TableDescription,
+    CacheEntry, DescribeExtent, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator,
+    OptimizeRequest, OptimizedColumn, QueryEngine, QueryMetrics, QueryRequest, Result, SampleRequest,
+    SpillRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
 };
 use tokio::runtime::Handle;
 
@@ -44,9 +49,10 @@ use crate::{
     metrics::{self, QueryPool},
     places::{EngineMemory, Places},
     pool::{EnginePool, PoolFiles, SCAN_CONSUMER},
-    preparation::Preparation,
+    preparation::{Preparation, disk_manager, spilling_session},
     sample,
     scan::{self, BATCH_ROWS},
+    sorted_writer::{SortedWriter, WriteOrder},
     spill::{EXCHANGE_FILE_BYTES_MAX, OperatorFiles, SpillFiles},
     stream::{Prepare, QueryStream, guarded, run_blocking},
 };
@@ -163,13 +169,14 @@ impl CpuEngine {
     /// # Errors
     ///
     /// Those of the files.
-    pub async fn scan_sizes(&self, request: &QueryRequest) -> Result<Vec<ScanSize>> {
-        let (catalog, root) = (self.catalog.clone(), request.plan.root.clone());
+    pub async fn scan_sizes(&self, request: &QueryRequest, stop: &StopFlag) -> Result<Vec<ScanSize>> {
+        let catalog = self.catalog.for_request(&request.access, stop);
+        let root = request.plan.root.clone();
         let parameters = request.parameters.clone();
         self.run_blocking(move || {
             let size = |scan: &Operator| match scan {
-                Operator::Scan { files, columns, filters, .. } => {
-                    scan_size(&catalog, files, columns, filters, &parameters)
+                Operator::Scan { table, files, columns, filters, .. } => {
+                    scan_size(&catalog, (table, files), columns, filters, &parameters)
                 }
                 _ => Ok(ScanSize::default()),
             };
@@ -219,22 +226,41 @@ fn settings(options: &CpuOptions) -> DataFusionResult<ConfigOptions> {
 
 #[async_trait]
 impl Engine for CpuEngine {
-    async fn describe(&self, files: &FileSet) -> Result<TableDescription> {
-        let (catalog, files) = (self.catalog.clone(), files.clone());
-        self.run_blocking(move || describe(&catalog, &files)).await
+    async fn describe(
+        &self,
+        files: &FileSet,
+        extent: DescribeExtent,
+        (access, stop): (&StoreAccess, &StopFlag),
+    ) -> Result<TableDescription> {
+        let (catalog, files) = (self.catalog.for_request(access, stop), files.clone());
+        self.run_blocking(move || describe(&catalog, &files, extent)).await
     }
 
-    async fn identify(&self, files: &FileSet) -> Result<u64> {
-        let (catalog, files) = (self.catalog.clone(), files.clone());
+    async fn identify(&self, files: &FileSet, (access, stop): (&StoreAccess, &StopFlag)) -> Result<u64> {
+        let (catalog, files) = (self.catalog.for_request(access, stop), files.clone());
         self.run_blocking(move || identify(&catalog, &files)).await
+    }
+
+    async fn names(&self, folder: &str, (access, stop): (&StoreAccess, &StopFlag)) -> Result<Vec<StoreName>> {
+        let (catalog, folder) = (self.catalog.for_request(access, stop), folder.to_owned());
+        self.run_blocking(move || catalog.session()?.names(&folder, 0)).await
+    }
+
+    async fn remove(
+        &self,
+        paths: Vec<String>,
+        (access, stop): (&StoreAccess, &StopFlag),
+    ) -> Result<Vec<(String, Error)>> {
+        let catalog = self.catalog.for_request(access, stop);
+        self.run_blocking(move || catalog.session()?.remove(&paths)).await
     }
 
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         self.run_in_form(request, stop, PlanForm::Fast).await
     }
 
-    async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
-        let preparation = self.preparation(request, StopFlag::default());
+    async fn preview(&self, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics> {
+        let preparation = self.preparation(request, stop);
         self.run_blocking(move || {
             let plan = preparation.lower(PlanForm::Fast)?;
             scan::preview(&plan);
@@ -245,8 +271,8 @@ impl Engine for CpuEngine {
         .await
     }
 
-    async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {
-        let (catalog, threads) = (self.catalog.clone(), self.threads());
+    async fn sample(&self, request: SampleRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
+        let (catalog, threads) = (self.catalog.for_request(&request.access, &stop), self.threads());
         let pool: Arc<dyn MemoryPool> = Arc::new(self.query_pool(StopFlag::default()));
         let memory = MemoryConsumer::new(SCAN_CONSUMER).register(&pool);
         self.run_blocking(move || sample::sample(&catalog, &request, threads, memory)).await
@@ -269,8 +295,27 @@ impl Engine for CpuEngine {
         optimize(request, OptimizeMeans { catalog, threads, admission: self.admission() }, progress).await
     }
 
+    async fn begin_write(&self, request: WriteRequest) -> Result<Box<dyn RowWriter>> {
+        let means = RowMeans {
+            catalog: self.catalog.clone(),
+            threads: self.threads(),
+            admission: self.admission(),
+            scratch: self.options.spill.of_query(&request.spill).directory().to_owned(),
+        };
+        let places = sort_places(&request.columns, &request.form)?;
+        if places.is_empty() {
+            return begin_write(request, means).await;
+        }
+        let stop = StopFlag::default();
+        let order = WriteOrder::of(&request.columns, places);
+        let context = self.sort_context(&request.spill, stop.clone())?;
+        let writer = begin_write(request, means).await?;
+        Ok(Box::new(SortedWriter::new(writer, order, context, (self.runtime.clone(), stop))))
+    }
+
     async fn cache(&self) -> Vec<CacheEntry> {
-        self.cache.entries()
+        let objects = self.catalog.stores().map(|stores| stores.cache_entries()).unwrap_or_default();
+        self.cache.entries().into_iter().chain(objects).collect()
     }
 
     fn status(&self) -> EngineStatus {
@@ -330,6 +375,30 @@ impl CpuEngine {
     }
 
     /// Memory for a run that writes files: of the engine's pool, to which the column cache gives way.
+    /// What a sort of rows that are written runs with: batches and merges of operators that spill.
+    fn sort_context(&self, spill: &SpillRequest, stop: StopFlag) -> Result<Arc<TaskContext>> {
+        let spill = self.options.spill.of_query(spill);
+        let memory_bytes = usize::try_from(self.options.memory_bytes).unwrap_or(usize::MAX);
+        let files = disk_manager((self.spill_files)(spill), PlanForm::Spilling, (memory_bytes, 1))?;
+        let environment = RuntimeEnv {
+            memory_pool: Arc::new(self.query_pool(stop)),
+            disk_manager: Arc::new(files),
+            ..RuntimeEnv::clone(&self.environment)
+        };
+        let session = spilling_session(&self.session, 1);
+        let context = TaskContext::new(
+            None,
+            String::new(),
+            session,
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            Arc::new(environment),
+        );
+        Ok(Arc::new(context))
+    }
+
     fn admission(&self) -> Admission {
         let pool: Arc<dyn MemoryPool> = Arc::new(self.query_pool(StopFlag::default()));
         Admission::new(Arc::new(PoolFiles::writer(&pool)))

@@ -14,7 +14,7 @@ use crate::datafusion::{
     physical_expr::{EquivalenceProperties, PhysicalExpr},
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-        execution_plan::{ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions},
+        execution_plan::{EmissionType, apply_expression_roots},
         stream::RecordBatchStreamAdapter,
     },
 };
@@ -23,6 +23,8 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use futures::StreamExt;
+
+use crate::inputs::with_one_input;
 
 /// The columns of one of the times that a row is given.
 pub(crate) type RowForm = Vec<Arc<dyn PhysicalExpr>>;
@@ -58,6 +60,11 @@ impl ExpandExec {
             input.boundedness(),
         );
         Ok(Self { input, names, forms, properties: Arc::new(properties) })
+    }
+
+    /// The same over another input.
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> DataFusionResult<Self> {
+        Self::try_new(input, self.names.clone(), self.forms.clone())
     }
 }
 
@@ -109,41 +116,13 @@ impl ExecutionPlan for ExpandExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
+    with_one_input!();
 
     fn apply_expressions(
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
     ) -> DataFusionResult<TreeNodeRecursion> {
-        for expression in self.forms.iter().flatten() {
-            if visit(expression)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        match children.pop() {
-            Some(input) if children.is_empty() => {
-                Ok(Arc::new(Self::try_new(input, self.names.clone(), self.forms.clone())?))
-            }
-            _ => Err(DataFusionError::Internal("an expansion has one input".to_owned())),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
+        apply_expression_roots(self.forms.iter().flatten(), visit)
     }
 
     fn execute(

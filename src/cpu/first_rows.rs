@@ -40,7 +40,7 @@ use crate::datafusion::{
     },
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-        execution_plan::{ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions},
+        execution_plan::{EmissionType, apply_expression_roots},
         filter_pushdown::{
             ChildFilterDescription, ChildPushdownResult, FilterDescription, FilterPushdownPhase,
             FilterPushdownPropagation,
@@ -69,6 +69,7 @@ use tokio::task::JoinSet;
 use crate::{
     compact::{used_bytes, without_unused_text},
     error::to_datafusion,
+    inputs::with_one_input,
     pool::FIRST_ROWS_CONSUMER,
     scan::BATCH_ROWS,
 };
@@ -132,6 +133,20 @@ impl FirstRowsExec {
         let fetch = fetch.unwrap_or(usize::MAX).min(self.fetch.saturating_sub(skip));
         Some(Self::new(self.input.clone(), self.ordering.clone(), skip, fetch, self.bytes_max))
     }
+
+    /// The same over another input.
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> DataFusionResult<Self> {
+        Ok(Self {
+            input,
+            ordering: self.ordering.clone(),
+            skip: self.skip,
+            fetch: self.fetch,
+            bytes_max: self.bytes_max,
+            filter: self.filter.clone(),
+            properties: self.properties.clone(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
 }
 
 impl DisplayAs for FirstRowsExec {
@@ -153,53 +168,18 @@ impl ExecutionPlan for FirstRowsExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
+    with_one_input!();
 
     fn apply_expressions(
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
     ) -> DataFusionResult<TreeNodeRecursion> {
         let filter = self.filter.clone() as Arc<dyn PhysicalExpr>;
-        for expression in self.ordering.iter().map(|key| &key.expr).chain([&filter]) {
-            if visit(expression)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        apply_expression_roots(self.ordering.iter().map(|key| &key.expr).chain([&filter]), visit)
     }
 
     fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {
         vec![self.filter.clone()]
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        match children.pop() {
-            Some(input) if children.is_empty() => Ok(Arc::new(Self {
-                input,
-                ordering: self.ordering.clone(),
-                skip: self.skip,
-                fetch: self.fetch,
-                bytes_max: self.bytes_max,
-                filter: self.filter.clone(),
-                properties: self.properties.clone(),
-                metrics: ExecutionPlanMetricsSet::new(),
-            })),
-            _ => Err(DataFusionError::Internal("first rows have one input".to_owned())),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
     }
 
     fn gather_filters_for_pushdown(

@@ -1,13 +1,15 @@
 //! The CPU engine: plans run by Apache DataFusion.
 //!
 //! - `engine.rs`: [`CpuEngine`], what the host starts
-//! - `lowering`: a plan becomes DataFusion's physical operators, and `expand.rs`, `first_rows.rs`, `compact.rs` some of ours; `functions`: its expressions and
+//! - `lowering`: a plan becomes DataFusion's physical operators, and `expand.rs`, `unnest.rs`, `window`, `first_rows.rs`, `compact.rs` some of ours; `functions`: its expressions and
 //!   aggregates; `preparation.rs`: what else it needs to run
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries;
 //!   `pool.rs`: the memory of both; `spill.rs`: files for what it has no room for
 //! - `datafusion.rs`: the parts of DataFusion that are used
-//! - `sample.rs`: rows for ANALYZE
+//! - `shared.rs`: parts of a plan that are computed once for several readers
+//! - `sample.rs`: rows for ANALYZE; `distinct.rs`: how many values a column has
 //! - `stream.rs`, `metrics.rs`: results and what they cost; `actual_rows.rs`: rows of the plan's operators
+//! - `inputs.rs`: what every operator says of its inputs
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
 //!
 //! Invariants: inside DataFusion every column is named by [`column_name`] of its id, so names are unique
@@ -20,12 +22,14 @@ mod actual_rows;
 mod cache;
 mod compact;
 mod datafusion;
+mod distinct;
 mod drive;
 mod engine;
 mod error;
 mod expand;
 mod first_rows;
 mod functions;
+mod inputs;
 mod lowering;
 mod metrics;
 mod places;
@@ -33,9 +37,13 @@ mod pool;
 mod preparation;
 mod sample;
 mod scan;
+mod shared;
+mod sorted_writer;
 mod spill;
 mod stopping;
 mod stream;
+mod unnest;
+mod window;
 
 #[cfg(test)]
 mod query_tests;

@@ -16,11 +16,14 @@ use crate::datafusion::{
     },
     physical_plan::{ExecutionPlan, displayable, metrics::MetricValue},
 };
-use pystachio_engine::{Meter, StopFlag, locking::lock_whole};
+use pystachio_engine::{Meter, StopFlag, locking::lock_whole, spill::QuerySpill};
 use pystachio_files::FileCatalog;
 use pystachio_plan::{Error, OperatorMetrics, QueryMetrics, QueryProgress, Relation};
 
-use crate::{actual_rows, cache::ColumnCache, error::to_datafusion, pool::CHUNK_CONSUMER, scan, stopping};
+use crate::{
+    actual_rows, cache::ColumnCache, error::to_datafusion, pool::CHUNK_CONSUMER, scan, shared::inputs,
+    stopping,
+};
 
 /// The least that is taken from the column cache at once. An operator that may spill gets only its share of
 /// what is given back.
@@ -46,7 +49,7 @@ fn visit(plan: &Arc<dyn ExecutionPlan>, depth: u32, with_operators: bool, metric
         metrics.operators.push(operator);
     }
     if depth < DEPTH_MAX {
-        for child in plan.children() {
+        for child in inputs(plan) {
             visit(child, depth + 1, with_operators, metrics);
         }
     }
@@ -173,6 +176,7 @@ impl MeasuredPlan {
 pub(crate) struct PlanMeter {
     pub(crate) plan: Arc<MeasuredPlan>,
     pub(crate) pool: Arc<QueryPool>,
+    pub(crate) spill: QuerySpill,
 }
 
 impl Meter for PlanMeter {
@@ -180,7 +184,12 @@ impl Meter for PlanMeter {
         let QueryMetrics { bytes_read, spilled_bytes, .. } = self.plan.costs();
         let (bytes_expected, bytes_done) = self.plan.scan_bytes();
         let memory_bytes = self.pool.used_bytes();
-        QueryProgress { bytes_read, bytes_expected, bytes_done, memory_bytes, spilled_bytes }
+        let temp_file_bytes = self.temp_file_bytes();
+        QueryProgress { bytes_read, bytes_expected, bytes_done, memory_bytes, spilled_bytes, temp_file_bytes }
+    }
+
+    fn temp_file_bytes(&self) -> u64 {
+        self.spill.taken_bytes()
     }
 }
 

@@ -31,6 +31,10 @@ pub(crate) const CHUNK_CONSUMER: &str = "column chunks";
 pub(crate) const ROWS_CONSUMER: &str = "rows for readers";
 /// The consumer name of the first rows of an order.
 pub(crate) const FIRST_ROWS_CONSUMER: &str = "first rows";
+/// The consumer name of rows that several readers share.
+pub(crate) const SHARED_CONSUMER: &str = "shared rows";
+/// The consumer name of the rows of a window's partition.
+pub(crate) const WINDOW_CONSUMER: &str = "window partitions";
 /// The consumer name of footers.
 const FOOTER_CONSUMER: &str = "footers";
 /// The consumer name of what is encoded for files.

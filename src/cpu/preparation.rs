@@ -3,11 +3,11 @@
 //! The fastest operators are tried first. Those that spill take their place when a query got no memory, on as many
 //! partitions as leave each of them a part of the memory with which it gets on.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Instant};
 
 use crate::datafusion::{
     execution::{
-        TaskContext,
+        TaskContext, TempFileFactory,
         disk_manager::{DiskManager, DiskManagerBuilder},
         memory_pool::MemoryPool,
         runtime_env::RuntimeEnv,
@@ -22,20 +22,21 @@ use pystachio_engine::{
     spill::{QuerySpill, SpillSpace},
 };
 use pystachio_files::{FileCatalog, QueryFiles};
-use pystachio_plan::{QueryRequest, Result};
+use pystachio_plan::{QueryRequest, Relation, RepeatedParts, Result};
 
 use crate::{
     cache::ColumnCache,
     error::from_datafusion,
     lowering::{Lowering, PlanForm},
     metrics::{MeasuredPlan, PlanMeter, QueryPool},
-    scan::{self, BATCH_ROWS, RowGroupScanExec, ScanContext},
+    scan::{self, BATCH_ROWS, RowGroupScanExec, ScanContext, VALUE_BYTES},
     spill::SpillFiles,
     stream::{RunningQuery, micros},
 };
 
-/// The part of the memory that the first rows of an order may take before all rows are sorted instead.
-const FIRST_ROWS_PART: usize = 8;
+/// The part of the memory that the first rows of an order may take before all rows are sorted instead, or rows that several readers
+/// share before each reader computes them.
+const KEPT_PART: usize = 8;
 /// Memory for each partition of an operator that spills: some dozens of batches. With less it writes as many files.
 const SPILLING_PARTITION_BYTES: usize = 8 << 20;
 /// The part of the memory that scans may take where operators spill: they can't.
@@ -102,7 +103,11 @@ impl Preparation {
         let pool = Arc::new(pool);
         let environment = RuntimeEnv {
             memory_pool: pool.clone() as Arc<dyn MemoryPool>,
-            disk_manager: Arc::new(self.disk_manager(form)?),
+            disk_manager: Arc::new(disk_manager(
+                (self.spill_files)(self.spill.clone()),
+                form,
+                (self.memory_bytes, self.threads),
+            )?),
             ..RuntimeEnv::clone(&self.environment)
         };
         let context = TaskContext::new(
@@ -120,7 +125,8 @@ impl Preparation {
         let counted = self.request.with_metrics.then(|| self.request.plan.root.clone());
         let plan_schema = plan.schema();
         let plan = Arc::new(MeasuredPlan::new(plan, counted));
-        let meter: Arc<dyn Meter> = Arc::new(PlanMeter { plan: plan.clone(), pool: pool.clone() });
+        let (pool_seen, spill) = (pool.clone(), self.spill.clone());
+        let meter: Arc<dyn Meter> = Arc::new(PlanMeter { plan: plan.clone(), pool: pool_seen, spill });
         self.stop.account().measure_anew(Arc::downgrade(&meter));
         Ok(RunningQuery {
             plan_schema,
@@ -139,19 +145,6 @@ impl Preparation {
         })
     }
 
-    /// Makes spill files, and says how many of them one merge reads.
-    fn disk_manager(&self, form: PlanForm) -> Result<DiskManager> {
-        let merge_bytes = match form {
-            PlanForm::Fast => self.threads * SORT_RUN_BYTES,
-            PlanForm::Spilling => SPILLING_MERGES * SPILLING_RUN_BYTES,
-        };
-        DiskManagerBuilder::default()
-            .with_temp_file_factory((self.spill_files)(self.spill.clone()))
-            .with_max_spill_merge_fan_in((self.memory_bytes / merge_bytes).clamp(2, SORT_RUNS_MAX))
-            .build()
-            .map_err(|error| from_datafusion(&error))
-    }
-
     /// The plan's operators in a form. Blocks on files.
     ///
     /// # Errors
@@ -163,12 +156,7 @@ impl Preparation {
 
     /// The plan of operators that spill, and the settings to run it with.
     fn lower_spilling(&self) -> Result<(Arc<dyn ExecutionPlan>, SessionConfig)> {
-        let session = |partitions| {
-            let mut session = self.session.clone();
-            // Each batch is sorted on its own: of several that are sorted as one, each part counts the text of all.
-            session.options_mut().execution.sort_in_place_threshold_bytes = 0;
-            session.with_batch_size(SPILLING_BATCH_ROWS).with_target_partitions(partitions)
-        };
+        let session = |partitions| spilling_session(&self.session, partitions);
         let plan = self.lower_for(PlanForm::Spilling, &session(self.threads), self.threads)?;
         let operators = spilling_operators(&plan).max(1);
         let partitions = self.memory_bytes / (operators * SPILLING_PARTITION_BYTES);
@@ -187,7 +175,8 @@ impl Preparation {
         session: &SessionConfig,
         threads: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let files = QueryFiles::new(self.catalog.clone(), self.request.planned_files.clone());
+        let catalog = self.catalog.for_request(&self.request.access, &self.stop);
+        let files = QueryFiles::new(catalog, self.request.planned_files.clone());
         let files = files.of(self.stop.clone());
         // Whole chunks would take of the memory that the partitions were counted by (`partition_bytes`).
         let cache = match form {
@@ -195,20 +184,59 @@ impl Preparation {
             PlanForm::Spilling => Arc::new(ColumnCache::new(0)),
         };
         let scans = ScanContext { files, cache, threads };
+        let kept_bytes_max = match form {
+            PlanForm::Fast => self.memory_bytes / KEPT_PART,
+            PlanForm::Spilling => 0,
+        };
+        let is_kept = |part: &Relation| {
+            part.estimate.rows * (part.columns().len() * VALUE_BYTES) as f64 <= kept_bytes_max as f64
+        };
+        let root = &self.request.plan.root;
         let lowering = Lowering {
             parameters: &self.request.parameters,
             scans: &scans,
             config: session.options(),
             stop: &self.stop,
             form,
-            first_rows_bytes_max: match form {
-                PlanForm::Fast => self.memory_bytes / FIRST_ROWS_PART,
-                PlanForm::Spilling => 0,
+            kept_bytes_max,
+            repeated: match form {
+                PlanForm::Fast => RepeatedParts::of(root, is_kept),
+                PlanForm::Spilling => RepeatedParts::default(),
             },
+            shared: RefCell::default(),
             next_column: std::cell::Cell::new(u32::MAX),
         };
         lowering.lower_plan(&self.request.plan)
     }
+}
+
+/// Makes spill files, and says how many of them one merge reads.
+///
+/// # Errors
+///
+/// Those of making it.
+pub(crate) fn disk_manager(
+    files: Arc<dyn TempFileFactory>,
+    form: PlanForm,
+    (memory_bytes, threads): (usize, usize),
+) -> Result<DiskManager> {
+    let merge_bytes = match form {
+        PlanForm::Fast => threads * SORT_RUN_BYTES,
+        PlanForm::Spilling => SPILLING_MERGES * SPILLING_RUN_BYTES,
+    };
+    DiskManagerBuilder::default()
+        .with_temp_file_factory(files)
+        .with_max_spill_merge_fan_in((memory_bytes / merge_bytes).clamp(2, SORT_RUNS_MAX))
+        .build()
+        .map_err(|error| from_datafusion(&error))
+}
+
+/// The settings of operators that spill, on so many partitions.
+pub(crate) fn spilling_session(session: &SessionConfig, partitions: usize) -> SessionConfig {
+    let mut session = session.clone();
+    // Each batch is sorted on its own: of several that are sorted as one, each part counts the text of all.
+    session.options_mut().execution.sort_in_place_threshold_bytes = 0;
+    session.with_batch_size(SPILLING_BATCH_ROWS).with_target_partitions(partitions)
 }
 
 /// Operators of a plan that share what memory there is, and go on in files.

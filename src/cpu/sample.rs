@@ -7,7 +7,8 @@
 //! the whole table. Equal values are often neighbours (the lines of an order). In the row groups that are read, rows are taken
 //! more densely than in the table as a whole, so neighbours would come too often. So a part of the strata, as large as the part
 //! of the table that is read, is taken at random, and the others keep their distance: then neighbours come as often as in a
-//! random sample of the table.
+//! random sample of the table. PostgreSQL's estimate then holds for a parent of partitions too, whose sample has rows of several
+//! tables. For the table itself, all rows of the row groups that are read give a better one: `distinct.rs`.
 //!
 //! Invariants: the same request over the same files gives the same rows. The conversions are the scan's,
 //! so a value is in the sample what it is in a query.
@@ -29,13 +30,17 @@ use futures::{
     stream::{self, BoxStream},
 };
 use pystachio_engine::{ResultStream, from_panic};
-use pystachio_files::FileCatalog;
+use pystachio_files::{FileCatalog, OpenedFiles, ScanConditions};
 use pystachio_plan::{Error, QueryMetrics, Result, SampleRequest};
-use tokio::runtime::Handle;
+use tokio::{
+    runtime::Handle,
+    task::{JoinError, spawn_blocking},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     datafusion::execution::memory_pool::MemoryReservation,
+    distinct::{self, ColumnValues, GroupValues},
     error::from_arrow,
     scan::{BATCH_ROWS, ColumnReader, PageMemory, ReadRows, ScanTable},
 };
@@ -59,34 +64,34 @@ pub(crate) fn sample(
     memory: MemoryReservation,
 ) -> Result<Box<dyn ResultStream>> {
     let started = Instant::now();
-    let files = catalog.open_all(&request.files)?;
+    let files = OpenedFiles { files: catalog.open_all(&request.files)?, left_out: 0 };
     let name = request.files.paths.join(", ");
-    let table = Arc::new(ScanTable::try_new(&name, files, &request.columns)?);
+    let conditions = ScanConditions { columns: &request.columns, ..ScanConditions::default() };
+    let table = Arc::new(ScanTable::try_new(&name, files, &conditions)?);
     let parts = choose_row_groups(&table, request.row_count, request.seed);
+    let read_count = parts.iter().map(|part| part.row_count).sum();
+    let taken_count: u64 = parts.iter().map(|part| part.taken_count).sum();
+    // Of rows that are all taken, PostgreSQL counts the values itself.
+    let counts_values = taken_count < table.row_count() as u64;
     let stop = CancellationToken::new();
     let (schema, runtime) = (table.schema.clone(), Handle::current());
     let guard = stop.clone().drop_guard();
-    let batches = stream::iter(parts)
-        .map(move |part| {
+    let parts = {
+        let table = table.clone();
+        let read = move |part: SamplePart| {
             let (table, stop, memory) = (table.clone(), stop.clone(), memory.new_empty());
-            runtime.spawn_blocking(move || part.read(&table, &stop, memory))
-        })
-        .buffered(threads.max(1))
-        .flat_map(|part| {
-            let batches = match part {
-                Ok(Ok(batches)) => batches.into_iter().map(Ok).collect(),
-                Ok(Err(error)) => vec![Err(error)],
-                Err(failure) => vec![Err(match failure.try_into_panic() {
-                    Ok(payload) => from_panic(payload.as_ref()),
-                    Err(_) => Error::internal("the sample's threads are shutting down"),
-                })],
-            };
-            stream::iter(batches)
-        })
-        .boxed();
+            let reading = runtime.spawn_blocking(move || part.read(&table, counts_values, &stop, memory));
+            async move { joined(reading.await)? }
+        };
+        stream::iter(parts).map(read).buffered(threads.max(1)).boxed()
+    };
+    let values = table.columns.iter().map(|_| ColumnValues::default()).collect();
     Ok(Box::new(SampleStream {
         schema,
-        batches,
+        parts,
+        batches: Vec::new().into_iter(),
+        values: counts_values.then_some(TableValues { table, read_count, columns: values }),
+        distinct_counts: Vec::new(),
         row_count: 0,
         prepared: started.elapsed(),
         started,
@@ -94,14 +99,44 @@ pub(crate) fn sample(
     }))
 }
 
+/// What a thread has returned.
+fn joined<T>(result: std::result::Result<T, JoinError>) -> Result<T> {
+    result.map_err(|failure| match failure.try_into_panic() {
+        Ok(payload) => from_panic(payload.as_ref()),
+        Err(_) => Error::internal("the sample's threads are shutting down"),
+    })
+}
+
 /// A sample being read.
 struct SampleStream {
     schema: SchemaRef,
-    batches: BoxStream<'static, Result<RecordBatch>>,
+    parts: BoxStream<'static, Result<PartSample>>,
+    /// Those of the last part that are not returned yet.
+    batches: std::vec::IntoIter<RecordBatch>,
+    /// What the parts so far say of the number of values, if it is counted.
+    values: Option<TableValues>,
+    /// The same when all parts are read.
+    distinct_counts: Vec<Option<f64>>,
     row_count: u64,
     prepared: Duration,
     started: Instant,
     _stop: DropGuard,
+}
+
+/// The values of a table's columns in the row groups that are read.
+struct TableValues {
+    table: Arc<ScanTable>,
+    /// Rows in these row groups.
+    read_count: u64,
+    columns: Vec<ColumnValues>,
+}
+
+/// What one row group gives.
+#[derive(Default)]
+struct PartSample {
+    batches: Vec<RecordBatch>,
+    /// By column, if they are counted.
+    values: Vec<GroupValues>,
 }
 
 #[async_trait]
@@ -111,9 +146,22 @@ impl ResultStream for SampleStream {
     }
 
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        let batch = self.batches.next().await.transpose()?;
-        self.row_count += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
-        Ok(batch)
+        loop {
+            if let Some(batch) = self.batches.next() {
+                self.row_count += batch.num_rows() as u64;
+                return Ok(Some(batch));
+            }
+            let Some(part) = self.parts.next().await.transpose()? else { break };
+            self.batches = part.batches.into_iter();
+            if let Some(values) = &mut self.values {
+                values.columns.iter_mut().zip(part.values).for_each(|(column, group)| column.add(group));
+            }
+        }
+        if let Some(TableValues { table, read_count, columns }) = self.values.take() {
+            let estimate = move || distinct::estimate(&table, &columns, read_count);
+            self.distinct_counts = joined(spawn_blocking(estimate).await)?;
+        }
+        Ok(None)
     }
 
     fn metrics(&self) -> QueryMetrics {
@@ -121,6 +169,7 @@ impl ResultStream for SampleStream {
             row_count: self.row_count,
             elapsed_us: self.started.elapsed().as_micros() as u64,
             prepare_us: self.prepared.as_micros() as u64,
+            distinct_counts: self.distinct_counts.clone(),
             ..QueryMetrics::default()
         }
     }
@@ -142,32 +191,41 @@ impl SamplePart {
     fn read(
         &self,
         table: &ScanTable,
+        counts_values: bool,
         stop: &CancellationToken,
         memory: MemoryReservation,
-    ) -> Result<Vec<RecordBatch>> {
+    ) -> Result<PartSample> {
         let file = &table.files[self.file];
         let columns: Vec<usize> = (0..table.columns.len()).collect();
         let rows = ReadRows { row_group: self.row_group, first_row: 0, batch_rows: BATCH_ROWS };
         let mut reader = ColumnReader::try_new(file, &columns, rows, &PageMemory::of_pages(memory))?;
         let mut places = self.places().into_iter().peekable();
-        let mut batches = Vec::new();
+        let mut sample = PartSample::default();
+        if counts_values {
+            sample.values.resize_with(columns.len(), GroupValues::default);
+        }
         let mut first_row = 0;
         while let Some((row_count, arrays)) = reader.next(table, file)? {
             // The result of a stopped sample is discarded.
             if stop.is_cancelled() {
-                return Ok(Vec::new());
+                return Ok(PartSample::default());
             }
+            sample.values.iter_mut().zip(&arrays).for_each(|(values, array)| values.add(array));
             let end_row = first_row + row_count as u64;
+            let kept = file.kept_rows(self.row_group, first_row as usize..end_row as usize);
             let mut chosen = Vec::new();
             while let Some(place) = places.next_if(|place| *place < end_row) {
-                chosen.push((place - first_row) as u32);
+                let row = (place - first_row) as u32;
+                if kept.as_ref().is_none_or(|kept| kept.value(row as usize)) {
+                    chosen.push(row);
+                }
             }
             if !chosen.is_empty() {
-                batches.push(take_rows(&table.schema, &arrays, UInt32Array::from(chosen))?);
+                sample.batches.push(take_rows(&table.schema, &arrays, UInt32Array::from(chosen))?);
             }
             first_row = end_row;
         }
-        Ok(batches)
+        Ok(sample)
     }
 
     /// Ascending row numbers, as many as there are strata of equally many rows.
@@ -271,7 +329,7 @@ fn scale(part: u64, whole: u64, parts: u64) -> u64 {
 }
 
 /// A number that looks random (splitmix64).
-fn random(seed: u64, counter: u64) -> u64 {
+pub(crate) fn random(seed: u64, counter: u64) -> u64 {
     let mut state = seed ^ counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -22,9 +22,7 @@ use crate::datafusion::{
     logical_expr::ColumnarValue,
     physical_expr::PhysicalExpr,
     physical_plan::{
-        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-        coop::make_cooperative,
-        execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions},
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, coop::make_cooperative,
         statistics::StatisticsArgs,
     },
 };
@@ -36,7 +34,10 @@ use futures::Stream;
 use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_plan::{Error, ErrorKind};
 
-use crate::error::{out_of_memory, to_datafusion};
+use crate::{
+    error::{out_of_memory, to_datafusion},
+    inputs::with_one_input,
+};
 
 /// The flag of the query that a task belongs to.
 pub(crate) fn flag_of(context: &TaskContext) -> StopFlag {
@@ -67,6 +68,11 @@ impl StoppableExec {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         Self { input, started: Mutex::default() }
     }
+
+    /// The same over another input.
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> DataFusionResult<Self> {
+        Ok(Self::new(input))
+    }
 }
 
 impl DisplayAs for StoppableExec {
@@ -88,34 +94,13 @@ impl ExecutionPlan for StoppableExec {
         vec![true]
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
+    with_one_input!();
 
     fn apply_expressions(
         &self,
         _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
     ) -> DataFusionResult<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        match children.pop() {
-            Some(input) if children.is_empty() => Ok(Arc::new(Self::new(input))),
-            _ => Err(DataFusionError::Internal("a stoppable operator has one input".to_owned())),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
     }
 
     fn execute(

@@ -20,6 +20,11 @@ use crate::locking::lock_whole;
 pub trait Meter: Send + Sync {
     /// The current progress. Does not wait for the query.
     fn progress(&self) -> QueryProgress;
+
+    /// [`QueryProgress::temp_file_bytes`] alone, which hosts ask for often.
+    fn temp_file_bytes(&self) -> u64 {
+        self.progress().temp_file_bytes
+    }
 }
 
 /// Which engine runs a query, and on how many ranks.
@@ -123,15 +128,37 @@ impl QueryAccount {
 
     /// The query's progress. A query that has ended keeps its last reading, without memory.
     pub fn progress(&self) -> QueryProgress {
+        self.read(
+            |meter| meter.progress(),
+            |last, seen| {
+                *last = seen.unwrap_or(QueryProgress { memory_bytes: 0, ..*last });
+            },
+        )
+    }
+
+    /// [`QueryProgress::temp_file_bytes`] of the query's progress.
+    pub fn temp_file_bytes(&self) -> u64 {
+        let keep = |last: &mut QueryProgress, seen: Option<u64>| {
+            last.temp_file_bytes = seen.unwrap_or(last.temp_file_bytes);
+        };
+        self.read(|meter| meter.temp_file_bytes(), keep).temp_file_bytes
+    }
+
+    /// Asks the meters that exist, and keeps what they say in their last readings. Returns the sum of these.
+    fn read<T>(
+        &self,
+        ask: impl Fn(&dyn Meter) -> T,
+        keep: impl Fn(&mut QueryProgress, Option<T>),
+    ) -> QueryProgress {
         let meters: Vec<Weak<dyn Meter>> =
             lock_whole(&self.state).meters.iter().map(|(meter, _)| meter.clone()).collect();
         // Without the lock: a meter may be dropped here, and with it what ends with the query.
-        let seen: Vec<Option<QueryProgress>> =
-            meters.iter().map(|meter| meter.upgrade().map(|meter| meter.progress())).collect();
+        let seen: Vec<Option<T>> =
+            meters.iter().map(|meter| meter.upgrade().map(|meter| ask(meter.as_ref()))).collect();
         let mut state = lock_whole(&self.state);
         for ((meter, last), (asked, seen)) in state.meters.iter_mut().zip(meters.iter().zip(seen)) {
             if meter.ptr_eq(asked) {
-                *last = seen.unwrap_or(QueryProgress { memory_bytes: 0, ..*last });
+                keep(last, seen);
             }
         }
         state.meters.iter().fold(QueryProgress::default(), |sum, (_, last)| sum.and(*last))
@@ -149,7 +176,7 @@ mod tests {
 
     impl Meter for Read {
         fn progress(&self) -> QueryProgress {
-            QueryProgress { bytes_read: self.0, ..QueryProgress::default() }
+            QueryProgress { bytes_read: self.0, temp_file_bytes: self.0, ..QueryProgress::default() }
         }
     }
 
@@ -165,9 +192,9 @@ mod tests {
         account.begin(QueryPlace { engine: QueryEngine::Gpu, rank_count: 2 });
         let ranks = [Arc::new(Read(3)), Arc::new(Read(4))];
         ranks.iter().for_each(|rank| flag.of_part().account().measure(weak(rank)));
-        assert_eq!(account.progress().bytes_read, 7);
+        assert_eq!((account.temp_file_bytes(), account.progress().bytes_read), (7, 7));
         drop(ranks);
-        assert_eq!(account.progress().bytes_read, 7);
+        assert_eq!((account.temp_file_bytes(), account.progress().bytes_read), (7, 7));
         account.begin(QueryPlace { engine: QueryEngine::Cpu, rank_count: 1 });
         assert!(!account.is_measured());
         assert_eq!(account.progress(), QueryProgress::default());

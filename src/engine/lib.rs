@@ -41,26 +41,51 @@ pub use tally::Tally;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_plan::{
-    CacheEntry, EngineStatus, FileSet, GenerateRequest, OptimizeRequest, OptimizedColumn, QueryMetrics,
-    QueryRequest, QueryTimeline, Result, SampleRequest, TableDescription,
+    CacheEntry, DescribeExtent, EngineStatus, Error, FileSet, GenerateRequest, OptimizeRequest,
+    OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest, StoreAccess,
+    StoreName, TableDescription, WriteRequest, WrittenRows,
 };
 
 /// An engine: of one device, or of several that share queries as ranks.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// Describes a table from the footers of its files, which are cached by file identity.
+    /// Describes a table from the footers of its files, which are cached by file identity. The request says how stores are reached,
+    /// and ends with its flag.
     ///
     /// # Errors
     ///
     /// `FileNotFound`, `FilePermission`, `FileCorrupt`, each naming the file.
-    async fn describe(&self, files: &FileSet) -> Result<TableDescription>;
+    async fn describe(
+        &self,
+        files: &FileSet,
+        extent: DescribeExtent,
+        request: (&StoreAccess, &StopFlag),
+    ) -> Result<TableDescription>;
 
     /// Returns the current [`TableDescription::identity`] of a table. Reads no footer.
     ///
     /// # Errors
     ///
     /// `FileNotFound`, `FilePermission`, each naming the file.
-    async fn identify(&self, files: &FileSet) -> Result<u64>;
+    async fn identify(&self, files: &FileSet, request: (&StoreAccess, &StopFlag)) -> Result<u64>;
+
+    /// Lists a folder of a store.
+    ///
+    /// # Errors
+    ///
+    /// `FilePermission`, `FileAccess`, `NotSupported`, each naming the folder.
+    async fn names(&self, folder: &str, request: (&StoreAccess, &StopFlag)) -> Result<Vec<StoreName>>;
+
+    /// Removes objects of stores. Returns those that may still be there, and why.
+    ///
+    /// # Errors
+    ///
+    /// Those of stores that can't be asked.
+    async fn remove(
+        &self,
+        paths: Vec<String>,
+        request: (&StoreAccess, &StopFlag),
+    ) -> Result<Vec<(String, Error)>>;
 
     /// Starts a query. Its batches have one column per output of the plan, laid out as
     /// [`pystachio_plan::DataType::to_arrow`] says. `stop` ends the query within a batch of rows, even if
@@ -78,14 +103,14 @@ pub trait Engine: Send + Sync + 'static {
     /// # Errors
     ///
     /// As of [`Engine::run`].
-    async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics>;
+    async fn preview(&self, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics>;
 
     /// Starts reading a sample of a table's rows.
     ///
     /// # Errors
     ///
     /// As of [`Engine::run`].
-    async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>>;
+    async fn sample(&self, request: SampleRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>>;
 
     /// Writes the TPC-H tables and returns their names and row counts. A failed or dropped run removes the
     /// files that it wrote.
@@ -110,6 +135,14 @@ pub trait Engine: Send + Sync + 'static {
         request: OptimizeRequest,
         progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<OptimizedColumn>>;
+
+    /// Starts writing rows as files. Checks where they are to go.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, `NotSupported`, `SchemaMismatch` if files of the same folder have other columns; those of the file
+    /// system, each naming the file.
+    async fn begin_write(&self, request: WriteRequest) -> Result<Box<dyn RowWriter>>;
 
     /// Lists the contents of the column caches of all ranks that answer in time.
     async fn cache(&self) -> Vec<CacheEntry>;
@@ -138,6 +171,38 @@ pub trait ResultStream: Send {
 
     /// The query's metrics so far; complete after the last batch.
     fn metrics(&self) -> QueryMetrics;
+}
+
+/// Files that rows are written to, batch by batch. Dropped before [`RowWriter::keep`], it removes what it wrote.
+#[async_trait]
+pub trait RowWriter: Send {
+    /// Writes rows, laid out as [`pystachio_plan::DataType::to_written_arrow`] or [`pystachio_plan::DataType::to_arrow`] says; decimals
+    /// may have any precision if their values fit. Returns when the next batch may come, which
+    /// is before these are written. Their error may come with the next call.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system, naming the file; `OutOfMemory`. The writer is of no more use then.
+    async fn write(&mut self, batch: RecordBatch) -> Result<()>;
+
+    /// Completes the files under their provisional names, so that they outlive a crash of the host.
+    ///
+    /// # Errors
+    ///
+    /// As of [`RowWriter::write`].
+    async fn finish(&mut self) -> Result<WrittenRows>;
+
+    /// Makes objects of stores visible, after [`RowWriter::finish`]. Local files get their names from the client.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store, naming the object. Other objects may be visible then; they go when this is dropped.
+    async fn complete(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Leaves the files of [`RowWriter::finish`] to the client.
+    fn keep(self: Box<Self>);
 }
 
 /// The progress of [`Engine::generate`] or [`Engine::optimize`].

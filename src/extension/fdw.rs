@@ -3,7 +3,7 @@
 
 use pgrx::{pg_sys, prelude::*};
 
-use crate::{execution, import, planner};
+use crate::{execution, import, planner, writing};
 
 /// Declares version 1 of the calling convention for the handler.
 #[unsafe(no_mangle)]
@@ -28,6 +28,7 @@ pub unsafe extern "C-unwind" fn pystachio_handler(_call: pg_sys::FunctionCallInf
     };
     planner::fill_routine(routine);
     execution::fill_routine(routine);
+    writing::fill_routine(routine);
     routine.ImportForeignSchema = Some(import::import_foreign_schema);
     pg_sys::Datum::from(std::ptr::from_mut(routine))
 }

@@ -4,14 +4,17 @@
 //! and the session then forgets what it knew.
 //!
 //! Invariants: errors are not kept. How much is kept is bounded.
-#![expect(unsafe_code, reason = "sends a message of invalidation to PostgreSQL's caches")]
+#![expect(
+    unsafe_code,
+    reason = "sends a message of invalidation to PostgreSQL's caches, and asks for the current role"
+)]
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use pgrx::pg_sys;
 use pystachio_plan::{FileSet, TableDescription};
 
-use crate::pg::tree::Statement;
+use crate::{pg::tree::Statement, stores};
 
 /// Tables of which descriptions are kept.
 const TABLES_MAX: usize = 256;
@@ -31,9 +34,18 @@ thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
 }
 
+/// A table in a store, or one that the current role has keys for, as that role sees it: roles do not learn from one another.
+fn of_role((server, mut files): TableKey) -> TableKey {
+    if files.role == 0 && (files.is_in_store() || stores::has_file_keys(server.into(), 0)) {
+        // SAFETY: a look at the session's state.
+        files.role = unsafe { pg_sys::GetUserId() }.into();
+    }
+    (server, files)
+}
+
 /// What is known of a table.
 pub fn find(table: &TableKey) -> Option<Rc<TableDescription>> {
-    KNOWN.with_borrow(|known| known.descriptions.get(table).cloned())
+    KNOWN.with_borrow(|known| known.descriptions.get(&of_role(table.clone())).cloned())
 }
 
 /// Keeps a description. Where there are too many, those before it go.
@@ -44,7 +56,7 @@ pub fn keep(table: TableKey, description: &Rc<TableDescription>) {
             *known = Known::default();
         }
         if count <= FILES_MAX {
-            let before = known.descriptions.insert(table, description.clone());
+            let before = known.descriptions.insert(of_role(table), description.clone());
             known.file_count += count;
             known.file_count -= before.map_or(0, |before| before.files.len());
         }
@@ -54,10 +66,18 @@ pub fn keep(table: TableKey, description: &Rc<TableDescription>) {
 /// Forgets a table.
 pub fn forget(table: &TableKey) {
     KNOWN.with_borrow_mut(|known| {
-        if let Some(before) = known.descriptions.remove(table) {
+        if let Some(before) = known.descriptions.remove(&of_role(table.clone())) {
             known.file_count -= before.files.len();
         }
     });
+}
+
+/// Forgets the tables that have files, at whichever version.
+pub fn forget_files(server_oid: u32, files: &FileSet) {
+    let is_of = |(server, known): &TableKey| *server == server_oid && known.paths == files.paths;
+    let keys: Vec<TableKey> =
+        KNOWN.with_borrow(|known| known.descriptions.keys().filter(|key| is_of(key)).cloned().collect());
+    keys.iter().for_each(forget);
 }
 
 /// Has this session plan anew what it keeps for the statement's foreign tables.

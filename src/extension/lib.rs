@@ -6,10 +6,11 @@
 //! ```
 //!
 //! - `planner/`: from PostgreSQL's trees to a plan; `scan_private.rs`: what it leaves for the executor
-//! - `execution/`: the scan node; `types/`: Arrow to datums, datums to literals
+//! - `execution/`: the scan node; `types/`: Arrow to datums, datums to literals and to Arrow
+//! - `writing/`: INSERT, COPY FROM, and queries whose rows are written
 //! - `client/`: the connection to an engine; `supervisor/`: the worker that keeps engines running
 //! - `options.rs`, `settings.rs`, `fdw.rs`: the wrapper, its options and its settings
-//! - `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA
+//! - `file_tables.rs`: files as tables of a session; `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA
 //! - `known_files.rs`: what the session knows of tables' files
 //! - `privileges.rs`: which records and counters of engines a role may see
 //! - `pg/`: narrow wrappers over `pg_sys`; `pg/compat.rs`: everything that differs between versions
@@ -29,6 +30,7 @@ mod client;
 mod error;
 mod execution;
 mod fdw;
+mod file_tables;
 mod functions;
 mod gpu_disable;
 mod hosts;
@@ -40,8 +42,11 @@ mod planner;
 mod privileges;
 mod scan_private;
 mod settings;
+mod stores;
 mod supervisor;
 mod types;
+mod utility;
+mod writing;
 
 pgrx::pg_module_magic!();
 
@@ -51,7 +56,10 @@ extern "C-unwind" fn _PG_init() {
     error::without_backtraces();
     settings::define();
     execution::register_nodes();
+    execution::register_callback();
     planner::install_hooks();
+    writing::register_callbacks();
+    utility::install_hook();
     supervisor::install_hooks();
     supervisor::register_supervisor();
 }

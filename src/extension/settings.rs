@@ -97,6 +97,7 @@ static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static CHECK_INTERVAL_S: GucSetting<i32> = GucSetting::<i32>::new(60);
 static IDLE_TIMEOUT_S: GucSetting<i32> = GucSetting::<i32>::new(1800);
 static MEMORY_MB: GucSetting<i32> = GucSetting::<i32>::new(0);
+static THREADS: GucSetting<i32> = GucSetting::<i32>::new(0);
 static START_ENGINES: GucSetting<EngineStart> = GucSetting::<EngineStart>::new(EngineStart::FirstUse);
 static ENGINE_CHOICE: GucSetting<EngineMode> = GucSetting::<EngineMode>::new(EngineMode::Auto);
 static DEVICE_OVERHEAD_MS: GucSetting<f64> = GucSetting::<f64>::new(10.0);
@@ -152,6 +153,11 @@ pub fn memory_bytes() -> u64 {
         0 => options::machine_memory_bytes() / 4 * 3,
         megabytes => u64::from(megabytes.unsigned_abs()) << 20,
     }
+}
+
+/// How many processors all engines share; `None`: all that the database server may use.
+pub fn threads() -> Option<u32> {
+    Some(THREADS.get().unsigned_abs()).filter(|count| *count > 0)
 }
 
 /// When engines start.
@@ -306,6 +312,16 @@ pub fn define() {
         i32::MAX,
         GucContext::Sighup,
         GucFlags::UNIT_MB,
+    );
+    GucRegistry::define_int_guc(
+        c"pystachio.threads",
+        c"Processors that all engines of all databases share.",
+        c"0: all that the database server may use. An engine is bound to them when it starts.",
+        &THREADS,
+        0,
+        1024,
+        GucContext::Sighup,
+        GucFlags::default(),
     );
     GucRegistry::define_enum_guc(
         c"pystachio.start_engines",

@@ -1,6 +1,8 @@
 //! What of a declared column its values depend on, besides the file.
 
-use pystachio_plan::{DataType, ScanColumn};
+use pystachio_plan::{ColumnContent, DataType, ScanColumn};
+
+use crate::NestedForm;
 
 /// What the declared column adds to the file's: of one column chunk, scans that agree in it have the same values and errors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +11,9 @@ pub struct ColumnVariant {
     not_null: bool,
     length_max: Option<u32>,
     trim_blanks: bool,
+    content: ColumnContent,
+    /// Of a nested column, what the file has for it.
+    form: Option<NestedForm>,
 }
 
 impl ColumnVariant {
@@ -19,6 +24,14 @@ impl ColumnVariant {
             not_null: column.not_null,
             length_max: column.length_max,
             trim_blanks: column.trim_blanks,
+            content: column.content,
+            form: None,
         }
+    }
+
+    /// The same for a file that has the column in this form.
+    #[must_use]
+    pub fn with_form(self, form: Option<NestedForm>) -> Self {
+        Self { form, ..self }
     }
 }

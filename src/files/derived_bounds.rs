@@ -31,6 +31,13 @@ pub(super) fn bounds_of<'a>(
     }
 }
 
+impl Bounds {
+    /// The bounds of dates as those of their midnights.
+    pub(super) fn to_timestamps(&self) -> Option<Self> {
+        Ends::ToTimestamp.apply(self, &DataType::Timestamp)
+    }
+}
+
 /// What a function makes of the ends of a range.
 enum Ends {
     /// At most so many microseconds are added: to the first end, and to the last.

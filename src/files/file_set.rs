@@ -7,46 +7,108 @@
 
 use std::{
     collections::HashSet,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use pystachio_plan::{Error, ErrorKind, FileSet, RANK_PLACEHOLDER, Result, check_not_of_other_format};
+use pystachio_plan::{
+    Error, ErrorKind, FileSet, PATTERN_LETTERS, RANK_PLACEHOLDER, Result, check_folder,
+    check_not_of_other_format, is_in_store, marks_table,
+};
 
-use crate::error::from_io;
+use crate::{
+    encryption::RoleKeys,
+    error::from_io,
+    files::FileIdentity,
+    listings::{Listings, is_hidden},
+    stores::FoundObject,
+    table_files::FileOfTable,
+};
 
 /// Folders below a folder of the file set are followed to this depth.
 const FOLDER_DEPTH_MAX: usize = 32;
 
 /// A file of a set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FoundFile {
-    /// Absolute.
+    /// Absolute, or the URL of an object.
     pub path: PathBuf,
     /// The rank whose own it is; absent where every rank sees it.
     pub rank: Option<u16>,
+    /// What the log of its table says of it.
+    pub of_table: Option<FileOfTable>,
+    /// The object, if it is one.
+    pub object: Option<Arc<FoundObject>>,
+    /// What the role that reads it may open it with, if it is encrypted.
+    pub(crate) keys: Option<Arc<RoleKeys>>,
+}
+
+impl FoundFile {
+    /// What makes it the same file with the same content, for the same keys. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FileIdentity::at`].
+    pub fn identity(&self) -> Result<FileIdentity> {
+        let identity = match &self.object {
+            Some(object) => object.identity,
+            None => FileIdentity::at(&self.path)?,
+        };
+        Ok(self.seen(identity))
+    }
+
+    /// An identity of it with the keys of the role.
+    pub(crate) fn seen(&self, identity: FileIdentity) -> FileIdentity {
+        FileIdentity { keys: self.keys.as_ref().map(|keys| keys.digest).unwrap_or_default(), ..identity }
+    }
+
+    /// A file of this host.
+    fn local(path: PathBuf, rank: Option<u16>) -> Self {
+        Self { path, rank, of_table: None, object: None, keys: None }
+    }
 }
 
 /// The files of a set on a host of so many ranks, in the order in which they are read: as listed, rank after rank, and sorted
 /// within a folder or pattern. A folder stands for every `*.parquet` below it; names that start with `.` or `_` are skipped.
-/// A file that is named by itself may be one of another format's table. Blocks.
+/// A file that is named by itself may be one of another format's table. A path that ends with `/` is a folder that may have no files,
+/// or not be there. `in_store` finds the objects of each path in a store. Blocks.
 ///
 /// # Errors
 ///
 /// `FileNotFound` for a path that matches nothing, of any rank, `FilePermission`, `InvalidArgument`; `NotSupported` for a
 /// folder or a pattern of files in a table of another format.
-pub fn expand(files: &FileSet, rank_count: u16) -> Result<Vec<FoundFile>> {
+pub(super) fn expand(
+    listings: &Listings,
+    files: &FileSet,
+    rank_count: u16,
+    in_store: &dyn Fn(&[&str]) -> Result<Vec<Vec<Arc<FoundObject>>>>,
+) -> Result<Vec<FoundFile>> {
     let mut found = Vec::new();
+    let stored: Vec<&str> = files.paths.iter().map(String::as_str).filter(|path| is_in_store(path)).collect();
+    let objects = if stored.is_empty() { Vec::new() } else { in_store(&stored)? };
+    let mut objects = objects.into_iter();
     for path in &files.paths {
+        if is_in_store(path) {
+            let objects = objects.next().unwrap_or_default().into_iter();
+            found.extend(objects.map(|object| FoundFile {
+                path: object.path(),
+                rank: None,
+                of_table: None,
+                object: Some(object),
+                keys: None,
+            }));
+            continue;
+        }
         if !path.contains(RANK_PLACEHOLDER) {
-            let shared = expand_path(path)?.into_iter();
-            found.extend(shared.map(|path| FoundFile { path, rank: None }));
+            let shared = expand_path(listings, path)?.into_iter();
+            found.extend(shared.map(|path| FoundFile::local(path, None)));
             continue;
         }
         for rank in 0..rank_count {
-            let own = expand_path(&path.replace(RANK_PLACEHOLDER, &rank.to_string()));
+            let own = expand_path(listings, &path.replace(RANK_PLACEHOLDER, &rank.to_string()));
             let own = own.map_err(|error| of_rank(error, path, rank_count))?.into_iter();
-            found.extend(own.map(|path| FoundFile { path, rank: Some(rank) }));
+            found.extend(own.map(|path| FoundFile::local(path, Some(rank))));
         }
     }
     Ok(found)
@@ -63,44 +125,47 @@ fn of_rank(error: Error, path: &str, rank_count: u16) -> Error {
     ))
 }
 
-fn expand_path(path: &str) -> Result<Vec<PathBuf>> {
+fn expand_path(listings: &Listings, path: &str) -> Result<Vec<PathBuf>> {
+    let (path, may_be_empty) = match path.strip_suffix('/') {
+        Some(folder) if !folder.is_empty() => (folder, true),
+        _ => (path, false),
+    };
     let mut found = Vec::new();
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
             check_not_of_other_format(Path::new(path))?;
-            expand_folder(Path::new(path), 0, &mut found)?;
+            expand_folder(listings, Path::new(path), 0, &mut found)?;
         }
         Ok(_) => found.push(PathBuf::from(path)),
-        Err(_) if path.contains(['*', '?', '[']) => expand_pattern(path, &mut found)?,
+        Err(_) if path.contains(PATTERN_LETTERS) => expand_pattern(listings, path, &mut found)?,
+        Err(error) if may_be_empty && error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(from_io(Path::new(path), "read", &error)),
     }
-    match found.is_empty() {
+    match found.is_empty() && !may_be_empty {
         true => Err(Error::new(ErrorKind::FileNotFound, format!("no Parquet file matches \"{path}\""))),
         false => Ok(found),
     }
 }
 
-fn expand_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
+/// The Parquet files below a folder.
+fn expand_folder(listings: &Listings, folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
     if depth > FOLDER_DEPTH_MAX {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
             format!("folder \"{}\" is nested more than {FOLDER_DEPTH_MAX} deep", folder.display()),
         ));
     }
-    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
-    let mut paths: Vec<PathBuf> = entries
-        .map_err(|error| from_io(folder, "read folder", &error))?
-        .into_iter()
-        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
-        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"_"))
-        .map(|entry| entry.path())
-        .collect();
-    paths.sort();
-    for path in paths {
-        let metadata = fs::metadata(&path).map_err(|error| from_io(&path, "read", &error))?;
-        if metadata.is_dir() {
-            check_not_of_other_format(&path)?;
-            expand_folder(&path, depth + 1, found)?;
+    let entries = listings.entries(folder)?;
+    if entries.iter().any(|entry| marks_table(&entry.name)) {
+        check_folder(folder)?;
+    }
+    for entry in entries.iter() {
+        if is_hidden(&entry.name) {
+            continue;
+        }
+        let path = folder.join(&entry.name);
+        if entry.is_folder {
+            expand_folder(listings, &path, depth + 1, found)?;
         } else if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet")) {
             found.push(path);
         }
@@ -108,13 +173,16 @@ fn expand_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Resul
     Ok(())
 }
 
-fn expand_pattern(pattern: &str, found: &mut Vec<PathBuf>) -> Result<()> {
+fn expand_pattern(listings: &Listings, pattern: &str, found: &mut Vec<PathBuf>) -> Result<()> {
     let paths = glob::glob(pattern).map_err(|error| {
         Error::new(ErrorKind::InvalidArgument, format!("path pattern \"{pattern}\" is not valid: {error}"))
     })?;
     let mut checked = HashSet::new();
     for path in paths {
         let path = path.map_err(|error| from_io(error.path(), "read", error.error()))?;
+        if hidden_count(&path) > hidden_count(Path::new(pattern)) {
+            continue;
+        }
         let is_folder = path.is_dir();
         let folder = if is_folder { Some(path.as_path()) } else { path.parent() };
         if let Some(folder) = folder
@@ -123,12 +191,17 @@ fn expand_pattern(pattern: &str, found: &mut Vec<PathBuf>) -> Result<()> {
             check_not_of_other_format(folder)?;
         }
         if is_folder {
-            expand_folder(&path, 0, found)?;
+            expand_folder(listings, &path, 0, found)?;
         } else {
             found.push(path);
         }
     }
     Ok(())
+}
+
+/// How many names of a path begin with `.` or `_`: marks of other programs, and not tables' files, unless a pattern names them.
+fn hidden_count(path: &Path) -> usize {
+    path.iter().filter(|name| is_hidden(name)).count()
 }
 
 #[cfg(test)]
@@ -142,7 +215,8 @@ mod tests {
     ) -> Result<Vec<(String, Option<u16>)>> {
         let root = folder.path().display().to_string();
         let paths = paths.iter().map(|path| format!("{root}{path}")).collect();
-        let files = expand(&FileSet { paths }, rank_count)?.into_iter();
+        let files = expand(&Listings::default(), &FileSet::parquet(paths), rank_count, &|_| Ok(Vec::new()))?
+            .into_iter();
         let shown = |file: FoundFile| (file.path.display().to_string().replace(&root, ""), file.rank);
         Ok(files.map(shown).collect())
     }
@@ -166,6 +240,42 @@ mod tests {
         }
         for path in ["/lake/t/a.parquet", "/lake/t/day=1/b.parquet", "/lake/u.parquet", "/lake/*.parquet"] {
             assert_eq!(found(&folder, &[path], 1).unwrap().len(), 1, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_matches_names_that_begin_with_a_mark_only_if_it_has_the_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in
+            ["t/y=1/a.parquet", "t/y=2/m=1/b.parquet", "t/_SUCCESS", "t/y=1/.a.crc", "t/_temporary/c.parquet"]
+        {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let paths = |pattern: &str| -> Vec<String> {
+            found(&folder, &[pattern], 1).unwrap().into_iter().map(|(path, _)| path).collect()
+        };
+        let all = ["/t/y=1/a.parquet", "/t/y=2/m=1/b.parquet"];
+        assert_eq!(paths("/t/*"), all);
+        assert_eq!(paths("/t/**/*.parquet"), all);
+        assert_eq!(paths("/t/y=1/*"), all[..1]);
+        assert_eq!(paths("/t/_t*/*"), ["/t/_temporary/c.parquet"]);
+    }
+
+    #[test]
+    fn a_folder_may_be_empty_where_its_path_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("t")).unwrap();
+        for path in ["/t", "/t/*", "/none"] {
+            assert_eq!(found(&folder, &[path], 1).unwrap_err().kind, ErrorKind::FileNotFound, "{path}");
+        }
+        for path in ["/t/", "/none/"] {
+            assert_eq!(found(&folder, &[path], 1), Ok(Vec::new()), "{path}");
+        }
+        fs::write(folder.path().join("t/a.parquet"), "").unwrap();
+        for path in ["/t/", "/t/a.parquet/"] {
+            assert_eq!(found(&folder, &[path], 1), Ok(vec![("/t/a.parquet".to_owned(), None)]), "{path}");
         }
     }
 

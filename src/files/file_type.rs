@@ -10,12 +10,18 @@ use parquet::{
     basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as PhysicalType},
     schema::types::{BasicTypeInfo, Type},
 };
-use pystachio_plan::DataType;
+use pystachio_plan::{DataType, RecordField};
 
 use crate::value_range::annotated_range;
 
-/// The most digits of a decimal that PostgreSQL and the engine agree on.
-const DECIMAL_DIGITS_MAX: i32 = 38;
+/// The most digits of a decimal that engines have.
+const DECIMAL_DIGITS_MAX: i32 = 76;
+/// The most bytes of a decimal of a fixed length with more digits than 128 bits hold.
+const LONG_DECIMAL_BYTES_MAX: i32 = 32;
+const DECIMAL128_DIGITS_MAX: i32 = 38;
+/// The type in SQL of nested values.
+pub(super) const NESTED_SQL_TYPE: &str = "jsonb";
+const STRUCT: &str = "struct";
 const UUID_BYTES: i32 = 16;
 const FLOAT16_BYTES: i32 = 2;
 
@@ -32,6 +38,12 @@ pub struct FileType {
     pub storage: Option<Storage>,
     /// The stored numbers that the annotation allows, of a list's items too; `None` where it allows all.
     pub allowed: Option<RangeInclusive<i128>>,
+    /// Whether the annotation says that all values are NULL.
+    pub is_null: bool,
+    /// Whether values have nanoseconds, which are rounded down.
+    pub is_rounded: bool,
+    /// Whether values are times of day in UTC.
+    pub is_time_of_utc: bool,
 }
 
 /// How a value is stored, as far as reading one from a footer needs it.
@@ -61,15 +73,110 @@ pub enum Storage {
 
 /// The type of a column, that is, of a field of the file's root.
 pub fn file_type(field: &Type) -> FileType {
-    let repeated = field.get_basic_info().has_repetition()
-        && field.get_basic_info().repetition() == Repetition::REPEATED;
-    if repeated {
-        return list_of(single_type(field));
+    let plain = FileType { is_rounded: has_rounded(field), ..plain_type(field) };
+    match plain.data_type {
+        None if is_nested(field) && is_json(field) => {
+            FileType { data_type: Some(DataType::Text), sql_type: NESTED_SQL_TYPE.to_owned(), ..plain }
+        }
+        _ => plain,
+    }
+}
+
+/// The composite type of a field that is a struct, or the array of such of one that is a list of structs; `None` of others, and where
+/// a leaf has no type. Maps and lists of lists within are JSON.
+pub(super) fn record_type(field: &Type) -> Option<DataType> {
+    if is_struct(field) {
+        let fields = field.get_fields().iter().filter(|field| !is_null_type(field));
+        let fields = fields.map(|field| record_field(field)).collect::<Option<Vec<_>>>()?;
+        return (!fields.is_empty()).then_some(DataType::Record(fields));
+    }
+    let item = list_item(field).filter(|_| !is_repeated(field))?;
+    match record_type(item)? {
+        record @ DataType::Record(_) => Some(DataType::List(Box::new(record))),
+        _ => None,
+    }
+}
+
+fn record_field(field: &Type) -> Option<RecordField> {
+    if is_variant(field) {
+        return None;
+    }
+    let FileType { data_type, sql_type, .. } = file_type(field);
+    let is_json = matches!(sql_type.as_str(), "json" | NESTED_SQL_TYPE | "json[]");
+    let data_type = record_type(field)
+        .map_or_else(|| data_type.map(|data_type| (data_type, is_json)), |record| Some((record, false)));
+    let (data_type, is_json) = data_type?;
+    Some(RecordField {
+        name: field.name().to_owned(),
+        data_type,
+        length_max: None,
+        trim_blanks: false,
+        is_json,
+    })
+}
+
+/// Whether a column has values that JSON holds, and is not a single value.
+fn is_nested(field: &Type) -> bool {
+    field.is_group() || is_repeated(field)
+}
+
+/// Whether a leaf of a field has nanoseconds.
+fn has_rounded(field: &Type) -> bool {
+    match field.is_primitive() {
+        true => leaf_type(field).is_rounded,
+        false => field.get_fields().iter().any(|field| has_rounded(field)),
+    }
+}
+
+/// Whether all leaves of a field have a type. A group without a leaf counts for nothing: readers leave it out.
+fn is_json(field: &Type) -> bool {
+    let mut leaf_count = 0;
+    every_leaf(field, &mut leaf_count) && leaf_count > 0
+}
+
+/// Whether a field is a variant.
+pub(crate) fn is_variant(field: &Type) -> bool {
+    field.is_group() && matches!(field.get_basic_info().logical_type_ref(), Some(LogicalType::Variant(_)))
+}
+
+fn every_leaf(field: &Type, leaf_count: &mut usize) -> bool {
+    if field.is_primitive() {
+        *leaf_count += 1;
+        let leaf = leaf_type(field);
+        return leaf.data_type.is_some() || leaf.is_null;
+    }
+    field.get_fields().iter().all(|field| every_leaf(field, leaf_count))
+}
+
+/// Whether a field is a struct, of which a row has at most one.
+pub(crate) fn is_struct(field: &Type) -> bool {
+    field.is_group() && !is_repeated(field) && group_words(field.get_basic_info()) == STRUCT
+}
+
+/// Whether a field is a map, also in the form of old writers.
+pub(crate) fn is_map(field: &Type) -> bool {
+    field.is_group() && group_words(field.get_basic_info()) == "map"
+}
+
+pub(crate) fn is_repeated(field: &Type) -> bool {
+    let info = field.get_basic_info();
+    info.has_repetition() && info.repetition() == Repetition::REPEATED
+}
+
+/// The type of a single value, or of a list of single values.
+fn plain_type(field: &Type) -> FileType {
+    if is_repeated(field) {
+        return list_of(leaf_type(field));
     }
     match list_item(field) {
-        Some(item) => list_of(single_type(item)),
-        None => single_type(field),
+        Some(item) => list_of(leaf_type(item)),
+        None => leaf_type(field),
     }
+}
+
+/// Whether a column has the type whose values are all NULL.
+pub(crate) fn is_null_type(field: &Type) -> bool {
+    field.is_primitive() && field.get_basic_info().logical_type_ref() == Some(&LogicalType::Unknown)
 }
 
 fn list_of(item: FileType) -> FileType {
@@ -82,13 +189,16 @@ fn list_of(item: FileType) -> FileType {
             words,
             storage: None,
             allowed,
+            is_null: false,
+            is_rounded: false,
+            is_time_of_utc: false,
         },
         _ => without_type(words),
     }
 }
 
 /// The item of a field that is a list, by the rules of the Parquet specification, old forms included.
-fn list_item(field: &Type) -> Option<&Type> {
+pub(crate) fn list_item(field: &Type) -> Option<&Type> {
     let info = field.get_basic_info();
     let is_list =
         info.logical_type_ref() == Some(&LogicalType::List) || info.converted_type() == ConvertedType::LIST;
@@ -107,7 +217,8 @@ fn list_item(field: &Type) -> Option<&Type> {
     }
 }
 
-fn single_type(field: &Type) -> FileType {
+/// The type of a single value; none of a group.
+pub(super) fn leaf_type(field: &Type) -> FileType {
     match field {
         Type::GroupType { basic_info, .. } => without_type(group_words(basic_info).to_owned()),
         Type::PrimitiveType { basic_info, physical_type, type_length, scale, precision } => {
@@ -116,7 +227,7 @@ fn single_type(field: &Type) -> FileType {
                 logical: annotation(basic_info, *precision, *scale),
                 length: *type_length,
             };
-            primitive_type(&primitive, annotated_range(field))
+            FileType { is_null: is_null_type(field), ..primitive_type(&primitive, annotated_range(field)) }
         }
     }
 }
@@ -126,7 +237,7 @@ fn group_words(info: &BasicTypeInfo) -> &'static str {
         (Some(LogicalType::List), _) | (_, ConvertedType::LIST) => "list",
         (Some(LogicalType::Map), _) | (_, ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE) => "map",
         (Some(LogicalType::Variant(_)), _) => "variant",
-        _ => "struct",
+        _ => STRUCT,
     }
 }
 
@@ -174,7 +285,16 @@ fn primitive_type(primitive: &Primitive, allowed: Option<RangeInclusive<i128>>) 
                 Some(LogicalType::Json) => "json".to_owned(),
                 _ => data_type.to_string(),
             };
-            FileType { data_type: Some(data_type), sql_type, words, storage: Some(storage), allowed }
+            FileType {
+                data_type: Some(data_type),
+                sql_type,
+                words,
+                storage: Some(storage),
+                allowed,
+                is_null: false,
+                is_rounded: storage == Storage::Nanoseconds,
+                is_time_of_utc: matches!(&primitive.logical, Some(LogicalType::Time(time)) if time.is_adjusted_to_u_t_c),
+            }
         }
         None => without_type(words),
     }
@@ -190,6 +310,14 @@ fn stored_as(primitive: &Primitive) -> Option<(DataType, Storage)> {
         (DOUBLE, _) => (DataType::Float64, Storage::Float),
         (INT96, _) => (DataType::Timestamp, Storage::Int96),
         (INT32 | INT64 | BYTE_ARRAY | FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Decimal(decimal))) => {
+            let is_long = decimal.precision > DECIMAL128_DIGITS_MAX;
+            let holds_long = match physical {
+                FIXED_LEN_BYTE_ARRAY => *length <= LONG_DECIMAL_BYTES_MAX,
+                other => *other == BYTE_ARRAY,
+            };
+            if is_long && !holds_long {
+                return None;
+            }
             (decimal_type(decimal.precision, decimal.scale)?, Storage::Decimal)
         }
         (INT32, None) => (DataType::Int32, Storage::Signed),
@@ -292,5 +420,14 @@ fn logical_words(logical: &LogicalType) -> Option<String> {
 }
 
 fn without_type(words: String) -> FileType {
-    FileType { data_type: None, sql_type: String::new(), words, storage: None, allowed: None }
+    FileType {
+        data_type: None,
+        sql_type: String::new(),
+        words,
+        storage: None,
+        allowed: None,
+        is_null: false,
+        is_rounded: false,
+        is_time_of_utc: false,
+    }
 }

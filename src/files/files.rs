@@ -8,16 +8,21 @@
 //! handle, never from the path. A footer's memory is taken before it is read, and given back with its last user
 //! (`footer_memory.rs`); one that is larger than what may be kept is read for each use.
 //!
-//! Deliberately absent: column data (`scan`, `cache`), remote files.
+//! Deliberately absent: column data (`scan`, `cache`), requests to stores (`stores`).
 
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
     hash::{DefaultHasher, Hasher},
+    io,
     ops::{Range, RangeInclusive},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
 };
 
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -32,25 +37,40 @@ use parquet::{
     file::metadata::{ParquetMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy, RowGroupMetaData},
     schema::types::SchemaDescriptor,
 };
-use pystachio_engine::{descriptors::KeptDescriptor, locking::lock};
-use pystachio_plan::{Error, ErrorKind, FileSet, Result};
+use pystachio_engine::{
+    StopFlag,
+    descriptors::KeptDescriptor,
+    locking::{lock, lock_whole, whole},
+};
+use pystachio_plan::{Error, ErrorKind, FileKeys, FileSet, Result, ScanColumn, StoreAccess};
+use pystachio_tables::{DeletedRows, TableState};
+use rustix::{buffer::spare_capacity, io::pread};
 
 use crate::{
+    column_place::ScanConditions,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
     describe::Descriptions,
+    encryption::{
+        DecryptedFile, DecryptedPin, EncryptedLayout, FileHandle, KeyDigest, RoleKeys, open_footer,
+    },
     error::{corrupt_file, from_io, from_parquet},
     exact_bounds::ExactBounds,
+    field_place::FieldPlace,
     file_memory::{FileMemory, MemoryShare, UnlimitedMemory},
     file_set::{FoundFile, expand},
-    file_type::{FileType, file_type},
-    footer_check::{check_decoded, check_encoded},
+    file_type::{FileType, file_type, leaf_type},
+    footer_check::{check_decoded, check_encoded, is_of_encrypted_file},
     footer_decode::{decode_footer, decode_with, reason},
     footer_memory::{decoded_bytes, footer_refused},
     leafless::{with_leafless, without_leafless},
+    listings::Listings,
     page_index::PageIndexes,
+    row_deletes::KeptRowDeletes,
     sampled_values::SampledValues,
     statistics::ChunkStatistics,
     stored_schema::as_stored,
+    stores::{Fetcher, ObjectPin, StoreSession, Stores},
+    table_files::{FileOfTable, TableStates, files_of, table_state},
     writer::Writer,
 };
 
@@ -61,18 +81,36 @@ const FOOTER_MEMORY_PART: u64 = 4;
 /// Handles that one table keeps open from the start, if the process has descriptors for them; other files are opened
 /// when they are read.
 const OPEN_FILES_MAX: usize = 256;
+/// Threads that open objects of a table.
+const OPENERS_MAX: usize = 16;
+/// Bytes at an object's end that are read for its footer.
+const FOOTER_READ_BYTES: u64 = 64 << 10;
 
 /// What makes a file the same file with the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
-    /// The file system's device number.
-    pub device: u64,
-    /// The file's number there.
-    pub inode: u64,
+    /// Which version of which file it is.
+    pub version: FileVersion,
     /// Its size.
     pub file_bytes: u64,
-    /// When its content was changed, in nanoseconds since 1970.
-    pub modified_ns: i128,
+    /// Of an encrypted file, which keys it is read with: what is kept of it is not found with others.
+    pub keys: KeyDigest,
+}
+
+/// A version of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileVersion {
+    /// A file of this host.
+    Local {
+        /// The file system's device number.
+        device: u64,
+        /// The file's number there.
+        inode: u64,
+        /// When its content was changed, in nanoseconds since 1970.
+        modified_ns: i128,
+    },
+    /// An object of a store: a digest of store, key, version and size. Its local file changes as bytes come.
+    Object([u8; 16]),
 }
 
 /// A file's footer and what follows from it. Shared by all queries that see the same identity.
@@ -95,6 +133,8 @@ pub struct FileFooter {
     writer: Writer,
     exact_bounds: ExactBounds,
     pub(super) page_indexes: PageIndexes,
+    /// How the file is encrypted, if it is.
+    encrypted: Option<EncryptedLayout>,
     /// What it takes.
     share: MemoryShare,
 }
@@ -108,6 +148,7 @@ struct ReadFooter {
     annotated: Option<SchemaRef>,
     exact_bounds: ExactBounds,
     digest: u64,
+    encrypted: Option<EncryptedLayout>,
     share: MemoryShare,
 }
 
@@ -118,7 +159,40 @@ pub struct TableFile {
     pub footer: Arc<FileFooter>,
     /// The rank whose own it is; absent where every rank sees it.
     pub rank: Option<u16>,
+    /// What the log of its table says of it.
+    pub of_table: Option<FileOfTable>,
+    /// Rows of it that the table does not have.
+    pub deleted: Option<Arc<DeletedRows>>,
     handle: Option<Arc<KeptFile>>,
+    /// Where the bytes of an object come from.
+    fetcher: Option<Fetcher>,
+    /// Its plain bytes, if it is encrypted.
+    decrypted: Option<Arc<DecryptedFile>>,
+}
+
+/// Keeps ranges of a file readable until it is dropped. Of a local file that is not encrypted it keeps nothing.
+#[derive(Debug, Default)]
+pub struct Pin {
+    _object: ObjectPin,
+    _decrypted: Option<DecryptedPin>,
+}
+
+/// The files that a scan reads of a table.
+#[derive(Clone, Debug)]
+pub struct OpenedFiles {
+    /// In the order in which they are read.
+    pub files: Vec<TableFile>,
+    /// Files of the table that the scan's conditions rule out by folders' keys, or by the table's log: they were not opened.
+    pub left_out: usize,
+}
+
+/// The files of a set that exist.
+#[derive(Clone, Debug)]
+pub(super) struct FoundSet {
+    /// In the order in which they are read.
+    pub(super) files: Vec<FoundFile>,
+    /// Whose files they are, if a log says so.
+    pub(super) table: Option<Arc<TableState>>,
 }
 
 /// A file that stays open until its query ends.
@@ -128,15 +202,17 @@ struct KeptFile {
     _descriptor: KeptDescriptor,
 }
 
-/// Footers by the paths of their files, those used least recently first to go.
+/// Footers by the paths of their files and the keys that these are read with, those used least recently first to go.
 #[derive(Debug, Default)]
 struct KeptFooters {
-    by_path: HashMap<PathBuf, KeptFooter>,
+    by_path: HashMap<FooterKey, KeptFooter>,
     /// Paths by last use.
-    by_use: BTreeMap<u64, PathBuf>,
+    by_use: BTreeMap<u64, FooterKey>,
     clock: u64,
     held_bytes: u64,
 }
+
+type FooterKey = (PathBuf, KeyDigest);
 
 #[derive(Debug)]
 struct KeptFooter {
@@ -145,18 +221,31 @@ struct KeptFooter {
 }
 
 /// Opens files and keeps their footers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FileCatalog {
-    footers: Mutex<KeptFooters>,
+    footers: Arc<Mutex<KeptFooters>>,
+    listings: Arc<Listings>,
     pub(super) memory: Arc<dyn FileMemory>,
     /// The most bytes that the kept footers take.
     kept_bytes_max: u64,
     /// How many ranks have files of their own, where tables say that ranks do.
     rank_count: u16,
+    /// What logs say of tables.
+    pub(super) tables: Arc<TableStates>,
+    /// Rows that delete files name.
+    pub(super) row_deletes: Arc<KeptRowDeletes>,
     /// What footers together say about a table.
-    pub(super) descriptions: Descriptions,
+    pub(super) descriptions: Arc<Descriptions>,
     /// What some rows say of columns.
-    pub(super) sampled: SampledValues,
+    pub(super) sampled: Arc<SampledValues>,
+    /// Where objects are, in an engine that reads any.
+    stores: Arc<OnceLock<Arc<Stores>>>,
+    /// The stores as the request may use them whose view of the catalog this is.
+    session: Option<StoreSession>,
+    /// The keys that it may open files with, by role.
+    keys: Arc<[(u32, Arc<RoleKeys>)]>,
+    /// Whether it is cancelled.
+    stop: StopFlag,
 }
 
 impl Default for FileCatalog {
@@ -169,12 +258,19 @@ impl FileCatalog {
     /// An empty catalog, whose footers are in `memory`, of which there are so many bytes for all purposes.
     pub fn new(memory: Arc<dyn FileMemory>, memory_bytes: u64) -> Self {
         Self {
-            footers: Mutex::default(),
+            footers: Arc::default(),
+            listings: Arc::default(),
             memory,
             kept_bytes_max: FOOTER_BYTES_MAX.min(memory_bytes / FOOTER_MEMORY_PART),
             rank_count: 1,
-            descriptions: Descriptions::default(),
-            sampled: SampledValues::default(),
+            tables: Arc::default(),
+            row_deletes: Arc::default(),
+            descriptions: Arc::default(),
+            sampled: Arc::default(),
+            stores: Arc::default(),
+            session: None,
+            keys: Arc::default(),
+            stop: StopFlag::default(),
         }
     }
 
@@ -184,20 +280,89 @@ impl FileCatalog {
         Self { rank_count: u16::try_from(rank_count).unwrap_or(u16::MAX), ..self }
     }
 
+    /// Says where objects are read from, once.
+    pub fn set_stores(&self, stores: Arc<Stores>) {
+        // A second call changes nothing.
+        let _ = self.stores.set(stores);
+    }
+
+    /// The stores that it reads.
+    pub fn stores(&self) -> Option<&Arc<Stores>> {
+        self.stores.get()
+    }
+
+    /// The same catalog as a request sees it that may reach stores and open files by `access`, and that `stop` ends.
+    #[must_use]
+    pub fn for_request(self: &Arc<Self>, access: &StoreAccess, stop: &StopFlag) -> Arc<Self> {
+        let session = self.stores.get().filter(|_| access.options.is_some());
+        let session = session.map(|stores| StoreSession::new(stores.clone(), access.clone(), stop.clone()));
+        let keys: Arc<[_]> = access
+            .mappings
+            .iter()
+            .filter_map(|(role, options)| {
+                let options = options.iter().map(|(name, value)| (name.as_str(), value.reveal()));
+                // What is not valid was refused when the mapping was made.
+                let keys = FileKeys::parse(options).ok().flatten()?;
+                Some((*role, Arc::new(RoleKeys::new(keys))))
+            })
+            .collect();
+        if session.is_none() && keys.is_empty() {
+            return self.clone();
+        }
+        Arc::new(Self { session, keys, stop: stop.clone(), ..Self::clone(self) })
+    }
+
+    /// The keys that a role may open files with.
+    fn keys_of(&self, role: u32) -> Option<&Arc<RoleKeys>> {
+        self.keys.iter().find(|(of, _)| *of == role).map(|(_, keys)| keys)
+    }
+
+    /// The stores as the request may use them.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` for a request that may use none.
+    pub fn session(&self) -> Result<&StoreSession> {
+        self.session
+            .as_ref()
+            .ok_or_else(|| Error::internal("the request does not say how it may reach stores"))
+    }
+
     /// The files of a set. Blocks.
     ///
     /// # Errors
     ///
-    /// `FileNotFound` for a path that matches nothing, `FilePermission`, `InvalidArgument`.
-    pub(super) fn find(&self, files: &FileSet) -> Result<Vec<FoundFile>> {
-        expand(files, self.rank_count)
+    /// `FileNotFound` for a path that matches nothing, `FilePermission`, `InvalidArgument`; those of the table's log; for paths in
+    /// stores those of reaching them.
+    pub(super) fn find(&self, files: &FileSet) -> Result<FoundSet> {
+        let mut found = match table_state(self, files)? {
+            None => {
+                let in_store = |paths: &[&str]| self.session()?.expand(paths, files.role);
+                let found = expand(&self.listings, files, self.rank_count, &in_store)?;
+                FoundSet { files: found, table: None }
+            }
+            Some(table) => FoundSet { files: files_of(self, &table, files.role)?, table: Some(table.0) },
+        };
+        if let Some(keys) = self.keys_of(files.role) {
+            found.files.iter_mut().for_each(|file| file.keys = Some(keys.clone()));
+        }
+        Ok(found)
     }
 
     /// Whether the footers of these files were read before, so that opening them again reads nothing: of plain paths. They may
     /// have changed since.
     pub fn has_footers(&self, files: &FileSet) -> bool {
+        // To find out which versions objects have is to ask their store.
+        if files.is_in_store() {
+            return false;
+        }
+        let keys = self.keys_of(files.role).map(|keys| keys.digest);
         let footers = self.lock();
-        files.paths.iter().all(|path| footers.by_path.contains_key(Path::new(path)))
+        let has = |path: &str, keys: KeyDigest| footers.by_path.contains_key(&(PathBuf::from(path), keys));
+        files
+            .paths
+            .iter()
+            .all(|path| has(path, KeyDigest::default()) || keys.is_some_and(|keys| has(path, keys)))
     }
 
     /// What the footers take that are kept.
@@ -228,26 +393,129 @@ impl FileCatalog {
     /// `FileNotFound`, `FilePermission`, `FileAccess`, `FileCorrupt`, each naming the file.
     pub fn open_all(&self, files: &FileSet) -> Result<Vec<TableFile>> {
         let found = self.find(files)?;
-        let keep_open = found.len() <= OPEN_FILES_MAX;
-        found.iter().map(|file| self.open(file, keep_open)).collect()
+        self.open_each(found.files.iter())
     }
 
-    fn open(&self, FoundFile { path, rank }: &FoundFile, keep_open: bool) -> Result<TableFile> {
-        let (file, identity) = open_file(path)?;
+    /// The files of a table that the conditions of a scan leave, as far as folders' keys tell; opened, as of [`Self::open_all`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::open_all`], and of values of folders that can't be read as declared.
+    pub fn open_left(
+        &self,
+        table: &str,
+        files: &FileSet,
+        conditions: &ScanConditions<'_>,
+    ) -> Result<OpenedFiles> {
+        let found = self.find(files)?.files;
+        let left = conditions.leave(table, found.iter())?;
+        let found_count = found.len();
+        let left: Vec<FoundFile> =
+            found.into_iter().zip(left).filter(|(_, is_left)| *is_left).map(|(file, _)| file).collect();
+        let files = self.open_each(left.iter())?;
+        Ok(OpenedFiles { left_out: found_count - files.len(), files })
+    }
+
+    /// Files, opened, in their order.
+    pub(super) fn open_each<'f>(
+        &self,
+        files: impl ExactSizeIterator<Item = &'f FoundFile>,
+    ) -> Result<Vec<TableFile>> {
+        let keep_open = files.len() <= OPEN_FILES_MAX;
+        Self::each(&files.collect::<Vec<_>>(), &|file| self.open(file, keep_open))
+    }
+
+    /// The footers of files. Blocks.
+    pub(super) fn open_footers(&self, files: &[&FoundFile]) -> Result<Vec<Arc<FileFooter>>> {
+        Self::each(files, &|file| self.open_found(file).map(|(footer, ..)| footer))
+    }
+
+    /// What is made of each of some files: with threads that each wait for a store, where files are objects.
+    fn each<T: Send>(
+        files: &[&FoundFile],
+        make: &(dyn Fn(&FoundFile) -> Result<T> + Sync),
+    ) -> Result<Vec<T>> {
+        let threads = match files.iter().filter(|file| file.object.is_some()).count() {
+            0 | 1 => return files.iter().map(|file| make(file)).collect(),
+            objects => objects.min(OPENERS_MAX),
+        };
+        let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let made: Mutex<Vec<(usize, Result<T>)>> = Mutex::default();
+        let run = || {
+            while !has_failed.load(Ordering::Relaxed)
+                && let place = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(file) = files.get(place)
+            {
+                let one = make(file);
+                has_failed.fetch_or(one.is_err(), Ordering::Relaxed);
+                lock_whole(&made).push((place, one));
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(run);
+            }
+            run();
+        });
+        let mut made = whole(made.into_inner());
+        made.sort_by_key(|(place, _)| *place);
+        made.into_iter().map(|(_, one)| one).collect()
+    }
+
+    fn open_found(&self, found: &FoundFile) -> Result<(Arc<FileFooter>, Arc<File>, Option<Fetcher>)> {
+        let path = &found.path;
+        let fetcher = found.object.as_ref().map(Fetcher::open).transpose()?;
+        let (file, identity) = match &fetcher {
+            Some(fetcher) => (fetcher.handle()?, fetcher.object().identity),
+            None => open_file(path)?,
+        };
         let handle = Arc::new(file);
-        let footer = self.footer(path, &handle, identity)?;
+        let keys = found.keys.as_deref();
+        let source = FooterSource { path, handle: &handle, fetcher: fetcher.as_ref(), keys };
+        let footer = self.footer(&source, identity)?;
+        Ok((footer, handle, fetcher))
+    }
+
+    /// A file, opened; for as long as it is used, or each time that it is read. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::open_all`].
+    pub(crate) fn open(&self, found: &FoundFile, keep_open: bool) -> Result<TableFile> {
+        let FoundFile { rank, of_table, .. } = found;
+        let (footer, handle, fetcher) = self.open_found(found)?;
         let descriptor = if keep_open { KeptDescriptor::take() } else { None };
         let kept = descriptor.map(|_descriptor| Arc::new(KeptFile { file: handle, _descriptor }));
-        Ok(TableFile { footer, rank: *rank, handle: kept })
+        let of_table = of_table.clone();
+        let decrypted = footer
+            .encrypted
+            .is_some()
+            .then(|| Arc::new(DecryptedFile::new(self.memory.clone(), self.stop.clone())));
+        let mut file =
+            TableFile { footer, rank: *rank, of_table, deleted: None, handle: kept, fetcher, decrypted };
+        if let Some(of_table) = &file.of_table {
+            of_table.check_columns(&file.footer)?;
+            file.deleted = of_table.read_deleted(self, &file)?;
+        }
+        Ok(file)
     }
 
-    fn footer(&self, path: &Path, handle: &File, identity: FileIdentity) -> Result<Arc<FileFooter>> {
-        if let Some(footer) = self.lock().get(path, identity) {
-            return Ok(footer);
+    fn footer(&self, source: &FooterSource<'_>, identity: FileIdentity) -> Result<Arc<FileFooter>> {
+        let path = source.path;
+        let with_keys = source.keys.map(|keys| FileIdentity { keys: keys.digest, ..identity });
+        for known in [with_keys, Some(identity)].into_iter().flatten() {
+            // What was read of an encrypted file without keys is for requests that have none.
+            if let Some(footer) = self.lock().get(path, known)
+                && (footer.encrypted.is_none() || with_keys.is_none_or(|own| own == known))
+            {
+                return Ok(footer);
+            }
         }
-        let ReadFooter { metadata, for_reader, annotated, exact_bounds, digest, mut share } =
-            self.read_footer(path, handle, identity.file_bytes)?;
-        share.shrink_to(memory_bytes(&metadata, &for_reader));
+        let ReadFooter { metadata, for_reader, annotated, exact_bounds, digest, encrypted, mut share } =
+            self.read_footer(source, identity.file_bytes)?;
+        let identity = with_keys.filter(|_| encrypted.is_some()).unwrap_or(identity);
+        let layout_bytes = encrypted.as_ref().map_or(0, EncryptedLayout::memory_bytes);
+        share.shrink_to(memory_bytes(&metadata, &for_reader) + layout_bytes);
         let reader = decode_guarded(|| reader_metadata(for_reader));
         let reader = reader.ok_or_else(|| corrupt_footer(path, NOT_DECODABLE))?;
         let reader = reader.map_err(|error| from_parquet(path, &error))?;
@@ -267,6 +535,7 @@ impl FileCatalog {
             digest,
             exact_bounds,
             page_indexes: PageIndexes::default(),
+            encrypted,
             share,
         });
         let mut footers = self.lock();
@@ -276,8 +545,12 @@ impl FileCatalog {
     }
 
     /// Reads a footer, in memory that is taken for it first.
-    fn read_footer(&self, path: &Path, handle: &File, file_bytes: u64) -> Result<ReadFooter> {
-        let place = footer_place(path, handle, file_bytes)?;
+    fn read_footer(&self, source: &FooterSource<'_>, file_bytes: u64) -> Result<ReadFooter> {
+        let FooterSource { path, handle, fetcher, keys } = source;
+        // One request for most footers.
+        let tail = file_bytes.saturating_sub(FOOTER_READ_BYTES);
+        let _tail = fetcher.map(|fetcher| fetcher.fetch([(tail, FOOTER_READ_BYTES)])).transpose()?;
+        let FooterPlace { place, is_encrypted } = footer_place(source, file_bytes)?;
         let footer_bytes = place.end - place.start;
         let mut share = MemoryShare::new(self.memory.clone());
         let mut take = |bytes: u64| {
@@ -289,9 +562,22 @@ impl FileCatalog {
             Ok(())
         };
         take(footer_bytes)?;
+        let _whole = fetcher.map(|fetcher| fetcher.fetch([(place.start, footer_bytes)])).transpose()?;
         let mut footer = vec![0; footer_bytes as usize];
         handle.read_exact_at(&mut footer, place.start).map_err(|error| from_io(path, "read", &error))?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&footer);
         let invalid = |reason: &str| corrupt_footer(path, reason);
+        let mut encrypted = None;
+        if is_encrypted || is_of_encrypted_file(&footer).map_err(invalid)? {
+            // The plain one, beside this.
+            take(footer_bytes)?;
+            let opened = open_footer(path, &footer, is_encrypted, *keys)?;
+            if opened.layout.end() > place.start {
+                return Err(invalid("it points outside of the file's data"));
+            }
+            (footer, encrypted) = (opened.bytes, Some(opened.layout));
+        }
         take(decoded_bytes(&footer).map_err(invalid)?)?;
         let exact_bounds = check_encoded(&footer).map_err(invalid)?;
         let metadata = decode_footer(&footer).map_err(|reason| invalid(&reason))?;
@@ -299,9 +585,8 @@ impl FileCatalog {
         let metadata = Arc::new(metadata);
         let (for_reader, annotated) =
             metadata_for_reader(&metadata, &footer).map_err(|reason| invalid(&reason))?;
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&footer);
-        Ok(ReadFooter { metadata, for_reader, annotated, exact_bounds, digest: hasher.finish(), share })
+        let digest = hasher.finish();
+        Ok(ReadFooter { metadata, for_reader, annotated, exact_bounds, digest, encrypted, share })
     }
 
     fn lock(&self) -> MutexGuard<'_, KeptFooters> {
@@ -312,10 +597,11 @@ impl FileCatalog {
 impl KeptFooters {
     /// The footer of a path, if its file is the same; this counts as a use.
     fn get(&mut self, path: &Path, identity: FileIdentity) -> Option<Arc<FileFooter>> {
-        let kept = self.by_path.get_mut(path).filter(|kept| kept.footer.identity == identity)?;
+        let kept = self.by_path.get_mut(&(path.to_owned(), identity.keys));
+        let kept = kept.filter(|kept| kept.footer.identity == identity)?;
         self.clock += 1;
-        if let Some(path) = self.by_use.remove(&kept.last_use) {
-            self.by_use.insert(self.clock, path);
+        if let Some(key) = self.by_use.remove(&kept.last_use) {
+            self.by_use.insert(self.clock, key);
         }
         kept.last_use = self.clock;
         Some(kept.footer.clone())
@@ -323,16 +609,17 @@ impl KeptFooters {
 
     /// Keeps a footer in place of what its path had.
     fn insert(&mut self, footer: &Arc<FileFooter>) {
-        self.remove(&footer.path);
+        let key = (footer.path.clone(), footer.identity.keys);
+        self.remove(&key);
         self.clock += 1;
         self.held_bytes += footer.share.bytes();
-        self.by_use.insert(self.clock, footer.path.clone());
+        self.by_use.insert(self.clock, key.clone());
         let kept = KeptFooter { footer: footer.clone(), last_use: self.clock };
-        self.by_path.insert(footer.path.clone(), kept);
+        self.by_path.insert(key, kept);
     }
 
-    fn remove(&mut self, path: &Path) -> Option<Arc<FileFooter>> {
-        let kept = self.by_path.remove(path)?;
+    fn remove(&mut self, key: &FooterKey) -> Option<Arc<FileFooter>> {
+        let kept = self.by_path.remove(key)?;
         self.by_use.remove(&kept.last_use);
         self.held_bytes -= kept.footer.share.bytes();
         Some(kept.footer)
@@ -347,7 +634,7 @@ impl KeptFooters {
     /// Gives up footers until the others take no more than so many bytes. One that is larger is not kept, nor are others
     /// given up for it.
     fn evict(&mut self, bytes_max: u64) {
-        if let Some(newest) = self.by_use.last_key_value().map(|(_, path)| path.clone())
+        if let Some(newest) = self.by_use.last_key_value().map(|(_, key)| key.clone())
             && self.by_path.get(&newest).is_some_and(|kept| kept.footer.share.bytes() > bytes_max)
         {
             self.remove(&newest);
@@ -376,12 +663,11 @@ impl FileFooter {
         }
     }
 
-    /// The type of the column that a leaf is of, where one can be read.
+    /// The type of a leaf of single values, where one can be read.
     pub(super) fn type_of_leaf(&self, leaf: usize) -> Option<FileType> {
-        let schema = self.metadata.file_metadata().schema_descr();
-        let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
-        let file_type = file_type(field);
-        file_type.storage.is_some().then_some(file_type)
+        let descriptor = self.metadata.file_metadata().schema_descr().column(leaf);
+        let file_type = leaf_type(descriptor.self_type());
+        (descriptor.max_rep_level() == 0 && file_type.storage.is_some()).then_some(file_type)
     }
 
     /// The statistics of a column chunk. `file_type` is the leaf's.
@@ -410,21 +696,56 @@ impl FileFooter {
         self.exact_bounds.has(row_group, leaf) && self.writer.knows_exact_bounds(is_byte_array)
     }
 
+    /// The numbers of a row group's rows in the file, from 0 on.
+    pub fn row_numbers(&self, row_group: &RowGroupMetaData) -> Range<i64> {
+        let is_before = |before: &&RowGroupMetaData| !std::ptr::eq(*before, row_group);
+        let before = self.metadata.row_groups().iter().take_while(is_before);
+        let first = before.fold(0_i64, |sum, before| sum.saturating_add(before.num_rows()));
+        first..first.saturating_add(row_group.num_rows())
+    }
+
     /// All rows.
     pub fn row_count(&self) -> usize {
         self.metadata().row_groups().iter().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).sum()
     }
 
-    /// The Parquet type of a top-level column in words, for messages: `INT64 Decimal(15,2)`.
-    pub fn column_type(&self, column: usize) -> String {
-        let root = self.metadata().file_metadata().schema_descr().root_schema();
-        root.get_fields().get(column).map_or_else(|| "unknown".to_owned(), |field| file_type(field).words)
+    /// The Parquet type of a field in words, for messages: `INT64 Decimal(15,2)`.
+    pub fn field_words(&self, place: FieldPlace) -> String {
+        self.parquet_field(place).map_or_else(|| "unknown".to_owned(), |field| file_type(field).words)
     }
 
-    /// The stored numbers that a top-level column's annotation allows; `None` where it allows all.
-    pub fn allowed(&self, column: usize) -> Option<RangeInclusive<i128>> {
-        let root = self.metadata().file_metadata().schema_descr().root_schema();
-        root.get_fields().get(column).and_then(|field| file_type(field).allowed)
+    /// The types of a field's leaves, in their order.
+    pub fn leaf_types(&self, place: FieldPlace) -> Vec<FileType> {
+        let schema = self.metadata().file_metadata().schema_descr();
+        self.leaves_of(place).map(|leaf| leaf_type(schema.column(leaf).self_type())).collect()
+    }
+
+    /// The stored numbers that a field's annotation allows; `None` where it allows all.
+    pub fn allowed(&self, place: FieldPlace) -> Option<RangeInclusive<i128>> {
+        self.parquet_field(place).and_then(|field| file_type(field).allowed)
+    }
+
+    /// How the file is encrypted, if it is.
+    pub(crate) fn encrypted_layout(&self) -> Option<&EncryptedLayout> {
+        self.encrypted.as_ref()
+    }
+
+    /// Whether a leaf is encrypted with a key that the request does not have.
+    pub fn is_locked(&self, leaf: usize) -> bool {
+        self.encrypted.as_ref().is_some_and(|layout| layout.is_locked(leaf))
+    }
+
+    /// Checks that the request has the keys for all of a field.
+    ///
+    /// # Errors
+    ///
+    /// `FilePermission` if it lacks one, `FileCorrupt` if it has a wrong one, naming file and column.
+    pub(crate) fn check_unlocked(&self, place: FieldPlace) -> Result<()> {
+        let Some(layout) = &self.encrypted else { return Ok(()) };
+        match self.leaves_of(place).into_iter().find_map(|leaf| layout.refusal(&self.path, leaf)) {
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }
     }
 
     /// The error of a file that is no longer what its footer says.
@@ -438,21 +759,81 @@ impl FileFooter {
 }
 
 impl TableFile {
-    /// The open file, which has the footer's identity.
+    /// The field that a scan reads as a column: as the log of its table says, or the file alone.
+    pub(crate) fn field_of(&self, column: &ScanColumn) -> Option<FieldPlace> {
+        match &self.of_table {
+            Some(of_table) => of_table.find_field(&self.footer, &column.name),
+            None => self.footer.field_of(column),
+        }
+    }
+
+    /// Rows that the table has of the file.
+    pub fn row_count(&self) -> usize {
+        let deleted = self.deleted.as_ref().map_or(0, |deleted| deleted.count() as usize);
+        self.footer.row_count().saturating_sub(deleted)
+    }
+
+    /// The rows that the table has of some rows of a row group, in ranges: sorted, disjoint and not empty. `None` if it has all
+    /// of them.
+    pub fn kept_rows(&self, row_group: usize, rows: Range<u64>) -> Option<Vec<Range<u64>>> {
+        let deleted = self.deleted.as_ref()?;
+        let row_group = self.footer.metadata().row_groups().get(row_group)?;
+        let first = u64::try_from(self.footer.row_numbers(row_group).start).ok()?;
+        let in_file = first.checked_add(rows.start)?..first.checked_add(rows.end)?;
+        if deleted.count_within(in_file.clone()) == 0 {
+            return None;
+        }
+        let kept = deleted.kept(in_file).into_iter();
+        Some(kept.map(|kept| kept.start - first..kept.end - first).collect())
+    }
+
+    /// The open file, which has the footer's identity. Of an encrypted one, its plain bytes where they were fetched.
     ///
     /// # Errors
     ///
     /// `FileAccess` if it has changed since its footer was read; those of opening it.
-    pub fn handle(&self) -> Result<Arc<File>> {
+    pub fn handle(&self) -> Result<FileHandle> {
+        match &self.decrypted {
+            Some(decrypted) => decrypted.handle(&self.footer),
+            None => self.stored_handle().map(FileHandle::stored),
+        }
+    }
+
+    /// The open file with its bytes as they are stored.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::handle`].
+    pub(crate) fn stored_handle(&self) -> Result<Arc<File>> {
         if let Some(kept) = &self.handle {
-            self.check_unchanged(&kept.file)?;
+            self.check_stored(&kept.file)?;
             return Ok(kept.file.clone());
         }
+        if let Some(fetcher) = &self.fetcher {
+            return fetcher.handle().map(Arc::new);
+        }
         let (file, identity) = open_file(&self.footer.path)?;
-        if identity != self.footer.identity {
+        if !identity.is_same_content(&self.footer.identity) {
             return Err(self.footer.changed());
         }
         Ok(Arc::new(file))
+    }
+
+    /// The device number of the file system that its bytes are read from.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TableFile::handle`].
+    pub fn device(&self) -> Result<u64> {
+        match self.footer.identity.version {
+            FileVersion::Local { device, .. } => Ok(device),
+            FileVersion::Object(_) => {
+                let metadata = self.handle()?.metadata();
+                metadata
+                    .map(|metadata| metadata.dev())
+                    .map_err(|error| from_io(&self.footer.path, "read", &error))
+            }
+        }
     }
 
     /// Whether the file's content is still what the footer describes.
@@ -461,8 +842,25 @@ impl TableFile {
     ///
     /// `FileAccess` if not.
     pub fn check_unchanged(&self, handle: &File) -> Result<()> {
+        // Plain bytes were checked when they were decrypted.
+        if self.decrypted.is_some() { Ok(()) } else { self.check_stored(handle) }
+    }
+
+    /// The same by a handle of the file as it is stored.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess` if not.
+    pub(crate) fn check_stored(&self, handle: &File) -> Result<()> {
+        if self.fetcher.is_some() {
+            // Its bytes were those of this version when they came.
+            return Ok(());
+        }
         let metadata = handle.metadata().map_err(|error| from_io(&self.footer.path, "read", &error))?;
-        if FileIdentity::of(&metadata) == self.footer.identity { Ok(()) } else { Err(self.footer.changed()) }
+        match FileIdentity::of(&metadata).is_same_content(&self.footer.identity) {
+            true => Ok(()),
+            false => Err(self.footer.changed()),
+        }
     }
 
     /// Whether the file has a range that its footer points to.
@@ -485,6 +883,48 @@ impl TableFile {
         ))
     }
 
+    /// Makes ranges of the file readable from its handle, for as long as the pin lives: each one's first byte, and how many they are.
+    /// Of a local file they always are, unless it is encrypted: then the whole column chunk that a range begins in is decrypted. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess` if an object has another version by now, or its store fails; `FilePermission`, `FileNotFound`, `Cancelled`;
+    /// `FileCorrupt` and `OutOfMemory` of encrypted files.
+    pub fn fetch(&self, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<Pin> {
+        match &self.decrypted {
+            Some(decrypted) => Ok(Pin { _decrypted: Some(decrypted.fetch(self, ranges)?), ..Pin::default() }),
+            None => self.fetch_ahead(ranges),
+        }
+    }
+
+    /// The same for bytes as they are stored.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::fetch`].
+    pub(crate) fn fetch_stored(&self, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<ObjectPin> {
+        self.fetcher.as_ref().map_or_else(|| Ok(ObjectPin::default()), |fetcher| fetcher.fetch(ranges))
+    }
+
+    /// Makes ranges of an object present that [`Self::fetch`] will want. An encrypted one is not decrypted for it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::fetch`].
+    pub fn fetch_ahead(&self, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<Pin> {
+        Ok(Pin { _object: self.fetch_stored(ranges)?, ..Pin::default() })
+    }
+
+    /// Whether its bytes are decrypted by the host.
+    pub fn is_decrypted(&self) -> bool {
+        self.decrypted.is_some()
+    }
+
+    /// Whether its bytes come from a store.
+    pub fn is_in_store(&self) -> bool {
+        self.fetcher.is_some()
+    }
+
     /// Reads a range of the file. Blocks.
     ///
     /// # Errors
@@ -492,10 +932,20 @@ impl TableFile {
     /// `FileCorrupt` if the file ends before the range does, `FileAccess`.
     pub fn read_range(&self, handle: &File, offset: u64, range_bytes: usize) -> Result<Bytes> {
         self.check_range(offset, range_bytes as u64)?;
-        let mut buffer = vec![0; range_bytes];
-        handle
-            .read_exact_at(&mut buffer, offset)
-            .map_err(|error| from_io(&self.footer.path, "read", &error))?;
+        let _pin = self.fetch([(offset, range_bytes as u64)])?;
+        let mut buffer = Vec::with_capacity(range_bytes);
+        while buffer.len() < range_bytes {
+            let place = offset + buffer.len() as u64;
+            match rustix::io::retry_on_intr(|| pread(handle, spare_capacity(&mut buffer), place)) {
+                Ok(0) => {
+                    return Err(from_io(&self.footer.path, "read", &io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(from_io(&self.footer.path, "read", &error.into())),
+            }
+        }
+        // There may be room for more.
+        buffer.truncate(range_bytes);
         Ok(buffer.into())
     }
 }
@@ -511,16 +961,32 @@ impl FileIdentity {
     }
 
     fn of(metadata: &fs::Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            file_bytes: metadata.size(),
-            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
+        let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        let version = FileVersion::Local { device: metadata.dev(), inode: metadata.ino(), modified_ns };
+        Self { version, file_bytes: metadata.size(), keys: KeyDigest::default() }
+    }
+
+    /// Whether the bytes of both are the same, with whatever keys they are read.
+    pub fn is_same_content(&self, other: &Self) -> bool {
+        (self.version, self.file_bytes) == (other.version, other.file_bytes)
+    }
+
+    /// That of an object of a store, by a digest of what tells it apart.
+    pub(crate) fn of_object(digest: [u8; 16], file_bytes: u64) -> Self {
+        Self { version: FileVersion::Object(digest), file_bytes, keys: KeyDigest::default() }
+    }
+
+    /// A name for the local file of an object.
+    pub(crate) fn name(&self) -> String {
+        match self.version {
+            FileVersion::Object(digest) => digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            FileVersion::Local { device, inode, .. } => format!("{device:x}-{inode:x}"),
         }
     }
 }
 
-fn open_file(path: &Path) -> Result<(File, FileIdentity)> {
+/// Opens a regular file.
+pub(super) fn open_file(path: &Path) -> Result<(File, FileIdentity)> {
     let metadata = fs::metadata(path).map_err(|error| from_io(path, "read", &error))?;
     // A pipe or device would block the open.
     if !metadata.is_file() {
@@ -543,8 +1009,24 @@ fn memory_bytes(metadata: &Arc<ParquetMetaData>, for_reader: &Arc<ParquetMetaDat
     (own + other) as u64
 }
 
-/// Where a file's encoded footer is.
-fn footer_place(path: &Path, handle: &File, file_bytes: u64) -> Result<Range<u64>> {
+/// A file whose footer is read.
+struct FooterSource<'a> {
+    path: &'a Path,
+    handle: &'a File,
+    fetcher: Option<&'a Fetcher>,
+    /// What the request may open it with, if it is encrypted.
+    keys: Option<&'a RoleKeys>,
+}
+
+/// Where a footer is, and whether it is encrypted.
+struct FooterPlace {
+    place: Range<u64>,
+    is_encrypted: bool,
+}
+
+/// Where a file's encoded footer is. Of an object only the end is looked at.
+fn footer_place(source: &FooterSource<'_>, file_bytes: u64) -> Result<FooterPlace> {
+    let FooterSource { path, handle, fetcher, .. } = source;
     let corrupt = |reason: &str| corrupt_file(path, reason);
     if file_bytes == 0 {
         return Err(corrupt("the file is empty"));
@@ -552,18 +1034,28 @@ fn footer_place(path: &Path, handle: &File, file_bytes: u64) -> Result<Range<u64
     if file_bytes < 12 {
         return Err(corrupt("the file is too short to be Parquet"));
     }
-    let mut magic = [[0; 4]; 2];
-    for (magic, offset) in magic.iter_mut().zip([0, file_bytes - 4]) {
-        handle.read_exact_at(magic, offset).map_err(|error| from_io(path, "read", &error))?;
+    let mut magic = [None, Some([0; 4])];
+    if fetcher.is_none() {
+        magic[0] = Some([0; 4]);
     }
-    match magic {
-        [_, [b'P', b'A', b'R', b'E']] => return Err(corrupt("the file is encrypted")),
-        [[b'P', b'A', b'R', b'1'], [b'P', b'A', b'R', b'1']] => {}
-        [[b'P', b'A', b'R', b'1'], _] => {
+    for (magic, offset) in magic.iter_mut().zip([0, file_bytes - 4]) {
+        if let Some(magic) = magic {
+            handle.read_exact_at(magic, offset).map_err(|error| from_io(path, "read", &error))?;
+        }
+    }
+    let [first, last] = magic;
+    let last = last.unwrap_or_default();
+    let is_encrypted = match (first.unwrap_or(last), last) {
+        ([b'P', b'A', b'R', b'E'], [b'P', b'A', b'R', b'E']) => true,
+        ([b'P', b'A', b'R', b'1'], [b'P', b'A', b'R', b'1']) => false,
+        ([b'P', b'A', b'R', b'1'], [b'P', b'A', b'R', b'E']) => {
+            return Err(corrupt("it begins as a plain file, and ends as an encrypted one"));
+        }
+        ([b'P', b'A', b'R', b'1' | b'E'], _) => {
             return Err(corrupt("the file is truncated: the footer at its end is missing"));
         }
         _ => return Err(corrupt("the file is not Parquet: it does not start with \"PAR1\"")),
-    }
+    };
     let mut length = [0; 4];
     handle.read_exact_at(&mut length, file_bytes - 8).map_err(|error| from_io(path, "read", &error))?;
     let footer_bytes = u64::from(u32::from_le_bytes(length));
@@ -572,7 +1064,7 @@ fn footer_place(path: &Path, handle: &File, file_bytes: u64) -> Result<Range<u64
             "the footer is corrupt: it is said to have {footer_bytes} bytes, and the file has {file_bytes}"
         )));
     };
-    Ok(footer_start..footer_start + footer_bytes)
+    Ok(FooterPlace { place: footer_start..footer_start + footer_bytes, is_encrypted })
 }
 
 /// The footer as the Arrow reader is given it, without groups that have no leaf and without annotations by which it changes
@@ -612,22 +1104,31 @@ fn reader_metadata(metadata: Arc<ParquetMetaData>) -> std::result::Result<ArrowR
 
 /// The types in which columns of a schema are decoded.
 fn arrow_schema(leaves: &SchemaDescriptor) -> std::result::Result<SchemaRef, ParquetError> {
-    let starts = leaf_starts(leaves);
     let plain = parquet_to_arrow_schema(leaves, None)?;
-    let fields = plain.fields().iter().zip(starts.windows(2)).map(|(field, ends)| {
-        let mut types = (ends[0]..ends[1]).map(|leaf| leaves.column(leaf).physical_type());
-        with_decoded_type(field, types.any(|physical| physical == PhysicalType::INT96))
-    });
+    let mut types = leaves.columns().iter().map(|leaf| leaf.physical_type());
+    let fields = plain.fields().iter().map(|field| with_decoded_type(field, &mut types));
     Ok(Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>())))
 }
 
-fn with_decoded_type(field: &FieldRef, is_int96: bool) -> FieldRef {
+/// A field as it is decoded. `types`: of the leaves from its first one on, of which its own are taken.
+fn with_decoded_type(field: &FieldRef, types: &mut impl Iterator<Item = PhysicalType>) -> FieldRef {
     let data_type = match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
-        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
-        DataType::Timestamp(_, zone) if is_int96 => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
-        DataType::List(item) => DataType::List(with_decoded_type(item, is_int96)),
-        _ => return field.clone(),
+        DataType::List(item) => DataType::List(with_decoded_type(item, types)),
+        DataType::Map(entries, is_sorted) => DataType::Map(with_decoded_type(entries, types), *is_sorted),
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(|field| with_decoded_type(field, types)).collect())
+        }
+        leaf => {
+            let is_int96 = types.next() == Some(PhysicalType::INT96);
+            match leaf {
+                DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+                DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+                DataType::Timestamp(_, zone) if is_int96 => {
+                    DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+                }
+                _ => return field.clone(),
+            }
+        }
     };
     Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
@@ -649,7 +1150,7 @@ mod tests {
         let path = folder.path().join(name);
         let data = Path::new("../../regress/data");
         fs::copy(data.join(content), &path).unwrap();
-        FileSet { paths: vec![path.display().to_string()] }
+        FileSet::parquet(vec![path.display().to_string()])
     }
 
     fn open(catalog: &FileCatalog, files: &FileSet) -> Arc<FileFooter> {
@@ -660,7 +1161,7 @@ mod tests {
     fn kept(catalog: &FileCatalog) -> Vec<FileIdentity> {
         let footers = catalog.lock();
         assert_eq!(footers.by_use.len(), footers.by_path.len());
-        footers.by_use.values().map(|path| footers.by_path[path].footer.identity).collect()
+        footers.by_use.values().map(|key| footers.by_path[key].footer.identity).collect()
     }
 
     #[test]

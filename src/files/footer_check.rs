@@ -19,6 +19,7 @@ const SCHEMA_DEPTH_MAX: usize = 128;
 const SCHEMA_FIELD: i64 = 2;
 const ROW_GROUPS_FIELD: i64 = 4;
 const CHILDREN_FIELD: i64 = 5;
+const ENCRYPTION_ALGORITHM: i64 = 8;
 
 /// Checks an encoded footer, and gives what the decoder does not tell of it.
 ///
@@ -37,6 +38,20 @@ pub(super) fn check_encoded(footer: &[u8]) -> Result<ExactBounds, &'static str> 
         Ok(())
     })?;
     Ok(exact_bounds)
+}
+
+/// Whether a plain footer is that of a file with encrypted columns.
+///
+/// # Errors
+///
+/// What is wrong, in words.
+pub(super) fn is_of_encrypted_file(footer: &[u8]) -> Result<bool, &'static str> {
+    let mut is_found = false;
+    CompactWalk { rest: footer }.fields(0, &mut |walk, field, kind| {
+        is_found |= field == ENCRYPTION_ALGORITHM && kind == Kind::Struct;
+        walk.skip(kind, 1)
+    })?;
+    Ok(is_found)
 }
 
 /// Walks over the list of a schema's elements.

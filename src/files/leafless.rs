@@ -72,7 +72,7 @@ pub(super) fn with_leafless(root: &Type, reader: &SchemaRef) -> Option<SchemaRef
     given.next().is_none().then(|| Arc::new(Schema::new(fields)))
 }
 
-fn has_leaf(field: &TypePtr) -> bool {
+pub(super) fn has_leaf(field: &TypePtr) -> bool {
     field.is_primitive() || field.get_fields().iter().any(has_leaf)
 }
 

@@ -1,9 +1,13 @@
 //! Files: sets, identity, footers, what footers say of tables, how the host reads them, and how they are written. Both
 //! engines use them.
 //!
-//! - `file_set.rs`: which files a table has, and which rank's they are
+//! - `file_set.rs`: which files a table has, and which rank's they are; `table_files.rs`, `table_storage.rs`: those of a table with a log,
+//!   `row_deletes.rs`: which of their rows delete files name
+//! - `listings.rs`: what folders hold; `column_place.rs`: where a file has a scan's column; `folder_keys.rs`: values that folders' names give
 //! - `files.rs`, `footer_check.rs`, `footer_decode.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`,
 //!   `file_memory.rs`); `query_files.rs`: the files of one query
+//! - `encryption`: encrypted files, read as plain ones
+//! - `column_batches.rs`: some columns of a file, as arrays; `nested_form.rs`: what a nested column consists of
 //! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files, part by part (`part_source.rs`); `direct_reads.rs`: past the page cache
 //! - `pruning.rs`: row groups ruled out by statistics, and by what functions of time make of them (`derived_bounds.rs`);
@@ -19,13 +23,16 @@
 //!   it is given without their annotation
 //! - `compact_protocol.rs`: the form of Parquet's own structures; `decoding_panics.rs`: which panics of others' decoders damage
 //!   causes
+//! - `stores`: objects of stores, and the local files that they are read from
 //! - `writing`: TPC-H data, and files rewritten for reading on a GPU
 //! - `error.rs`: errors of the file system and of Parquet as plan errors
 //! - `value_range.rs`: which values a column may have; `value_fault.rs`: the words for those that it may not
 //!
-//! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written; remote files.
+//! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written.
 
 mod bounded_map;
+mod column_batches;
+mod column_place;
 mod column_variant;
 mod compact_protocol;
 pub mod decoding_panics;
@@ -33,17 +40,22 @@ mod deltas;
 mod derived_bounds;
 mod describe;
 mod direct_reads;
+mod encryption;
 mod error;
 mod exact_bounds;
+mod field_place;
 mod file_memory;
 mod file_set;
 mod file_type;
 mod files;
+mod folder_keys;
 mod footer_check;
 mod footer_decode;
 mod footer_memory;
 mod leafless;
 mod levels;
+mod listings;
+mod nested_form;
 mod page_cache;
 mod page_check;
 mod page_header;
@@ -53,21 +65,29 @@ mod part_source;
 mod pruning;
 mod query_files;
 mod read_path;
+mod row_deletes;
 mod sampled_values;
 mod scan_size;
 mod statistics;
 mod stored_schema;
+mod stores;
+mod table_files;
+mod table_storage;
 mod value_fault;
 mod value_range;
 mod writer;
 pub mod writing;
 
+pub use column_place::{ColumnPlace, ScanConditions, column_places};
 pub use column_variant::ColumnVariant;
 pub use describe::{describe, identify};
+pub use encryption::{FileHandle, KeyDigest};
 pub use error::{corrupt_file, from_io, from_parquet};
+pub use field_place::FieldPlace;
 pub use file_memory::FileMemory;
 pub use file_type::{FileType, Storage, file_type};
-pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile};
+pub use files::{FileCatalog, FileFooter, FileIdentity, FileVersion, OpenedFiles, Pin, TableFile};
+pub use nested_form::{FormField, NestedForm};
 pub use page_cache::{PageCacheProbe, is_in_page_cache};
 pub use page_check::{CheckedPages, PageSize, check_pages};
 pub use page_header::{PageEncoding, PageHeader, PageKind};
@@ -80,6 +100,8 @@ pub use read_path::{DirectRefusals, FileParts, FileReader, memory_available, pat
 pub use sampled_values::sampled_values;
 pub use scan_size::{ScanSize, scan_ranges, scan_size};
 pub use statistics::ChunkStatistics;
+pub use stores::{FoundObject, StoreSession, Stores};
+pub use table_files::FileOfTable;
 pub use value_fault::{ValueFault, ValuePlace};
 pub use value_range::{
     DATE_DAYS, DATE_INFINITIES, DAY_US, TIMESTAMP_INFINITIES, TIMESTAMP_US_MIN, annotated_range,

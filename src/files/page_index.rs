@@ -24,6 +24,7 @@ use pystachio_plan::{ColumnId, Expression, Literal, ScanColumn};
 
 use crate::{
     PageHeader, TableFile,
+    column_place::{ColumnPlace, reads},
     compact_protocol::{CompactWalk, Kind, TOO_LONG},
     pruning::{Bounds, refutes_within, with_statistics},
     statistics::ChunkStatistics,
@@ -77,8 +78,8 @@ pub struct IndexedRowGroup<'a> {
     pub row_group: usize,
     /// The scan's columns.
     pub columns: &'a [ScanColumn],
-    /// Their leaves in the file.
-    pub leaves: &'a [usize],
+    /// Their places in the file.
+    pub places: &'a [ColumnPlace],
 }
 
 /// The offset index of a chunk of a column that is not nested: where its data pages are. `None` if there is none that can be
@@ -249,8 +250,9 @@ impl PageBounds {
 impl PageIndexes {
     /// The bounds of a column's pages, if bounds in the file are bounds of the column as it is declared.
     fn bounds(&self, place: &IndexedRowGroup<'_>, column: usize) -> Option<Arc<PageBounds>> {
-        let IndexedRowGroup { file, row_group, columns, leaves } = *place;
-        let (declared, leaf) = (columns.get(column)?, *leaves.get(column)?);
+        let IndexedRowGroup { file, row_group, columns, places } = *place;
+        let leaf = file.footer.value_leaf(places.get(column)?.stored()?)?;
+        let declared = columns.get(column)?;
         let metadata = file.footer.metadata().row_group(row_group);
         with_statistics(&file.footer, metadata, declared, leaf, |part| {
             let lock = || lock_whole(&self.known);
@@ -342,15 +344,6 @@ fn intersection(first: &[Range<u32>], second: &[Range<u32>]) -> Vec<Range<u32>> 
         }
     }
     both
-}
-
-/// Whether a condition reads a column.
-fn reads(condition: &Expression, column: ColumnId) -> bool {
-    let mut found = false;
-    condition.walk(&mut |part| {
-        found = found || matches!(part, Expression::Column { id, .. } if *id == column);
-    });
-    found
 }
 
 #[cfg(test)]

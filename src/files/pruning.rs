@@ -10,9 +10,11 @@ use std::{cmp::Ordering, ops::RangeInclusive};
 
 use parquet::file::metadata::RowGroupMetaData;
 use pystachio_plan::{ColumnId, DataType, Expression, Function, Literal, ScanColumn, Value};
+use pystachio_tables::{TableColumn, ValueBounds};
 
 use crate::{
     FileFooter,
+    column_place::ColumnPlace,
     derived_bounds::bounds_of,
     statistics::{ChunkStatistics, ColumnSummary},
 };
@@ -34,18 +36,68 @@ pub(super) struct Bounds {
 }
 
 impl RowGroupBounds {
-    /// The bounds of `columns`, whose leaves in the file are `leaves`.
-    pub fn new(
+    /// The bounds of `columns`, which are at `places` in the file.
+    pub fn new<'c>(
         footer: &FileFooter,
         row_group: &RowGroupMetaData,
-        columns: &[ScanColumn],
-        leaves: &[usize],
+        columns: impl IntoIterator<Item = &'c ScanColumn>,
+        places: &[ColumnPlace],
     ) -> Self {
-        let bounds = columns.iter().zip(leaves).filter_map(|(column, leaf)| {
-            let bounds = with_statistics(footer, row_group, column, *leaf, Bounds::of_chunk)?;
-            Some((column.id, bounds?))
-        });
-        Self { columns: bounds.collect() }
+        let mut bounds = Self::default();
+        let row_count = u64::try_from(row_group.num_rows()).unwrap_or(0);
+        for (column, place) in columns.into_iter().zip(places) {
+            match place {
+                ColumnPlace::Stored(place) => {
+                    let leaf = footer.value_leaf(*place);
+                    let stored = leaf.and_then(|leaf| Bounds::of_stored(footer, row_group, column, leaf));
+                    bounds.columns.extend(stored.map(|stored| (column.id, stored)));
+                }
+                ColumnPlace::Constant(value) => bounds.add_constant(column, value, row_count),
+                ColumnPlace::RowNumber => {
+                    let rows = footer.row_numbers(row_group);
+                    let numbers = Bounds {
+                        data_type: DataType::Int64,
+                        minimum: Some(Value::Int(rows.start)),
+                        maximum: Some(Value::Int(rows.end - 1)),
+                        null_count: Some(0),
+                        row_count,
+                    };
+                    bounds.columns.extend((row_count > 0).then_some((column.id, numbers)));
+                }
+            }
+        }
+        bounds
+    }
+
+    /// Adds a column that has one value in so many rows.
+    pub(crate) fn add_constant(&mut self, column: &ScanColumn, value: &Value, row_count: u64) {
+        let is_null = *value == Value::Null;
+        let bound = (!is_null && !column.data_type.is_float()).then(|| value.clone());
+        let bounds = Bounds {
+            data_type: column.data_type.clone(),
+            minimum: bound.clone(),
+            maximum: bound,
+            null_count: Some(if is_null { row_count } else { 0 }),
+            row_count,
+        };
+        self.columns.push((column.id, bounds));
+    }
+
+    /// Adds what a table's log knows of a column in a file. Of a column that is declared as another type it says nothing.
+    pub(crate) fn add_known(
+        &mut self,
+        column: &ScanColumn,
+        known: &TableColumn,
+        values: &ValueBounds,
+        row_count: Option<u64>,
+    ) {
+        let Some(data_type) = known.data_type.clone() else { return };
+        if !same_values(&data_type, &column.data_type) || column.trim_blanks {
+            return;
+        }
+        let ValueBounds { minimum, maximum, null_count } = values.clone();
+        let bounds = Bounds { data_type, minimum, maximum, null_count, row_count: row_count.unwrap_or(0) };
+        self.columns.push((column.id, bounds));
     }
 
     /// Bounds of a column whose values are integers or counts of days or microseconds; `None` if the file tells none, which it
@@ -81,6 +133,36 @@ pub(super) fn with_statistics<T>(
 }
 
 impl Bounds {
+    /// The bounds of a stored column in a row group, as values of the declared type.
+    fn of_stored(
+        footer: &FileFooter,
+        row_group: &RowGroupMetaData,
+        column: &ScanColumn,
+        leaf: usize,
+    ) -> Option<Self> {
+        let file_type = footer.type_of_leaf(leaf)?;
+        if column.trim_blanks {
+            return None;
+        }
+        let of_chunk = || Self::of_chunk(&footer.statistics_of(row_group, leaf, &file_type)?);
+        match (file_type.data_type.as_ref()?, &column.data_type) {
+            (file, declared) if same_values(file, declared) => of_chunk(),
+            (DataType::Date, DataType::Timestamp) => of_chunk()?.to_timestamps(),
+            (file, DataType::Decimal { .. }) if file.is_integer() => Some(of_chunk()?.into_decimals()),
+            _ => None,
+        }
+    }
+
+    fn into_decimals(self) -> Self {
+        let decimal = |bound: Option<Value>| match bound {
+            Some(Value::Int(value)) => Some(Value::Decimal(value.into())),
+            _ => None,
+        };
+        // A 64-bit integer has at most 19 digits.
+        let data_type = DataType::Decimal { precision: 19, scale: 0 };
+        Self { data_type, minimum: decimal(self.minimum), maximum: decimal(self.maximum), ..self }
+    }
+
     fn of_chunk(part: &ChunkStatistics<'_>) -> Option<Self> {
         let mut summary = ColumnSummary::new();
         summary.add(part);
@@ -91,6 +173,15 @@ impl Bounds {
             null_count: summary.null_count(),
             row_count: part.row_count,
         })
+    }
+
+    /// Whether no text begins so.
+    fn is_without(&self, prefix: &str) -> bool {
+        let is_below =
+            matches!(&self.maximum, Some(Value::Text(greatest)) if greatest.as_bytes() < prefix.as_bytes());
+        let is_above = matches!(&self.minimum, Some(Value::Text(least))
+            if least.as_bytes() > prefix.as_bytes() && !least.starts_with(prefix));
+        self.is_null() || is_below || is_above
     }
 
     /// Whether there are rows, and all of them are NULL.
@@ -128,11 +219,27 @@ fn refutes_one<'a>(
     bounds: &dyn Fn(ColumnId) -> Option<&'a Bounds>,
     parameters: &[Literal],
 ) -> bool {
-    let Expression::Call { function, arguments, .. } = condition else { return false };
+    let Expression::Call { function, arguments, .. } = condition else {
+        return is_always(false, condition, bounds);
+    };
     match (function, arguments.as_slice()) {
         (Function::And, parts) => parts.iter().any(|part| refutes_one(part, bounds, parameters)),
         (Function::Or, parts) => {
             !parts.is_empty() && parts.iter().all(|part| refutes_one(part, bounds, parameters))
+        }
+        (Function::Not | Function::IsFalse, [condition]) => is_always(true, condition, bounds),
+        (Function::IsTrue, [condition]) => is_always(false, condition, bounds),
+        (Function::Like, [Expression::Column { id, .. }, pattern]) => bounds(*id)
+            .zip(literal(pattern, parameters))
+            .is_some_and(|(column, pattern)| match &pattern.value {
+                Value::Text(pattern) => column.is_without(pattern_prefix(pattern)),
+                value => *value == Value::Null,
+            }),
+        (Function::StartsWith, [Expression::Column { id, .. }, prefix]) => {
+            bounds(*id).zip(literal(prefix, parameters)).is_some_and(|(column, prefix)| match &prefix.value {
+                Value::Text(prefix) => column.is_without(prefix),
+                value => *value == Value::Null,
+            })
         }
         (Function::IsNull, [Expression::Column { id, .. }]) => {
             bounds(*id).is_some_and(|column| column.null_count == Some(0))
@@ -160,9 +267,28 @@ fn refutes_one<'a>(
     }
 }
 
+/// Whether a column of truth values has this value, or NULL, in all rows.
+fn is_always<'a>(
+    value: bool,
+    condition: &Expression,
+    bounds: &dyn Fn(ColumnId) -> Option<&'a Bounds>,
+) -> bool {
+    let Expression::Column { id, data_type: DataType::Bool } = condition else { return false };
+    bounds(*id).is_some_and(|column| {
+        let bound = if value { &column.minimum } else { &column.maximum };
+        column.is_null() || *bound == Some(Value::Bool(value))
+    })
+}
+
+/// What a text that matches the pattern begins with.
+fn pattern_prefix(pattern: &str) -> &str {
+    pattern.split(['%', '_', '\\']).next().unwrap_or_default()
+}
+
 fn mirrored(function: Function) -> Option<Function> {
     match function {
         Function::Equal => Some(Function::Equal),
+        Function::NotEqual => Some(Function::NotEqual),
         Function::Less => Some(Function::Greater),
         Function::LessEqual => Some(Function::GreaterEqual),
         Function::Greater => Some(Function::Less),
@@ -188,6 +314,7 @@ fn excludes(function: Function, column: &Bounds, value: &Literal) -> bool {
     match function {
         // A comparison with NULL is not true.
         Function::Equal
+        | Function::NotEqual
         | Function::Less
         | Function::LessEqual
         | Function::Greater
@@ -197,6 +324,7 @@ fn excludes(function: Function, column: &Bounds, value: &Literal) -> bool {
             true
         }
         Function::Equal => minimum == Some(Ordering::Greater) || maximum == Some(Ordering::Less),
+        Function::NotEqual => minimum == Some(Ordering::Equal) && maximum == Some(Ordering::Equal),
         Function::Less => matches!(minimum, Some(Ordering::Greater | Ordering::Equal)),
         Function::LessEqual => minimum == Some(Ordering::Greater),
         Function::Greater => matches!(maximum, Some(Ordering::Less | Ordering::Equal)),
@@ -274,10 +402,66 @@ mod tests {
             (Function::GreaterEqual, 21, true),
             (Function::GreaterEqual, 20, false),
             (Function::NotEqual, 10, false),
+            (Function::NotEqual, 15, false),
         ];
         for (function, value, refuted) in cases {
             let condition = condition(function, &DataType::Int32, &[Value::Int(value)]);
             assert_eq!(refutes(&[condition], &within, &[]), refuted, "{function:?} {value}");
+        }
+    }
+
+    #[test]
+    fn a_column_of_one_value_rules_out_what_differs_from_it() {
+        let within = bounds(DataType::Int32, Value::Int(10), Value::Int(10));
+        let differs = |value| condition(Function::NotEqual, &DataType::Int32, &[Value::Int(value)]);
+        assert!(refutes(&[differs(10)], &within, &[]));
+        assert!(!refutes(&[differs(11)], &within, &[]));
+    }
+
+    #[test]
+    fn truth_values_are_ruled_out_by_their_bounds() {
+        let column = || Expression::column(ID, DataType::Bool);
+        let not = |function| Expression::predicate(function, vec![column()]);
+        for (least, greatest) in [(false, false), (false, true), (true, true)] {
+            let within = bounds(DataType::Bool, Value::Bool(least), Value::Bool(greatest));
+            for (condition, refuted) in [
+                (column(), !greatest),
+                (not(Function::IsTrue), !greatest),
+                (not(Function::Not), least),
+                (not(Function::IsFalse), least),
+                (not(Function::IsNotTrue), false),
+                (not(Function::IsNotFalse), false),
+            ] {
+                assert_eq!(refutes(std::slice::from_ref(&condition), &within, &[]), refuted, "{condition:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_are_ruled_out_by_what_they_begin_with() {
+        let text = |value: &str| Value::Text(value.to_owned());
+        let within = bounds(DataType::Text, text("bird"), text("cat"));
+        let cases = [
+            ("bi%", false),
+            ("birds%", false),
+            ("b_z", false),
+            ("ca%", false),
+            ("cats", true),
+            ("d%", true),
+            ("ant%", true),
+            ("bir\\d", false),
+            ("bia%", true),
+            ("%", false),
+            ("", false),
+            ("_at", false),
+        ];
+        for (pattern, refuted) in cases {
+            let like = condition(Function::Like, &DataType::Text, &[text(pattern)]);
+            assert_eq!(refutes(&[like], &within, &[]), refuted, "{pattern}");
+            if !pattern.contains(['%', '_', '\\']) {
+                let starts = condition(Function::StartsWith, &DataType::Text, &[text(pattern)]);
+                assert_eq!(refutes(&[starts], &within, &[]), refuted, "{pattern}");
+            }
         }
     }
 

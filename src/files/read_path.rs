@@ -10,12 +10,12 @@
 //! Deliberately absent: which way a file is read, files that a device reads by itself.
 #![expect(unsafe_code, reason = "reads under way, and hints to the page cache, are the kernel's")]
 
-use std::{collections::VecDeque, fs::File, ops::Range, os::fd::AsRawFd, os::unix::fs::FileExt, sync::Arc};
+use std::{collections::VecDeque, fs::File, ops::Range, os::fd::AsRawFd, os::unix::fs::FileExt};
 
 use pystachio_plan::{Error, ErrorKind, Result, StoragePath};
 
 use crate::{
-    PartSource, Slot, TableFile,
+    FileHandle, PartSource, Pin, Slot, TableFile,
     direct_reads::{ALIGNMENT, DirectFile, DirectRead, READS_IN_FLIGHT, ring_refusal},
     from_io,
 };
@@ -66,11 +66,15 @@ pub fn path_refused(file: &TableFile, way: &str, reason: &str) -> Error {
 /// A reader of one file, of one thread.
 pub struct FileReader<'a> {
     file: &'a TableFile,
-    handle: Arc<File>,
+    handle: FileHandle,
     direct: Option<DirectFile>,
     /// Of several ranges each, which are read at once.
     neighbourhoods: Vec<Range<u64>>,
     held: Option<HeldBytes>,
+    /// Keep the bytes of an object here.
+    pins: Vec<Pin>,
+    /// Keeps the column chunk of an encrypted file that is read at the moment: all of a row group would take too much memory.
+    decrypted: Option<Pin>,
 }
 
 /// Bytes of a file that were read directly.
@@ -135,7 +139,15 @@ impl<'a> FileReader<'a> {
             }
             _ => None,
         };
-        Ok(Self { file, handle, direct, neighbourhoods: Vec::new(), held: None })
+        Ok(Self {
+            file,
+            handle,
+            direct,
+            neighbourhoods: Vec::new(),
+            held: None,
+            pins: Vec::new(),
+            decrypted: None,
+        })
     }
 
     /// The way that it takes.
@@ -150,6 +162,19 @@ impl<'a> FileReader<'a> {
     /// The open file.
     pub fn handle(&self) -> &File {
         &self.handle
+    }
+
+    /// Makes ranges readable as long as the reader lives, each one's first byte, and how many they are. For every range that is read,
+    /// by this reader or by a device. Blocks for an object. Encrypted ones are decrypted when they are read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TableFile::fetch`].
+    pub fn fetch(&mut self, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
+        if self.file.is_in_store() {
+            self.pins.push(self.file.fetch_ahead(ranges)?);
+        }
+        Ok(())
     }
 
     /// Says which ranges will be read next, in their order, so that storage gets large requests and many at once: each
@@ -221,6 +246,11 @@ impl PartSource for FileParts<'_, '_> {
 
     fn begin(&mut self, start: u64, bytes_left: u64, slot: &mut Slot) -> Result<usize> {
         let position = self.offset + start;
+        self.reader.fetch([(position, bytes_left)])?;
+        if self.reader.file.is_decrypted() {
+            // Its bytes are read when the part is finished, before the next one begins.
+            self.reader.decrypted = Some(self.reader.file.fetch([(position, bytes_left)])?);
+        }
         let whole = bytes_left.min(slot.bytes as u64) as usize;
         let is_neighbour = self.reader.neighbourhood(position, bytes_left).is_some();
         let part = match &mut self.reader.direct {
@@ -294,7 +324,7 @@ mod tests {
         let padding: Vec<u8> = (0..9_000_001_u32).map(|place| (place * 31 % 251) as u8).collect();
         let bytes = [&b"PAR1"[..], &padding, &parquet].concat();
         std::fs::File::create(&path).unwrap().write_all(&bytes).unwrap();
-        let files = FileSet { paths: vec![path.display().to_string()] };
+        let files = FileSet::parquet(vec![path.display().to_string()]);
         let file = FileCatalog::default().open_all(&files).unwrap().remove(0);
         (folder, file, bytes)
     }

@@ -19,7 +19,6 @@
 
 use std::{
     collections::HashMap,
-    os::unix::fs::FileExt,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -29,7 +28,7 @@ use std::{
 
 use parquet::data_type::{AsBytes, DataType as ParquetType};
 use pystachio_engine::locking::{lock_whole, whole};
-use pystachio_plan::{CommonValue, FileSet, Result, ScanColumn, Value};
+use pystachio_plan::{ColumnContent, CommonValue, FileSet, Result, ScanColumn, Value};
 
 use crate::{
     ChunkStatistics, ColumnVariant, FileCatalog, FileMemory, PageHeader, PageKind, TableFile,
@@ -37,7 +36,7 @@ use crate::{
     chunk_range,
     describe::opened_identity,
     file_memory::MemoryShare,
-    scan_size::leaves_of,
+    folder_keys::file_value,
     writing::layout::{ColumnRows, FileBytes, ParquetSource, for_physical_type},
 };
 
@@ -167,7 +166,15 @@ impl Counting<'_> {
 
     fn count(&self, file: &TableFile, row_group: usize) -> Option<Counts> {
         let (footer, column) = (&file.footer, self.column);
-        let leaf = leaves_of(footer, column)?.next()?;
+        let row_count = footer.metadata().row_group(row_group).num_rows();
+        if let Some(value) = file_value("", (&footer.path, file.of_table.as_ref()), column).ok()? {
+            let row_count = usize::try_from(row_count).ok()?.min(ROWS_MAX);
+            return Some(Counts { row_count, values: vec![(value, row_count)] });
+        }
+        if column.content != ColumnContent::Column {
+            return None;
+        }
+        let leaf = footer.value_leaf(file.field_of(column)?).filter(|leaf| !footer.is_locked(*leaf))?;
         let file_type = footer.type_of_leaf(leaf)?;
         let of_file = file_type.data_type.as_ref()?;
         if *of_file != column.data_type && !(of_file.is_integer() && column.data_type.is_integer()) {
@@ -175,7 +182,7 @@ impl Counting<'_> {
         }
         let Ok(handle) = file.handle() else { return self.hindered() };
         let source = ParquetSource {
-            bytes: FileBytes { handle, file_bytes: footer.identity.file_bytes }.into(),
+            bytes: FileBytes::new(file, &handle).into(),
             metadata: footer.metadata().clone(),
             path: footer.path.clone(),
         };
@@ -207,7 +214,7 @@ fn countable(bytes: &FileBytes, part: &ChunkStatistics<'_>) -> Option<Countable>
     for _ in 0..2 {
         let length = end.checked_sub(start)?.min(HEADER_BYTES_MAX as u64) as usize;
         let header_bytes = header_bytes.get_mut(..length)?;
-        bytes.handle.read_exact_at(header_bytes, start).ok()?;
+        bytes.read_exact_at(header_bytes, start).ok()?;
         let (header, length) = PageHeader::parse(header_bytes).ok()?;
         start = start.checked_add(length as u64)?.checked_add(header.compressed_bytes.into())?;
         header.check_sizes(part.chunk).ok()?;

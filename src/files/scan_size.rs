@@ -1,10 +1,15 @@
 //! How much a scan has to read: what choosing an engine needs to know of files.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::collections::BTreeSet;
 
 use pystachio_plan::{ColumnId, ColumnRanges, Expression, FileSet, KeyRange, Literal, Result, ScanColumn};
 
-use crate::{FileCatalog, FileFooter, RowGroupBounds, refutes};
+use crate::{
+    FileCatalog, RowGroupBounds,
+    column_place::{ColumnPlace, ScanConditions, column_places, reads},
+    files::OpenedFiles,
+    refutes,
+};
 
 /// What is left of a scan when statistics have ruled row groups out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,12 +32,12 @@ pub struct ScanSize {
 /// Those of [`FileCatalog::open_all`].
 pub fn scan_size(
     catalog: &FileCatalog,
-    files: &FileSet,
+    (table, files): (&str, &FileSet),
     columns: &[ScanColumn],
     filters: &[Expression],
     parameters: &[Literal],
 ) -> Result<ScanSize> {
-    let (size, _) = scan_ranges(catalog, files, columns, filters, parameters, &BTreeSet::new())?;
+    let (size, _) = scan_ranges(catalog, (table, files), columns, filters, parameters, &BTreeSet::new())?;
     Ok(size)
 }
 
@@ -44,7 +49,7 @@ pub fn scan_size(
 /// Those of [`FileCatalog::open_all`].
 pub fn scan_ranges(
     catalog: &FileCatalog,
-    files: &FileSet,
+    (table, files): (&str, &FileSet),
     columns: &[ScanColumn],
     filters: &[Expression],
     parameters: &[Literal],
@@ -52,23 +57,29 @@ pub fn scan_ranges(
 ) -> Result<(ScanSize, Vec<ColumnRanges>)> {
     // The others rule nothing out.
     let is_bounded = |column: &ScanColumn| {
-        ranged.contains(&column.id) || filters.iter().any(|filter| reads(filter, column))
+        ranged.contains(&column.id) || filters.iter().any(|filter| reads(filter, column.id))
     };
-    let bounded_columns: Vec<&ScanColumn> = columns.iter().filter(|column| is_bounded(column)).collect();
+    let bounded_places: Vec<usize> =
+        (0..columns.len()).filter(|place| is_bounded(&columns[*place])).collect();
     let mut size = ScanSize::default();
     let ranged = columns.iter().map(|column| column.id).filter(|id| ranged.contains(id));
     let mut ranges: Vec<_> =
         ranged.map(|column| Some(ColumnRanges { column, row_groups: Vec::new() })).collect();
-    for file in catalog.open_all(files)? {
+    let conditions = ScanConditions { columns, filters, parameters };
+    let OpenedFiles { files, .. } = catalog.open_left(table, files, &conditions)?;
+    let places = column_places(table, &files, false, columns)?;
+    for (file, places) in files.iter().zip(places) {
         let footer = &file.footer;
-        let leaves: Vec<usize> =
-            columns.iter().filter_map(|column| leaves_of(footer, column)).flatten().collect();
-        let (bounded, bounded_leaves): (Vec<ScanColumn>, Vec<usize>) = bounded_columns
-            .iter()
-            .filter_map(|column| Some(((*column).clone(), leaves_of(footer, column)?.next()?)))
-            .unzip();
+        let stored = places.iter().filter_map(ColumnPlace::stored);
+        let leaves: Vec<usize> = stored.flat_map(|place| footer.leaves_of(place)).collect();
+        let bounded: Vec<ColumnPlace> = bounded_places.iter().map(|place| places[*place].clone()).collect();
         for row_group in footer.metadata().row_groups() {
-            let bounds = RowGroupBounds::new(footer, row_group, &bounded, &bounded_leaves);
+            let bounds = RowGroupBounds::new(
+                footer,
+                row_group,
+                bounded_places.iter().map(|place| &columns[*place]),
+                &bounded,
+            );
             if refutes(filters, &bounds, parameters) {
                 continue;
             }
@@ -103,29 +114,9 @@ fn add_range(ranges: &mut Option<ColumnRanges>, bounds: &RowGroupBounds, bytes: 
     }
 }
 
-fn reads(filter: &Expression, column: &ScanColumn) -> bool {
-    let mut found = false;
-    filter.walk(&mut |part| {
-        found = found || matches!(part, Expression::Column { id, .. } if *id == column.id);
-    });
-    found
-}
-
-/// The leaf columns below a declared column, matched as a scan matches it.
-pub(super) fn leaves_of(footer: &FileFooter, column: &ScanColumn) -> Option<Range<usize>> {
-    let roots = footer.metadata().file_metadata().schema_descr().root_schema().get_fields();
-    let exact = roots.iter().position(|field| field.name() == column.name);
-    let same_letters = || {
-        let name = column.name.to_lowercase();
-        roots.iter().position(|field| field.name().to_lowercase() == name)
-    };
-    let root = exact.or_else(same_letters)?;
-    Some(footer.leaves(root))
-}
-
 #[cfg(test)]
 mod tests {
-    use pystachio_plan::{DataType, Function, Value};
+    use pystachio_plan::{ColumnContent, DataType, Function, Value};
 
     use super::*;
 
@@ -145,12 +136,14 @@ mod tests {
                 not_null: false,
                 length_max: None,
                 trim_blanks: false,
+                content: ColumnContent::Column,
+                field_id: None,
                 common: Vec::new(),
             })
             .collect();
-        let files = FileSet { paths: vec![path.to_owned()] };
+        let files = FileSet::parquet(vec![path.to_owned()]);
         let ranged = ranged.iter().map(|id| ColumnId(*id)).collect();
-        scan_ranges(&FileCatalog::default(), &files, &columns, filters, &[], &ranged).unwrap()
+        scan_ranges(&FileCatalog::default(), ("t", &files), &columns, filters, &[], &ranged).unwrap()
     }
 
     #[test]

@@ -94,6 +94,17 @@ impl ColumnSummary {
         self.maximum.add(greatest, Side::Maximum);
     }
 
+    /// Adds the bounds of another summary, converted. One that is not known there, or does not convert, is not known any more.
+    pub fn add_bounds(&mut self, other: &Self, convert: impl Fn(Value) -> Option<Value>) {
+        let add = |bound: &mut Bound, other: &Bound, side| match other {
+            Bound::Unset => {}
+            Bound::Unknown => bound.add(None, side),
+            Bound::Known(value) => bound.add(convert(value.clone()), side),
+        };
+        add(&mut self.minimum, &other.minimum, Side::Minimum);
+        add(&mut self.maximum, &other.maximum, Side::Maximum);
+    }
+
     /// NULLs, if every row group tells.
     pub fn null_count(&self) -> Option<u64> {
         self.null_count
@@ -132,7 +143,7 @@ impl Bound {
 }
 
 /// Whether the first is less; both are of one column.
-fn is_less(first: &Value, second: &Value) -> bool {
+pub(crate) fn is_less(first: &Value, second: &Value) -> bool {
     match (first, second) {
         (Value::Bool(first), Value::Bool(second)) => first < second,
         (Value::Int(first), Value::Int(second)) => first < second,
@@ -190,12 +201,12 @@ impl ChunkStatistics<'_> {
         self.believed_nulls(null_count, row_count)
     }
 
-    /// What the footer says, if it can be of these rows.
     /// A value of the column that is stored so.
     pub(super) fn value(&self, bytes: &[u8]) -> Option<Value> {
         bound_value(bytes, self, Side::Minimum)
     }
 
+    /// What the footer says, if it can be of these rows.
     fn statistics(&self) -> Option<&Statistics> {
         let value_count = u64::try_from(self.chunk.num_values()).ok();
         self.chunk.statistics().filter(|_| value_count == Some(self.row_count))

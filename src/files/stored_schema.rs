@@ -1,8 +1,9 @@
 //! The schema that the Arrow reader is given: some columns without their annotation.
 //!
 //! The reader cuts numbers off that are beyond a column's annotation (300 becomes 44 in eight bits), and can't hold
-//! decimals of more than 16 bytes, which some writers make of few digits. Such columns are read as they are stored. What
-//! their annotation says of the values is for the engine to apply.
+//! decimals of more than 16 bytes, which some writers make of few digits. It makes 16 bytes of each decimal in 4 or 8, which are
+//! checked faster as they are. Such columns are read as they are stored. What their annotation says of the values is for the
+//! engine to apply.
 
 use std::sync::Arc;
 
@@ -35,7 +36,10 @@ fn stored_field(field: &TypePtr) -> Result<TypePtr> {
         let logical = annotation(info, *precision, *scale);
         let is_changed = match (physical_type, logical) {
             (PhysicalType::INT32, Some(LogicalType::Integer(integer))) => integer.bit_width < 32,
-            (PhysicalType::BYTE_ARRAY, Some(LogicalType::Decimal(_))) => annotated_range(field).is_some(),
+            (
+                PhysicalType::INT32 | PhysicalType::INT64 | PhysicalType::BYTE_ARRAY,
+                Some(LogicalType::Decimal(_)),
+            ) => annotated_range(field).is_some(),
             _ => false,
         };
         if !is_changed {
@@ -69,13 +73,14 @@ mod tests {
 
     #[test]
     fn only_columns_that_the_reader_would_change_lose_their_annotation() {
-        let text = "message schema { optional int32 a (INT_8); required int32 b (DECIMAL(3,1)); required int32 c (DATE);
+        let text = "message schema { optional int32 a (INT_8); required fixed_len_byte_array(2) b (DECIMAL(3,1)); required int32 c (DATE);
             optional group d (LIST) { repeated group list { optional int32 element (UINT_16); } }
-            required binary e (DECIMAL(9,2)); required binary f (UTF8); required int32 g (UINT_32); }";
+            required binary e (DECIMAL(9,2)); required binary f (UTF8); required int32 g (UINT_32);
+            required int32 h (DECIMAL(3,1)); required int64 i (DECIMAL(15,2)); }";
         let root = parse_message_type(text).unwrap();
         let stored = as_stored(&root).unwrap().unwrap();
         let converted = |place: usize| stored.get_fields()[place].get_basic_info().converted_type();
-        assert_eq!([converted(0), converted(4)], [ConvertedType::NONE; 2]);
+        assert_eq!([0, 4, 7, 8].map(converted), [ConvertedType::NONE; 4]);
         for place in [1, 2, 3, 5, 6] {
             let before = root.get_fields()[place].get_basic_info().converted_type();
             assert_eq!(converted(place), before, "{place}");

@@ -28,9 +28,9 @@ use pystachio_gpu::{
     execution::{DeviceEngine, DeviceOptions},
 };
 use pystachio_plan::{
-    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Error,
-    ErrorKind, Expression, FileSet, Function, Literal, Operator, Plan, QueryRequest, Relation, ScanColumn,
-    ScanExtent, SpillRequest, Value,
+    Aggregate, AggregateCall, AggregatePhase, ColumnDescription, ColumnId, DataType, DescribeExtent,
+    DeviceSettings, EngineChoice, Error, ErrorKind, Expression, FileSet, Function, Literal, Operator, Plan,
+    QueryRequest, Relation, ScanColumn, ScanExtent, SpillRequest, Value,
 };
 
 use crate::mutate;
@@ -126,12 +126,19 @@ impl Judge {
 
     async fn read(&self, path: &Path, name: &str, content: &[u8]) -> Verdict {
         let mut verdict = Verdict::default();
-        let files = FileSet { paths: vec![path.display().to_string()] };
-        let columns: Vec<ScanColumn> = match self.cpu.describe(&files).await {
-            Ok(described) => (1..)
-                .zip(described.columns)
-                .filter_map(|(id, column)| Some(scan_column(id, column.name, column.data_type?)))
-                .collect(),
+        let files = FileSet::parquet(vec![path.display().to_string()]);
+        let columns: Vec<ScanColumn> = match self
+            .cpu
+            .describe(
+                &files,
+                DescribeExtent::All,
+                (&pystachio_plan::StoreAccess::default(), &pystachio_engine::StopFlag::default()),
+            )
+            .await
+        {
+            Ok(described) => {
+                (1..).zip(described.columns).filter_map(|(id, column)| scan_column(id, column)).collect()
+            }
             Err(error) => {
                 verdict.note("describe", Err(error), name);
                 return verdict;
@@ -167,6 +174,7 @@ impl Judge {
 
     async fn rows(&self, plan: &Plan, engine: EngineChoice) -> Result<Rows, Error> {
         let request = QueryRequest {
+            access: pystachio_plan::StoreAccess::default(),
             plan: plan.clone(),
             planned_files: Vec::new(),
             parameters: Vec::<Literal>::new(),
@@ -253,16 +261,20 @@ fn plans(files: &FileSet, columns: &[ScanColumn]) -> Vec<Plan> {
     plans
 }
 
-fn scan_column(id: u32, name: String, data_type: DataType) -> ScanColumn {
-    ScanColumn {
+/// The column as IMPORT FOREIGN SCHEMA declares it, if there is a type for it.
+fn scan_column(id: u32, column: ColumnDescription) -> Option<ScanColumn> {
+    let content = column.content();
+    Some(ScanColumn {
         id: ColumnId(id),
-        name,
-        data_type,
+        name: column.name,
+        data_type: column.data_type?,
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content,
+        field_id: None,
         common: Vec::new(),
-    }
+    })
 }
 
 fn add_rows(batch: &RecordBatch, rows: &mut Vec<String>) -> Result<(), Error> {

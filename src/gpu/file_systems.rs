@@ -22,6 +22,9 @@ use crate::{
     device::{DeviceFile, DeviceFileMode, Platform},
 };
 
+/// Why an encrypted file is read by the host.
+const DECRYPTED: &str = "it is encrypted, and the host decrypts it in memory";
+
 /// The file systems that were read from.
 pub struct FileSystems {
     platform: Arc<dyn Platform>,
@@ -77,6 +80,17 @@ impl FileSystems {
     /// the file.
     pub fn open(&self, file: &TableFile, wanted: StoragePath, otherwise: StoragePath) -> Result<FileWay> {
         let by_host = |path| Ok(FileWay { path, device_file: None });
+        if file.is_decrypted() {
+            return match wanted {
+                StoragePath::Auto | StoragePath::PageCache => by_host(StoragePath::PageCache),
+                StoragePath::Direct | StoragePath::DirectPread => {
+                    Err(path_refused(file, "direct reads", DECRYPTED))
+                }
+                StoragePath::GpuDirect | StoragePath::CuFileCompat => {
+                    Err(path_refused(file, "the device", DECRYPTED))
+                }
+            };
+        }
         match wanted {
             StoragePath::PageCache => by_host(wanted),
             StoragePath::Direct | StoragePath::DirectPread => match self.find(file)?.direct_refusals.direct {
@@ -118,7 +132,7 @@ impl FileSystems {
     }
 
     fn find(&self, file: &TableFile) -> Result<FileSystem> {
-        let device = file.footer.identity.device;
+        let device = file.device()?;
         let mut known = lock_whole(&self.known);
         if let Some(found) = known.get(&device) {
             return Ok(found.clone());
@@ -188,7 +202,7 @@ mod tests {
 
     fn file() -> TableFile {
         let path = "../../regress/data/t1.parquet";
-        FileCatalog::default().open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0)
+        FileCatalog::default().open_all(&FileSet::parquet(vec![path.to_owned()])).unwrap().remove(0)
     }
 
     #[test]

@@ -4,7 +4,9 @@ use pystachio_plan::{Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, E
 
 use crate::{
     AggregateRefusal, AggregateSource, Lowered, Lowering, Notes, Refusal, Scale, check_equality, check_order,
-    numeric::{GROUP_ROWS_MAX, decimal_type, divide, quotient_scale_max, type_magnitude, type_scale},
+    numeric::{
+        GROUP_ROWS_MAX, as_decimal, decimal_type, divide, quotient_scale_max, type_magnitude, type_scale,
+    },
     outcomes::Outcomes,
 };
 
@@ -123,9 +125,12 @@ impl Shared<'_> {
             };
         }
         match argument.data_type() {
-            DataType::Bool | DataType::Uuid | DataType::Bytea | DataType::List(_) | DataType::Interval => {
-                Err(refuse(name, AggregateRefusal::Of(argument.data_type().clone())))
-            }
+            DataType::Bool
+            | DataType::Uuid
+            | DataType::Bytea
+            | DataType::List(_)
+            | DataType::Record(_)
+            | DataType::Interval => Err(refuse(name, AggregateRefusal::Of(argument.data_type().clone()))),
             data_type if data_type.is_float() && function == Aggregate::Min => self.least_float(),
             _ => self.plain(function),
         }
@@ -358,16 +363,6 @@ fn sum_type(magnitude: f64, scale: i32) -> Result<DataType, Refusal> {
         DataType::Decimal { scale, .. } => Ok(DataType::Decimal { precision: 76, scale }),
         other => Ok(other),
     }
-}
-
-fn as_decimal(argument: &Lowered) -> Result<Lowered, Refusal> {
-    if !argument.data_type().is_integer() {
-        return Ok(argument.clone());
-    }
-    let magnitude = argument.magnitude.min(type_magnitude(argument.data_type()));
-    let data_type = decimal_type(magnitude, 0)?;
-    let expression = Expression::call(Function::Cast, vec![argument.expression.clone()], data_type);
-    Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
 }
 
 fn result(call: &AggregateCall) -> Expression {

@@ -1,6 +1,6 @@
-//! ANY and ALL.
+//! ANY and ALL; arrays that columns have.
 
-use pystachio_plan::{DataType, Expression, Function, Value, are_mixed_moments};
+use pystachio_plan::{CaseBranch, DataType, Expression, Function, Value, are_mixed_moments};
 
 use crate::{
     ArrayComparison, Call, Comparison, Lowered, LoweredResult, Lowering, Part, Refusal, RuntimeValue, Scale,
@@ -9,6 +9,9 @@ use crate::{
     constant::{array_constants, lower_constant},
     numeric::type_magnitude,
 };
+
+/// What `array[n]` is called, which is no function of PostgreSQL's.
+pub const ARRAY_SUBSCRIPT: &str = "array subscript";
 
 /// From so many digits on a number may equal a `numeric` that no literal holds.
 const LONG_DECIMAL_DIGITS: u8 = 39;
@@ -36,7 +39,10 @@ impl Lowering<'_> {
         };
         let Some(items) = items else {
             let is_negated = membership.ok_or(Refusal::RuntimeAny)?;
-            let found = self.lower_runtime_membership(scalar, array)?;
+            let found = match self.lower_own_array(array)? {
+                Some(list) => self.membership(scalar, list, array)?,
+                None => self.lower_runtime_membership(scalar, array)?,
+            };
             return Ok(Lowered::plain(negate_if(is_negated, found)));
         };
         if items.is_empty() {
@@ -142,6 +148,132 @@ impl Lowering<'_> {
         let index = self.notes.parameter(RuntimeValue::Origin(origin), data_type.clone());
         let list = Expression::Parameter { index, data_type };
         Ok(Expression::predicate(Function::In, vec![value, list]))
+    }
+
+    /// A column that has arrays of a type whose values are compared and printed as they are.
+    fn lower_own_array(&self, array: &Source) -> Result<Option<Lowered>, Refusal> {
+        let array = without_relabels(array);
+        let is_known = |item: &SourceType| {
+            !matches!(item, SourceType::Character | SourceType::FromText(_))
+                && item.scalar_data_type().is_some()
+        };
+        if !matches!(array.part, Part::Column(_)) || !array.of.item().is_some_and(is_known) {
+            return Ok(None);
+        }
+        let list = self.lower(array)?;
+        Ok(matches!(list.data_type(), DataType::List(_)).then_some(list))
+    }
+
+    /// An array that a column has, whose elements become rows.
+    ///
+    /// # Errors
+    ///
+    /// `AnyOfRow` for other arrays.
+    pub fn lower_array(&self, array: &Source) -> LoweredResult {
+        if let Some(list) = self.lower_own_array(array)? {
+            return Ok(list);
+        }
+        let array = without_relabels(array);
+        let list = if let Part::Column(_) = array.part {
+            self.lower(array)?
+        } else {
+            return Err(Refusal::AnyOfRow);
+        };
+        // Composite elements come out as their fields.
+        if list.data_type().fields().is_some() { Ok(list) } else { Err(Refusal::AnyOfRow) }
+    }
+
+    /// `scalar = ANY (list)`.
+    fn membership(&self, scalar: Lowered, list: Lowered, array: &Source) -> Result<Expression, Refusal> {
+        let refuse = || Refusal::AnyOfType(array.of.name().to_owned());
+        let DataType::List(item_type) = list.data_type().clone() else { return Err(refuse()) };
+        let item = Expression::Parameter { index: u32::MAX, data_type: (*item_type).clone() };
+        let magnitude = type_magnitude(&item_type);
+        let compared = compare(
+            self.notes,
+            Comparison::Equal,
+            scalar,
+            Lowered::number(item.clone(), Scale::None, magnitude),
+        )?;
+        // Elements are compared as they are, whatever must be done to the scalar.
+        match compared {
+            Expression::Call { function: Function::Equal, arguments, .. } => {
+                match <[_; 2]>::try_from(arguments) {
+                    Ok([value, other])
+                        if other == item
+                            && (*value.data_type() == *item_type
+                                || (value.data_type().is_decimal() && item_type.is_decimal())) =>
+                    {
+                        Ok(Expression::predicate(Function::EqualsAny, vec![value, list.expression]))
+                    }
+                    _ => Err(refuse()),
+                }
+            }
+            _ => Err(refuse()),
+        }
+    }
+
+    /// `array @> …`, `array <@ …`, `array && …` and `array[n]` of a column; `None` for other calls.
+    pub(crate) fn lower_array_call(&self, call: &Call) -> Option<LoweredResult> {
+        let [first, second] = call.arguments.as_slice() else { return None };
+        if !call.function.is_builtin {
+            return None;
+        }
+        let own = |array: &Source| self.lower_own_array(array).ok().flatten();
+        let (array, list, items, is_any) = match call.function.name.as_str() {
+            ARRAY_SUBSCRIPT => return Some(self.lower_element(own(first)?, first, second)),
+            "arraycontains" => (first, own(first)?, second, false),
+            "arraycontained" => (second, own(second)?, first, false),
+            "arrayoverlap" => match own(first) {
+                Some(list) => (first, list, second, true),
+                None => (second, own(second)?, first, true),
+            },
+            _ => return None,
+        };
+        Some(self.lower_containment(call, (array, list), items, is_any))
+    }
+
+    /// Whether an array has one of some elements, or all of them. NULL is none.
+    fn lower_containment(
+        &self,
+        call: &Call,
+        (array, list): (&Source, Lowered),
+        items: &Source,
+        is_any: bool,
+    ) -> LoweredResult {
+        let refused = || Refusal::Function(call.function.name.clone());
+        let item_type = array.of.item().ok_or_else(refused)?;
+        check_equality(item_type, call.collation.as_deref(), self.server)?;
+        let items = self.lower_array_items(items)?.ok_or_else(refused)?;
+        let test = |item: Lowered| {
+            let found = self.membership(item, list.clone(), array)?;
+            Ok(Expression::predicate(Function::IsTrue, vec![found]))
+        };
+        let tests = items.into_iter().map(test).collect::<Result<Vec<_>, _>>()?;
+        let found = any_or_all(is_any, tests);
+        if list.not_null {
+            return Ok(found);
+        }
+        let condition = Expression::predicate(Function::IsNotNull, vec![list.expression]);
+        let branch = CaseBranch { condition, result: found.expression };
+        Ok(Lowered::plain(Expression::Case {
+            branches: vec![branch],
+            otherwise: None,
+            data_type: DataType::Bool,
+        }))
+    }
+
+    /// `array[n]`.
+    fn lower_element(&self, list: Lowered, array: &Source, number: &Source) -> LoweredResult {
+        let number = self.lower(number)?;
+        let DataType::List(item_type) = list.data_type().clone() else {
+            return Err(Refusal::AnyOfType(array.of.name().to_owned()));
+        };
+        if *number.data_type() != DataType::Int32 {
+            return Err(Refusal::Kind("T_SubscriptingRef".into()));
+        }
+        let arguments = vec![list.expression, number.expression];
+        Ok(Lowered::of_type(Expression::call(Function::Element, arguments, *item_type)))
     }
 
     /// The elements of an array, or `None` where only run time tells them.

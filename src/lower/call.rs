@@ -16,10 +16,17 @@ use crate::{
 impl Lowering<'_> {
     /// A call of a function, or of an operator through its function. `source` is the whole expression.
     pub(crate) fn lower_call(&self, call: &Call, source: &Source) -> LoweredResult {
+        if let Some(lowered) = self.lower_nested(call) {
+            return lowered;
+        }
         let name = &call.function.name;
         let refused = || Refusal::Function(name.clone());
         let meaning = call.function.meaning.ok_or_else(refused)?;
-        if call.arguments.iter().any(|argument| argument.of.data_type().is_none()) {
+        // A function of any type would print a value whose text is another in PostgreSQL.
+        let is_unknown = |argument: &Source| {
+            argument.of.data_type().is_none() || matches!(argument.of, SourceType::FromText(_))
+        };
+        if call.arguments.iter().any(is_unknown) {
             return Err(refused());
         }
         let site = CallSite { name, call, source, notes: self.notes, server: self.server };
@@ -37,6 +44,12 @@ impl Lowering<'_> {
         }
         check_encoding(self.server, meaning, call, &arguments).map_err(|why| site.refuse(why))?;
         site.build(meaning, arguments)
+    }
+
+    /// A field of JSON, or what is asked of an array; `None` for other calls. Not inlined: calls nest, and its frame is large.
+    #[inline(never)]
+    fn lower_nested(&self, call: &Call) -> Option<LoweredResult> {
+        self.lower_field_text(call).map(Ok).or_else(|| self.lower_array_call(call))
     }
 }
 
@@ -120,6 +133,7 @@ impl CallSite<'_> {
             Function::Length | Function::OctetLength | Function::Position => {
                 self.int_function(function, arguments)
             }
+            Function::Cardinality => self.count_elements(arguments),
             Function::Upper(_) => self.text_function(Function::Upper(self.ctype()?), arguments),
             Function::Lower(_) => self.text_function(Function::Lower(self.ctype()?), arguments),
             Function::Right => {
@@ -168,6 +182,24 @@ impl CallSite<'_> {
         let length = character_length(modifier).ok_or_else(|| self.refuse(FunctionRefusal::UnknownLength))?;
         let arguments = vec![argument.expression, Expression::int32(length)];
         Ok(Lowered::plain(Expression::call(Function::PadBlanks, arguments, DataType::Text)))
+    }
+
+    /// `cardinality(array)`, `array_length(array, 1)`: that of an empty array is NULL.
+    fn count_elements(&self, mut arguments: Vec<Lowered>) -> LoweredResult {
+        let dimension = if arguments.len() == 2 { arguments.pop() } else { None };
+        let array = self.one(arguments)?;
+        if !matches!(array.data_type(), DataType::List(_)) {
+            return Err(self.refuse(FunctionRefusal::On(array.data_type().clone())));
+        }
+        let count = Expression::call(Function::Cardinality, vec![array.expression], DataType::Int32);
+        match dimension.as_ref().map(|dimension| &dimension.expression) {
+            None => Ok(Lowered::plain(count)),
+            Some(dimension) if *dimension == Expression::int32(1) => {
+                let arguments = vec![count, Expression::int32(0)];
+                Ok(Lowered::plain(Expression::call(Function::NullIf, arguments, DataType::Int32)))
+            }
+            Some(_) => Err(self.refuse(FunctionRefusal::Arguments)),
+        }
     }
 
     fn same_type(&self, function: Function, arguments: Vec<Lowered>) -> LoweredResult {

@@ -82,7 +82,7 @@ pub fn check_order(
     check_determined(of, collation, server)?;
     match (of, collation) {
         (SourceType::Interval, _) => Err(Refusal::OrderOfIntervals),
-        (SourceType::Json, _) => Err(Refusal::OrderOfJson),
+        (SourceType::Json | SourceType::FromText(_), _) => Err(Refusal::Order(of.name().to_owned())),
         (text, Some(collation)) if text.is_collated_text() && !collation.is_byte_order => {
             Err(Refusal::OrderByCollation(collation.name.clone()))
         }
@@ -110,7 +110,9 @@ pub fn check_equality(
     {
         return Err(Refusal::EqualityByCollation(collation.name.clone()));
     }
-    if matches!(of, SourceType::Interval | SourceType::Json) || of.scalar_data_type().is_none() {
+    if matches!(of, SourceType::Interval | SourceType::Json | SourceType::FromText(_))
+        || of.scalar_data_type().is_none()
+    {
         return Err(Refusal::Equality(of.name().to_owned()));
     }
     Ok(())

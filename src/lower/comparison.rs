@@ -10,6 +10,11 @@ use crate::{
     zone::in_session_zone,
 };
 
+/// The most digits of a decimal.
+const COMMON_DIGITS_MAX: f64 = 76.0;
+/// The most digits of a number that is sent to an engine, before the point and after it.
+const RUNTIME_DIGITS_MAX: f64 = 38.0;
+
 impl Lowering<'_> {
     /// The operands of an operator `=`.
     pub(crate) fn lower_equal_operands(
@@ -93,6 +98,9 @@ pub(crate) fn compare(
         if type_a == DataType::Numeric && type_b == DataType::Numeric {
             return Err(Refusal::RuntimeNumerics);
         }
+        if !have_common_digits(&a, &b) {
+            return Err(Refusal::Comparison(type_a, type_b));
+        }
         vec![a.expression, b.expression]
     } else if let Some(common) = wider(&type_a, &type_b) {
         vec![cast_to(a, &common), cast_to(b, &common)]
@@ -102,6 +110,20 @@ pub(crate) fn compare(
         return Err(Refusal::Comparison(type_a, type_b));
     };
     Ok(Expression::predicate(comparison.to_plan(), arguments))
+}
+
+/// Whether one decimal has the digits of both values, before the point and after it.
+fn have_common_digits(a: &Lowered, b: &Lowered) -> bool {
+    let digits = |value: &Lowered| match value.data_type().digits() {
+        Some((whole, scale)) => {
+            let used = if value.magnitude < 1.0 { 0.0 } else { value.magnitude.log10().floor() + 1.0 };
+            (f64::from(whole).min(used), f64::from(scale))
+        }
+        // A value that is known when the query starts.
+        None => (RUNTIME_DIGITS_MAX, RUNTIME_DIGITS_MAX),
+    };
+    let ((whole_a, scale_a), (whole_b, scale_b)) = (digits(a), digits(b));
+    whole_a.max(whole_b) + scale_a.max(scale_b) <= COMMON_DIGITS_MAX
 }
 
 /// A comparison of two types of dates and timestamps. The engine is sent one of the column's type: once the other operand is

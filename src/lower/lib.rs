@@ -12,9 +12,11 @@
 //! - `lowering.rs`: one expression; `runtime.rs`: values that are known when the query starts; `choice.rs`: CASE, COALESCE,
 //!   GREATEST, NULLIF; `comparison.rs`: comparisons, of rows too; `array.rs`: ANY and ALL
 //! - `call.rs`: functions and operators, `moment.rs` those of dates and times; `zone.rs`: time zones
+//! - `json.rs`: fields of JSON that are fields of structs in the files
 //! - `encoding.rs`: what differs in databases that are not UTF-8
 //! - `numeric.rs`: scales, bounds and the arithmetic of numbers
 //! - `aggregate.rs`: aggregates, `outcomes.rs` those of a choice among values of several scales
+//! - `window.rs`: window functions and their frames
 //! - `refusal.rs`: why something stays with PostgreSQL
 //!
 //! `numeric` has a *display scale* beside its value: 2.50 and 2.5 are equal and print differently. Plans
@@ -27,6 +29,8 @@
 //!
 //! Deliberately absent: PostgreSQL, pointers, oids, catalogs.
 
+#![forbid(unsafe_code)]
+
 mod aggregate;
 mod array;
 mod call;
@@ -35,6 +39,7 @@ mod collation;
 mod comparison;
 mod constant;
 mod encoding;
+mod json;
 mod lowered;
 mod lowering;
 mod meaning;
@@ -49,26 +54,30 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod types;
+mod window;
 mod zone;
 
 use pystachio_plan::{DataType, EXPRESSION_DEPTH_MAX, Expression, RELATION_DEPTH_MAX};
 
 pub use aggregate::LoweredAggregate;
+pub use array::ARRAY_SUBSCRIPT;
 pub use collation::{Collation, UnknownLetters, check_equality, check_order};
 pub use constant::{ARRAY_ITEMS_MAX, Constant, lower_constant};
 pub use encoding::TextForm;
+pub use json::JSON_SUBSCRIPT;
 pub use lowered::{Lowered, Scale};
 pub use lowering::Lowering;
 pub use meaning::{Comparison, Meaning};
 pub use notes::{Notes, RuntimeValue, Server};
 pub use numeric::{common_scale, retype, type_magnitude, unify_branches};
-pub use refusal::{AggregateRefusal, FunctionRefusal, Refusal};
+pub use refusal::{AggregateRefusal, FunctionRefusal, Refusal, WindowRefusal};
 pub use scope::{Scope, VarKey};
 pub use source::{
     AggregateSource, ArrayComparison, Call, CatalogFunction, ColumnReference, Origin, Part, Placeholder,
     RowColumn, Source, UnknownPart,
 };
 pub use types::{ArrayType, OtherType, SourceType, character_length, numeric_modifier};
+pub use window::{BoundSource, FrameSource, LoweredWindow, UnitSource, WindowSource};
 
 /// How deep an expression may nest, before and after it is lowered. Lowering needs most stack, some 4 kB a
 /// level; with this it fits PostgreSQL's default.

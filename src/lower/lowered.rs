@@ -2,6 +2,8 @@
 
 use pystachio_plan::{DataType, Expression, ExpressionSize, Literal, Value, could_fail};
 
+use crate::type_magnitude;
+
 /// A plan expression, and what PostgreSQL must know to print its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lowered {
@@ -38,6 +40,16 @@ impl Lowered {
     /// A value that is no number.
     pub fn plain(expression: Expression) -> Self {
         Self::number(expression, Scale::None, f64::INFINITY)
+    }
+
+    /// A value of which nothing but its type is known: that of a column, or a part of it. Decimals print with all digits of the type.
+    pub fn of_type(expression: Expression) -> Self {
+        let scale = match expression.data_type() {
+            DataType::Decimal { scale, .. } => Scale::Fixed(i32::from(*scale)),
+            _ => Scale::None,
+        };
+        let magnitude = type_magnitude(expression.data_type());
+        Self::number(expression, scale, magnitude)
     }
 
     /// The type of the value.

@@ -149,7 +149,7 @@ impl<'a> Lowering<'a> {
             }
             Part::Subquery => Err(Refusal::Subquery),
             Part::Aggregate(_) => Err(Refusal::AggregateOutside),
-            Part::WindowFunction => Err(Refusal::WindowFunction),
+            Part::Window(_) => Err(Refusal::WindowOutside),
             // Groups of several sets are never lowered, and all else is grouped by every key.
             Part::Grouping { levels_up: 0 } => Ok(Lowered::plain(Expression::int32(0))),
             Part::Grouping { .. } => Err(Refusal::GroupingOfOtherLevel),
@@ -157,8 +157,29 @@ impl<'a> Lowering<'a> {
             Part::ServerValue => Err(Refusal::Kind("T_SQLValueFunction".into())),
             Part::Array { .. } => Err(Refusal::Kind("T_ArrayExpr".into())),
             Part::ArrayCast { .. } => Err(Refusal::Kind("T_ArrayCoerceExpr".into())),
+            Part::Field { record, name } => {
+                self.lower_field(record, name).ok_or_else(|| Refusal::Kind("T_FieldSelect".into()))
+            }
             Part::Row(_) => Err(Refusal::Kind("T_RowExpr".into())),
             Part::Unknown(unknown) => Err(Refusal::Kind(unknown.kind.clone())),
+        }
+    }
+
+    /// A field of a composite value that a column has, at any depth.
+    fn lower_field(&self, record: &Source, name: &str) -> Option<Lowered> {
+        let (mut record, mut path) = (record, vec![name.to_owned()]);
+        loop {
+            match &record.part {
+                Part::Field { record: outer, name } => {
+                    path.insert(0, name.clone());
+                    record = outer;
+                }
+                Part::Relabel(argument) => record = argument,
+                Part::Column(column) if column.levels_up == 0 => {
+                    return self.scope.find_field((column.relation, column.attribute), &path);
+                }
+                _ => return None,
+            }
         }
     }
 
@@ -192,6 +213,9 @@ impl<'a> Lowering<'a> {
 
     fn lower_coerce_via_text(&self, argument: &Source, source: &Source) -> LoweredResult {
         use crate::SourceType::{BigInt, Integer, SmallInt, Uuid};
+        if let Some(field) = self.lower_field_cast(argument, &source.of) {
+            return Ok(field);
+        }
         let is_plain = matches!(argument.of, SmallInt | Integer | BigInt | Uuid);
         if is_plain && source.of.is_unpadded_text() {
             let argument = self.lower(argument)?;

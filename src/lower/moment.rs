@@ -3,7 +3,7 @@
 use pystachio_plan::{CatalogUse, DataType, DateField, Expression, Function, Interval, Literal, Value};
 
 use crate::{
-    FunctionRefusal, Lowered, LoweredResult, Refusal, Scale, SourceType,
+    FunctionRefusal, Lowered, LoweredResult, Notes, Refusal, Scale, SourceType,
     call::{CallSite, values},
     has_parameter,
     numeric::{cast_to, decimal_type},
@@ -192,35 +192,30 @@ impl CallSite<'_> {
                 Value::Interval(interval) if interval.months.unsigned_abs() >= i32::MAX.unsigned_abs() => {
                     return Err(self.refuse(FunctionRefusal::IntervalRange));
                 }
-                Value::Interval(interval) => {
-                    let sign = if negated { -1 } else { 1 };
-                    let parts = (
-                        interval.months.checked_mul(sign),
-                        interval.days.checked_mul(sign),
-                        interval.microseconds.checked_mul(i64::from(sign)),
-                    );
-                    match parts {
-                        (Some(months), Some(days), Some(microseconds)) => {
-                            Interval { months, days, microseconds }
-                        }
-                        _ => return Err(self.refuse(FunctionRefusal::IntervalRange)),
-                    }
-                }
+                Value::Interval(interval) => interval,
                 _ => return Err(self.refuse(FunctionRefusal::NullInterval)),
             },
             _ => return Err(self.refuse(FunctionRefusal::VaryingInterval)),
         };
-        if *moment.data_type() == DataType::TimestampTz {
-            return Ok(Lowered::plain(add_in_session_zone(self.notes, moment.expression, interval)));
-        }
-        let moment = cast_to(moment, &DataType::Timestamp);
-        let interval = Expression::literal(Value::Interval(interval), DataType::Interval);
-        Ok(Lowered::plain(Expression::call(
-            Function::AddInterval,
-            vec![moment, interval],
-            DataType::Timestamp,
-        )))
+        later(self.notes, moment, interval, negated)
+            .ok_or_else(|| self.refuse(FunctionRefusal::IntervalRange))
     }
+}
+
+/// A date or timestamp and an interval, added or subtracted; `None` if the interval can't be negated.
+pub(crate) fn later(notes: &Notes, moment: Lowered, interval: Interval, negated: bool) -> Option<Lowered> {
+    let sign = if negated { -1 } else { 1 };
+    let interval = Interval {
+        months: interval.months.checked_mul(sign)?,
+        days: interval.days.checked_mul(sign)?,
+        microseconds: interval.microseconds.checked_mul(i64::from(sign))?,
+    };
+    if *moment.data_type() == DataType::TimestampTz {
+        return Some(Lowered::plain(add_in_session_zone(notes, moment.expression, interval)));
+    }
+    let moment = cast_to(moment, &DataType::Timestamp);
+    let interval = Expression::literal(Value::Interval(interval), DataType::Interval);
+    Some(Lowered::plain(Expression::call(Function::AddInterval, vec![moment, interval], DataType::Timestamp)))
 }
 
 /// The field of a date that a word of `extract` and `date_trunc` names.

@@ -96,6 +96,21 @@ pub(crate) fn type_scale(data_type: &DataType) -> Result<i32, Refusal> {
     }
 }
 
+/// The greatest scale that a choice among literals gives; `None` of anything else.
+fn greatest_of_choice(scale: &Expression) -> Option<i32> {
+    match scale {
+        Expression::Literal(literal) => match literal.value {
+            Value::Int(digits) => i32::try_from(digits).ok(),
+            _ => None,
+        },
+        Expression::Case { branches, otherwise, .. } => {
+            let values = branches.iter().map(|branch| &branch.result).chain(otherwise.as_deref());
+            values.map(greatest_of_choice).try_fold(0, |most, value| Some(most.max(value?)))
+        }
+        _ => None,
+    }
+}
+
 impl Scale {
     /// The scale as an Int32 expression.
     pub fn expression(&self) -> Expression {
@@ -110,6 +125,11 @@ impl Scale {
     fn greatest(&self, other: &Scale) -> Scale {
         match (self, other) {
             (Self::Fixed(a), Self::Fixed(b)) => Self::Fixed(*a.max(b)),
+            (Self::Fixed(fixed), Self::Varies(varying)) | (Self::Varies(varying), Self::Fixed(fixed))
+                if greatest_of_choice(varying).is_some_and(|most| most <= *fixed) =>
+            {
+                Self::Fixed(*fixed)
+            }
             _ => {
                 let both = vec![self.expression(), other.expression()];
                 Self::Varies(Box::new(Expression::call(Function::Greatest, both, DataType::Int32)))
@@ -252,6 +272,17 @@ pub(crate) fn cast_to(value: Lowered, data_type: &DataType) -> Expression {
     Expression::call(Function::Cast, vec![value.expression], data_type.clone())
 }
 
+/// An integer as a decimal; anything else as it is.
+pub(crate) fn as_decimal(value: &Lowered) -> LoweredResult {
+    if !value.data_type().is_integer() {
+        return Ok(value.clone());
+    }
+    let magnitude = value.magnitude.min(type_magnitude(value.data_type()));
+    let data_type = decimal_type(magnitude, 0)?;
+    let expression = Expression::call(Function::Cast, vec![value.expression.clone()], data_type);
+    Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
+}
+
 /// `a op b` on numbers.
 pub(crate) fn arithmetic(operator: Arithmetic, a: Lowered, b: Lowered) -> LoweredResult {
     if a.data_type().is_decimal() && b.data_type().is_decimal() {
@@ -330,12 +361,8 @@ mod tests {
     }
 
     fn column(data_type: DataType, magnitude: f64) -> Lowered {
-        let scale = match &data_type {
-            DataType::Decimal { scale, .. } => Scale::Fixed(i32::from(*scale)),
-            _ => Scale::None,
-        };
         let expression = Expression::column(pystachio_plan::ColumnId(1), data_type);
-        Lowered::number(expression, scale, magnitude)
+        Lowered { magnitude, ..Lowered::of_type(expression) }
     }
 
     #[test]

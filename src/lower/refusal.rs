@@ -42,8 +42,8 @@ pub enum Refusal {
     Subquery,
     #[error("an aggregate outside its grouping")]
     AggregateOutside,
-    #[error("a window function")]
-    WindowFunction,
+    #[error("a window function outside its window")]
+    WindowOutside,
     #[error("GROUPING() of another level")]
     GroupingOfOtherLevel,
     #[error("a CASE operand out of place")]
@@ -122,8 +122,8 @@ pub enum Refusal {
     OrderByCollation(String),
     #[error("order of intervals")]
     OrderOfIntervals,
-    #[error("order of json")]
-    OrderOfJson,
+    #[error("order of {0}")]
+    Order(String),
     #[error("equality under the nondeterministic collation {0}")]
     EqualityByCollation(String),
     #[error("equality of {0}")]
@@ -189,6 +189,16 @@ pub enum Refusal {
     #[error("a variance of DISTINCT values")]
     VarianceOfDistinct,
 
+    // Window functions.
+    #[error("{name}{why}")]
+    WindowUse { name: String, why: WindowRefusal },
+    #[error("a frame with such bounds")]
+    Frame,
+    #[error("a partition by {0}")]
+    PartitionBy(DataType),
+    #[error("a window function that could fail for rows behind the last one that is asked for")]
+    CouldFailBehindLast,
+
     // Relations and what is returned of them.
     #[error("a function in the target that returns a set")]
     SetInTarget,
@@ -212,10 +222,10 @@ pub enum Refusal {
     GroupsOfFloats,
     #[error("groups of a runtime numeric")]
     GroupsOfRuntimeNumeric,
+    #[error("groups of numerics that have several scales in the rows below")]
+    GroupsOfSeveralScales,
     #[error("rows counted by groups of numerics whose scale varies")]
     RowsCountedByScales,
-    #[error("DISTINCT ON")]
-    DistinctOn,
     #[error("a column that is not among the distinct ones")]
     NotDistinct,
     #[error("a sort operator that is not built in")]
@@ -310,4 +320,18 @@ pub enum AggregateRefusal {
     VaryingScale,
     #[error(" of {0}")]
     Of(DataType),
+}
+
+/// Why a window function is left to PostgreSQL in one place: what follows its name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the text of each says what it is")]
+pub enum WindowRefusal {
+    #[error(", which is not built in")]
+    NotBuiltIn,
+    #[error(" with an argument that is no such constant")]
+    Argument,
+    #[error(" of what could fail in rows that it does not look at")]
+    CouldFail,
+    #[error(" of a runtime numeric")]
+    RuntimeNumeric,
 }

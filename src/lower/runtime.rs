@@ -14,7 +14,10 @@ impl Lowering<'_> {
         if let Err(refusal) = self.is_runtime_value(source) {
             return self.lower_where_reached(source).map(Some).ok_or(refusal);
         }
-        let Some(data_type) = source.of.scalar_data_type() else {
+        // What a plan has as text is none where PostgreSQL has it.
+        let is_other = matches!(source.of, SourceType::FromText(_));
+        let data_type = source.of.scalar_data_type().filter(|_| !is_other);
+        let Some(data_type) = data_type else {
             return Err(Refusal::RuntimeValue(source.of.name().to_owned()));
         };
         let index = self.notes.parameter(RuntimeValue::Origin(origin), data_type.clone());

@@ -18,9 +18,19 @@ pub enum Scope {
         relation_index: u32,
         /// Its columns by attribute number.
         columns: HashMap<i16, Lowered>,
+        /// Fields of structs, which are JSON or composite values in PostgreSQL, by the attribute number of their column and the names on
+        /// the way to them.
+        fields: HashMap<(i16, Vec<String>), Lowered>,
     },
     /// Results of grouping: whole expressions.
     Expressions(Vec<(Source, Lowered)>),
+    /// A scope with window functions.
+    Windows {
+        /// Everything else.
+        input: Rc<Scope>,
+        /// The functions.
+        functions: Vec<(Source, Lowered)>,
+    },
     /// Both inputs of a join.
     Join(Rc<Scope>, Rc<Scope>),
     /// Columns that are NULL in every row: the right side of an anti join.
@@ -74,6 +84,7 @@ impl Scope {
             Self::Null(input)
             | Self::Nullable(input)
             | Self::Replaced { input, .. }
+            | Self::Windows { input, .. }
             | Self::Placed { input, .. } => input.collect_relations(indexes),
         }
     }
@@ -81,7 +92,7 @@ impl Scope {
     /// A column by its name.
     pub fn find_column(&self, key: VarKey) -> Option<Lowered> {
         match self {
-            Self::Base { relation_index, columns } => {
+            Self::Base { relation_index, columns, .. } => {
                 if *relation_index == key.0 {
                     columns.get(&key.1).cloned()
                 } else {
@@ -95,7 +106,23 @@ impl Scope {
             Self::Replaced { input, columns } => {
                 columns.get(&key).cloned().or_else(|| input.find_column(key))
             }
-            Self::Placed { input, .. } => input.find_column(key),
+            Self::Windows { input, .. } | Self::Placed { input, .. } => input.find_column(key),
+        }
+    }
+
+    /// A field of a struct by the name of its column, and the names on the way to it.
+    pub fn find_field(&self, key: VarKey, path: &[String]) -> Option<Lowered> {
+        match self {
+            Self::Base { relation_index, fields, .. } => {
+                (*relation_index == key.0).then(|| fields.get(&(key.1, path.to_vec())).cloned())?
+            }
+            Self::Expressions(_) => None,
+            Self::Join(left, right) => left.find_field(key, path).or_else(|| right.find_field(key, path)),
+            Self::Null(input) => input.find_field(key, path).map(null_of),
+            Self::Nullable(input) => input.find_field(key, path).map(nullable),
+            Self::Replaced { input, .. } | Self::Windows { input, .. } | Self::Placed { input, .. } => {
+                input.find_field(key, path)
+            }
         }
     }
 
@@ -106,7 +133,7 @@ impl Scope {
             Self::Join(left, right) => left.find_placeholder(id).or_else(|| right.find_placeholder(id)),
             Self::Null(input) => input.find_placeholder(id).map(null_of),
             Self::Nullable(input) => input.find_placeholder(id).map(nullable),
-            Self::Replaced { input, .. } => input.find_placeholder(id),
+            Self::Replaced { input, .. } | Self::Windows { input, .. } => input.find_placeholder(id),
             Self::Placed { input, placeholders } => {
                 placeholders.get(&id).cloned().or_else(|| input.find_placeholder(id))
             }
@@ -114,10 +141,12 @@ impl Scope {
     }
 
     fn find_expression(&self, source: &Source) -> Option<Lowered> {
+        let of = |entries: &[(Source, Lowered)]| {
+            entries.iter().find(|(known, _)| known == source).map(|(_, lowered)| lowered.clone())
+        };
         match self {
-            Self::Expressions(entries) => {
-                entries.iter().find(|(known, _)| known == source).map(|(_, lowered)| lowered.clone())
-            }
+            Self::Expressions(entries) => of(entries),
+            Self::Windows { input, functions } => of(functions).or_else(|| input.find_expression(source)),
             _ => None,
         }
     }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use pystachio_plan::Function;
 
-use crate::{Collation, Constant, Meaning, SourceType};
+use crate::{Collation, Constant, Meaning, SourceType, WindowSource};
 
 /// The number of a node that PostgreSQL evaluates when the query starts. Equal nodes have one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -148,6 +148,13 @@ pub enum Part {
         /// The whole, if PostgreSQL can evaluate the array when the query starts and the cast with it.
         evaluated: Option<Origin>,
     },
+    /// `(composite).field`.
+    Field {
+        /// The composite value.
+        record: Box<Source>,
+        /// The field's name.
+        name: String,
+    },
     /// `ROW(…)`.
     Row(Vec<Source>),
     /// A SubPlan.
@@ -155,7 +162,7 @@ pub enum Part {
     /// An aggregate.
     Aggregate(Rc<AggregateSource>),
     /// A window function.
-    WindowFunction,
+    Window(Rc<WindowSource>),
     /// GROUPING().
     Grouping {
         /// Of a query so many levels around.
@@ -320,7 +327,6 @@ impl Source {
             | Part::UnusualCall { .. }
             | Part::CaseOperand
             | Part::Subquery
-            | Part::WindowFunction
             | Part::Grouping { .. }
             | Part::Unknown(_) => Vec::new(),
             Part::Placeholder(placeholder) => vec![&placeholder.expression],
@@ -336,6 +342,7 @@ impl Source {
             }
             Part::Relabel(argument)
             | Part::CoerceViaText(argument)
+            | Part::Field { record: argument, .. }
             | Part::NullTest { argument, .. }
             | Part::TruthTest { argument, .. }
             | Part::ArrayCast { array: argument, .. } => vec![argument],
@@ -344,6 +351,7 @@ impl Source {
                 operand.iter().map(|operand| &**operand).chain(branches).chain(otherwise.as_deref()).collect()
             }
             Part::Array { items, .. } | Part::Row(items) => items.iter().collect(),
+            Part::Window(window) => window.arguments.iter().chain(window.filter.as_deref()).collect(),
             Part::Aggregate(aggregate) => {
                 aggregate.arguments.iter().chain(aggregate.filter.as_deref()).collect()
             }

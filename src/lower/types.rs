@@ -35,6 +35,8 @@ pub enum SourceType {
     Bytea,
     Uuid,
     Array(Rc<ArrayType>),
+    /// `jsonb` or an enum. A plan has values as text, which PostgreSQL reads by the type's input function.
+    FromText(Rc<OtherType>),
     Other(Rc<OtherType>),
 }
 
@@ -47,7 +49,7 @@ pub struct ArrayType {
     pub item: SourceType,
 }
 
-/// A type that no plan has.
+/// A type that no plan has, at least not as it is.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OtherType {
     /// PostgreSQL's name of it.
@@ -58,6 +60,11 @@ impl SourceType {
     /// An array of a type that is no array.
     pub fn array_of(item: Self) -> Self {
         Self::Array(Rc::new(ArrayType { name: format!("{}[]", item.name()), item }))
+    }
+
+    /// A type that PostgreSQL reads from text.
+    pub fn from_text(name: impl Into<String>) -> Self {
+        Self::FromText(Rc::new(OtherType { name: name.into() }))
     }
 
     /// A type that no plan has.
@@ -88,7 +95,7 @@ impl SourceType {
             Self::Bytea => "bytea",
             Self::Uuid => "uuid",
             Self::Array(array) => &array.name,
-            Self::Other(other) => &other.name,
+            Self::FromText(other) | Self::Other(other) => &other.name,
         }
     }
 
@@ -108,7 +115,7 @@ impl SourceType {
             Self::Timestamp => DataType::Timestamp,
             Self::TimestampTz => DataType::TimestampTz,
             Self::Interval => DataType::Interval,
-            Self::Text | Self::Varchar | Self::Character | Self::Json => DataType::Text,
+            Self::Text | Self::Varchar | Self::Character | Self::Json | Self::FromText(_) => DataType::Text,
             Self::Bytea => DataType::Bytea,
             Self::Uuid => DataType::Uuid,
             Self::Array(array) => DataType::List(Box::new(array.item.data_type_with(modifier)?)),

@@ -8,7 +8,7 @@ use std::{cell::Cell, thread::LocalKey};
 pub const EXPRESSION_DEPTH_MAX: usize = 250;
 /// Operators below operators.
 pub const RELATION_DEPTH_MAX: usize = 250;
-/// Lists of lists.
+/// Lists of lists, and fields of fields.
 pub(crate) const DATA_TYPE_DEPTH_MAX: usize = 16;
 
 thread_local! {
@@ -78,6 +78,7 @@ mod tests {
     fn decodes(root: std::sync::Arc<Relation>) -> crate::Result<Request> {
         let plan = Plan { root, outputs: Vec::new() };
         let request = QueryRequest {
+            access: crate::StoreAccess::default(),
             plan,
             planned_files: Vec::new(),
             parameters: Vec::new(),

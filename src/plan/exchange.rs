@@ -157,9 +157,9 @@ impl ExchangeKind {
 
 /// Whether rows can be partitioned among ranks by values of this type: equal values must be equal cells, or be made so cheaply.
 ///
-/// Intervals are not: a month equals thirty days. Nor are arrays, which nothing compares.
+/// Intervals are not: a month equals thirty days. Nor are arrays and composite values, which nothing compares.
 pub fn is_exchange_key(data_type: &DataType) -> bool {
-    !matches!(data_type, DataType::Interval | DataType::List(_) | DataType::Numeric)
+    !data_type.is_nested() && !matches!(data_type, DataType::Interval | DataType::Numeric)
 }
 
 /// The type in which both sides of a join's key are partitioned among ranks; `None` if rows can't be partitioned by this key.

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use crate::{
     ActualRows, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeFacts, ExchangeKind, Expression,
-    Function, JoinKind, JoinSide, Literal, NamedExpression, Operator, Plan, Relation, ScanExtent, Shown,
-    SortKey, TrimSide, Value,
+    FrameBound, FrameExclusion, FrameUnit, Function, JoinKind, JoinSide, Literal, NamedExpression, Operator,
+    Plan, Relation, RepeatedParts, ScanExtent, Shown, SortKey, TrimSide, UnnestedArray, Value, WindowCall,
+    WindowFrame, WindowFunction,
 };
 
 /// What is shown of a plan beside its operators.
@@ -21,7 +22,9 @@ pub struct PlanFacts<'a> {
     pub exchanges: &'a [ExchangeFacts],
 }
 
-/// One line an operator, indented by two blanks a level, outermost first.
+/// One line an operator, indented by two blanks a level, outermost first. Parts that an engine may compute once for all of their
+/// readers ([`RepeatedParts`]) have the same number after the word `shared`. One reader's are executed, the others'
+/// `never executed`.
 ///
 /// # Units
 ///
@@ -29,9 +32,10 @@ pub struct PlanFacts<'a> {
 pub fn plan_lines(plan: &Plan, facts: PlanFacts<'_>) -> Vec<String> {
     let mut names = Names::default();
     names.collect(&plan.root);
-    let mut lines = Vec::new();
-    write_relation(&plan.root, 0, facts, &names, &mut lines);
-    lines
+    let parts = RepeatedParts::of(&plan.root, |_| true);
+    let mut writer = Writer { facts, names, parts, lines: Vec::new() };
+    writer.write(&plan.root, 0, false);
+    writer.lines
 }
 
 /// An expression in SQL-like words; columns appear as `column id`, parameters as `$place`.
@@ -63,6 +67,21 @@ impl Names {
                     self.columns.insert(call.id, text);
                 }
             }
+            Operator::Unnest { arrays, number, .. } => {
+                for UnnestedArray { array, columns } in arrays {
+                    let text = format!("unnest({})", self.expression(array));
+                    match array.data_type().fields() {
+                        Some(fields) => self.columns.extend(
+                            columns
+                                .iter()
+                                .zip(fields)
+                                .map(|(id, field)| (*id, format!("({text}).{}", field.name))),
+                        ),
+                        None => self.columns.extend(columns.iter().map(|id| (*id, text.clone()))),
+                    }
+                }
+                self.columns.extend(number.map(|number| (number, "ordinality".to_owned())));
+            }
             Operator::UnionAll { inputs, columns } => {
                 if let Some((_, ids)) = inputs.first() {
                     for ((id, _), source) in columns.iter().zip(ids) {
@@ -71,8 +90,72 @@ impl Names {
                     }
                 }
             }
+            Operator::Window { calls, .. } => {
+                for call in calls {
+                    let text = self.window_call(call);
+                    self.columns.insert(call.id, text);
+                }
+            }
             _ => {}
         }
+    }
+
+    /// A function of a window, with its frame if that is not the usual one.
+    fn window_call(&self, call: &WindowCall) -> String {
+        let name = match call.function {
+            WindowFunction::RowNumber => "row_number".to_owned(),
+            WindowFunction::Rank => "rank".to_owned(),
+            WindowFunction::DenseRank => "dense_rank".to_owned(),
+            WindowFunction::PercentRank => "percent_rank".to_owned(),
+            WindowFunction::CumeDist => "cume_dist".to_owned(),
+            WindowFunction::Ntile(_) => "ntile".to_owned(),
+            WindowFunction::Lag(offset) if offset < 0 => "lead".to_owned(),
+            WindowFunction::Lag(_) => "lag".to_owned(),
+            WindowFunction::FirstValue => "first_value".to_owned(),
+            WindowFunction::LastValue => "last_value".to_owned(),
+            WindowFunction::NthValue(_) => "nth_value".to_owned(),
+            WindowFunction::Aggregate(aggregate) => format!("{aggregate:?}").to_lowercase(),
+        };
+        let number = match call.function {
+            WindowFunction::Ntile(number) | WindowFunction::NthValue(number) => Some(number),
+            WindowFunction::Lag(offset) => Some(offset.unsigned_abs()).filter(|offset| *offset != 1),
+            _ => None,
+        };
+        let argument = match (&call.argument, call.function) {
+            (None, WindowFunction::Aggregate(_)) => Some("*".to_owned()),
+            (argument, _) => argument.as_ref().map(|argument| self.expression(argument)),
+        };
+        let arguments = join(argument.into_iter().chain(number.map(|number| number.to_string())));
+        let frame = if call.function.has_frame() { self.frame(&call.frame) } else { String::new() };
+        format!("{name}({arguments}){frame}")
+    }
+
+    fn frame(&self, frame: &WindowFrame) -> String {
+        let is_usual = frame.start == FrameBound::Unbounded && frame.exclude == FrameExclusion::Nothing;
+        let is_peers = matches!(frame.unit, FrameUnit::Range { .. }) && frame.end == FrameBound::Current;
+        if is_usual && (frame.is_whole() || is_peers) {
+            return String::new();
+        }
+        let unit = match frame.unit {
+            FrameUnit::Rows => "rows",
+            FrameUnit::Groups => "groups",
+            FrameUnit::Range { .. } => "range",
+        };
+        let bound = |bound: &FrameBound, outermost| match bound {
+            FrameBound::Unbounded => format!("unbounded {outermost}"),
+            FrameBound::Current => "current row".to_owned(),
+            FrameBound::Preceding(count) => format!("{count} preceding"),
+            FrameBound::Following(count) => format!("{count} following"),
+            FrameBound::Limit(limit) => self.expression(limit),
+        };
+        let exclude = match frame.exclude {
+            FrameExclusion::Nothing => "",
+            FrameExclusion::CurrentRow => " exclude current row",
+            FrameExclusion::Group => " exclude group",
+            FrameExclusion::Ties => " exclude ties",
+        };
+        let (start, end) = (bound(&frame.start, "preceding"), bound(&frame.end, "following"));
+        format!(" {unit} between {start} and {end}{exclude}")
     }
 
     fn name_all(&mut self, expressions: &[NamedExpression]) {
@@ -145,6 +228,14 @@ impl Names {
                 Some((first, rest)) => format!("({} IN ({}))", self.expression(first), self.list(rest)),
                 None => "IN".into(),
             },
+            Shown::Any => match arguments {
+                [a, b] => format!("({} = ANY ({}))", self.expression(a), self.expression(b)),
+                _ => self.prefix(entry.name, arguments),
+            },
+            Shown::Subscript => match arguments {
+                [a, b] => format!("{}[{}]", self.expression(a), self.expression(b)),
+                _ => self.prefix(entry.name, arguments),
+            },
             Shown::Quotient => match arguments {
                 [a, b, _] => format!("({} / {})", self.expression(a), self.expression(b)),
                 _ => self.prefix("divide", arguments),
@@ -168,47 +259,60 @@ impl Names {
     }
 }
 
-fn write_relation(
-    relation: &Relation,
-    depth: usize,
-    facts: PlanFacts<'_>,
-    names: &Names,
-    lines: &mut Vec<String>,
-) {
-    // Lines are in preorder, as the actual rows are.
-    let actual = facts.actual_rows.get(lines.len()).copied().flatten();
-    let mut shown = Vec::new();
-    if facts.estimates {
-        shown.push(format!("rows={:.0}", relation.estimate.rows));
-    }
-    if let Some(actual) = actual {
-        shown.push(format!("actual={}", actual.row_count));
-        if facts.run_count > 1 {
-            shown.push(format!("runs={}", facts.run_count));
-        }
-        if actual.is_reduced {
-            shown.push("reduced".into());
-        }
-    }
-    let mut words = describe(relation, names);
-    if let Operator::Exchange { id, .. } = &relation.operator
-        && let Some(exchange) = facts.exchanges.iter().find(|exchange| exchange.id == *id)
-    {
-        words += &format!(": {}", exchange.reason);
+struct Writer<'a> {
+    facts: PlanFacts<'a>,
+    names: Names,
+    parts: RepeatedParts,
+    lines: Vec<String>,
+}
+
+impl Writer<'_> {
+    /// `is_shared`: below a part that has several readers.
+    fn write(&mut self, relation: &Relation, depth: usize, is_shared: bool) {
+        let facts = self.facts;
+        // Lines are in preorder, as the actual rows are.
+        let actual = facts.actual_rows.get(self.lines.len()).copied();
+        let mut shown = Vec::new();
         if facts.estimates {
-            shown.insert(1, format!("bytes={:.0}", exchange.bytes));
+            shown.push(format!("rows={:.0}", relation.estimate.rows));
         }
-    }
-    let shown = if shown.is_empty() { String::new() } else { format!("  ({})", shown.join(" ")) };
-    lines.push(format!("{}{words}{shown}", "  ".repeat(depth)));
-    for input in relation.inputs() {
-        write_relation(input, depth + 1, facts, names, lines);
+        match actual {
+            Some(Some(actual)) => {
+                shown.push(format!("actual={}", actual.row_count));
+                if facts.run_count > 1 {
+                    shown.push(format!("runs={}", facts.run_count));
+                }
+                if actual.is_reduced {
+                    shown.push("reduced".into());
+                }
+            }
+            Some(None) if is_shared => shown.push("never executed".into()),
+            _ => {}
+        }
+        let mut words = describe(relation, &self.names);
+        let group = self.parts.group(relation);
+        if let Some(group) = group {
+            words += &format!(", shared {}", group + 1);
+        }
+        if let Operator::Exchange { id, .. } = &relation.operator
+            && let Some(exchange) = facts.exchanges.iter().find(|exchange| exchange.id == *id)
+        {
+            words += &format!(": {}", exchange.reason);
+            if facts.estimates {
+                shown.insert(1, format!("bytes={:.0}", exchange.bytes));
+            }
+        }
+        let shown = if shown.is_empty() { String::new() } else { format!("  ({})", shown.join(" ")) };
+        self.lines.push(format!("{}{words}{shown}", "  ".repeat(depth)));
+        for input in relation.inputs() {
+            self.write(input, depth + 1, is_shared || group.is_some());
+        }
     }
 }
 
 fn describe(relation: &Relation, names: &Names) -> String {
     match &relation.operator {
-        Operator::Scan { table, columns, filters, extent, .. } => {
+        Operator::Scan { table, files, columns, filters, extent } => {
             let mut text = match extent {
                 ScanExtent::Whole => format!("Scan {table}"),
                 ScanExtent::Partitioned => format!("Partitioned scan {table}"),
@@ -217,6 +321,9 @@ fn describe(relation: &Relation, names: &Names) -> String {
                     format!("Scan {table} partitioned by ranges of {}", name.unwrap_or("a column"))
                 }
             };
+            if files.format.version().is_some() {
+                text += &format!(" ({})", files.format);
+            }
             if !columns.is_empty() {
                 text += &format!(" [{}]", join(columns.iter().map(|column| column.name.clone())));
             }
@@ -281,6 +388,23 @@ fn describe(relation: &Relation, names: &Names) -> String {
                 .as_ref()
                 .map_or_else(String::new, |part| format!(" offset {}", names.expression(part)));
             format!("Limit {count}{offset}")
+        }
+        Operator::Unnest { arrays, number, keeps_rows, .. } => {
+            let numbered = if number.is_some() { " with ordinality" } else { "" };
+            let kept = if *keeps_rows { ", keeping rows without elements" } else { "" };
+            let arrays: Vec<_> = arrays.iter().map(|unnested| names.expression(&unnested.array)).collect();
+            format!("Unnest {}{numbered}{kept}", arrays.join(", "))
+        }
+        Operator::Window { partition, order, calls, .. } => {
+            let calls = join(calls.iter().map(|call| names.window_call(call)));
+            let mut over = Vec::new();
+            if !partition.is_empty() {
+                over.push(format!("partition by {}", names.list(partition)));
+            }
+            if !order.is_empty() {
+                over.push(format!("order by {}", join(order.iter().map(|key| sort_key_text(key, names)))));
+            }
+            format!("Window {calls} over ({})", over.join(" "))
         }
         Operator::UnionAll { inputs, .. } => format!("Union all of {}", inputs.len()),
         Operator::Exchange { id, kind, reach, .. } => match kind {
@@ -435,5 +559,31 @@ mod tests {
             "Limit all  (rows=5 actual=4)|  Scan t  (rows=7 actual=6 reduced)"
         );
         assert_eq!(lines(false, &[rows(8, false), None], 2), "Limit all  (actual=8 runs=2)|  Scan t");
+    }
+
+    #[test]
+    fn a_shared_part_is_executed_for_one_reader() {
+        let groups = |id| {
+            let aggregate = Operator::Aggregate {
+                input: Relation::empty_scan(7.0),
+                groups: vec![NamedExpression { id: ColumnId(id), expression: Expression::int32(3) }],
+                aggregates: Vec::new(),
+                phase: AggregatePhase::Whole,
+            };
+            (ColumnId(id), Relation::new(aggregate, 1.0))
+        };
+        let inputs = vec![groups(1), groups(2)].into_iter().map(|(id, input)| (input, vec![id])).collect();
+        let union = Operator::UnionAll { inputs, columns: vec![(ColumnId(3), DataType::Int32)] };
+        let plan = Plan { root: Relation::new(union, 2.0), outputs: Vec::new() };
+        let rows = |row_count| Some(ActualRows { row_count, is_reduced: false });
+        let actual_rows = &[rows(2), rows(1), None, rows(1), rows(7)];
+        let lines = plan_lines(&plan, PlanFacts { actual_rows, run_count: 1, ..PlanFacts::default() });
+        assert_eq!(
+            lines[1..].join("|"),
+            concat!(
+                "  Distinct 3, shared 1  (actual=1)|    Scan t  (never executed)|",
+                "  Distinct 3, shared 1  (actual=1)|    Scan t  (actual=7)",
+            )
+        );
     }
 }

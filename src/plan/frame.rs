@@ -128,7 +128,10 @@ mod tests {
 
     #[test]
     fn message_survives_the_round_trip() {
-        let request = Request::Identify { tables: vec![FileSet { paths: vec!["/a".into()] }] };
+        let request = Request::Identify {
+            tables: vec![FileSet::parquet(vec!["/a".into()])],
+            access: crate::StoreAccess::default(),
+        };
         let frame = encode_message(&request).unwrap();
         let header = FrameHeader::decode(frame[..FRAME_HEADER_BYTES].try_into().unwrap()).unwrap();
         assert_eq!(header.body_bytes, frame.len() - FRAME_HEADER_BYTES);

@@ -165,6 +165,15 @@ pub enum Function {
     /// Trailing blanks removed.
     TrimBlanks,
 
+    // Arrays that columns have: of one dimension, whose first element has number 1.
+    /// `x = ANY (array)`: (x, array of x's type) → bool. True if an element equals x; else NULL if x or an element is NULL; false of
+    /// an empty array, whatever x is. NULL of a NULL array.
+    EqualsAny,
+    /// `cardinality(array)` → int32.
+    Cardinality,
+    /// `array[n]`: (array, int32) → the element; NULL if there is none.
+    Element,
+
     // Dates and times. Timestamps with time zone are here only for zones that are UTC. The least and the greatest
     // number are infinite: sums and what is truncated or cast stay so, differences and fields are errors.
     /// `extract(field FROM a)` of date, time, timestamp, timestamptz (UTC) → decimal: scale 6 for second

@@ -112,7 +112,7 @@ fn without_rows(relation: &Arc<Relation>) -> Arc<Relation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ColumnId, FileSet, ScanColumn, ScanExtent};
+    use crate::{ColumnContent, ColumnId, FileSet, ScanColumn, ScanExtent};
 
     fn scan(filters: Vec<Expression>) -> Arc<Relation> {
         let column = ScanColumn {
@@ -122,9 +122,11 @@ mod tests {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
             common: Vec::new(),
         };
-        let files = FileSet { paths: Vec::new() };
+        let files = FileSet::parquet(Vec::new());
         let (columns, extent) = (vec![column], ScanExtent::Whole);
         Relation::new(Operator::Scan { table: "t".into(), files, columns, filters, extent }, 1.0)
     }

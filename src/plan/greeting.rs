@@ -8,6 +8,9 @@
 //!
 //! The backend sends its greeting, and the engine answers with its own. If their protocols differ, both close the
 //! connection, and the backend can say which versions met. All other bytes may mean something else in each version.
+//!
+//! Backends older than greetings (0.2.0) send a shorter message and wait. They are known by its first bytes, and get an answer that
+//! they take for a sign of an update.
 
 use std::io::Read;
 
@@ -16,7 +19,12 @@ use crate::{Error, ErrorKind, PROTOCOL_VERSION, Result};
 /// Bytes of a greeting before the text of its version.
 pub const GREETING_HEADER_BYTES: usize = 18;
 /// Read as the header of a frame, this is longer than any frame: versions without greetings refuse it.
-const MAGIC: [u8; 8] = *b"pystach\n";
+const MAGIC: [u8; GREETING_MARK_BYTES] = *b"pystach\n";
+/// Bytes that tell a greeting from all else.
+pub const GREETING_MARK_BYTES: usize = 8;
+/// What a backend older than greetings gets: a message of its protocol that is no welcome, for which it raises an error with the hint
+/// to restart the server.
+pub const ANSWER_TO_OLDER: [u8; 7] = [2, 0, 0, 0, 0, 2, 0];
 
 /// How one side of a connection introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,16 +87,26 @@ impl Greeting {
 }
 
 impl GreetingHeader {
+    /// Checks the first [`GREETING_MARK_BYTES`] of a header.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] if the bytes begin no greeting: the other side is older than greetings.
+    pub fn check_mark(mark: &[u8]) -> Result<()> {
+        match mark == MAGIC {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Protocol, "a connection does not begin with a greeting")),
+        }
+    }
+
     /// Reads a header.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] if the bytes are no greeting: the other side is older than greetings.
+    /// As of [`Self::check_mark`].
     pub fn decode(bytes: [u8; GREETING_HEADER_BYTES]) -> Result<Self> {
-        let [magic @ .., a, b, c, d, e, f, g, h, low, high] = bytes;
-        if magic != MAGIC {
-            return Err(Error::new(ErrorKind::Protocol, "a connection does not begin with a greeting"));
-        }
+        let [mark @ .., a, b, c, d, e, f, g, h, low, high] = bytes;
+        Self::check_mark(&mark)?;
         Ok(Self {
             protocol_version: u32::from_le_bytes([a, b, c, d]),
             pid: u32::from_le_bytes([e, f, g, h]),

@@ -12,6 +12,7 @@
 //! - `failure.rs`: which expressions could fail
 //! - `ctype.rs`: the locale that decides character case
 //! - `relation.rs`: relational operators; `prune.rs`: drops unused columns
+//! - `repeated.rs`: parts of a plan that occur more than once
 //! - `narrow.rs`: conditions that a plan is given, or loses, after it was made
 //! - `group_filter.rs`: how many groups pass a condition on an aggregate
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
@@ -20,7 +21,9 @@
 //! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
 //! - `message.rs`, `frame.rs`: what travels over the socket
-//! - `table_format.rs`: folders that are tables of another format, which neither side reads
+//! - `store.rs`: paths of object stores, and what an engine needs to reach them
+//! - `folder_keys.rs`: folders whose names are values
+//! - `table_format.rs`: which folders are tables of Delta Lake, Iceberg or Hudi
 //! - `memory.rs`: amounts of memory, and where memory is
 //! - `error.rs`: the one error that crosses it
 //!
@@ -31,6 +34,8 @@
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, what is in files. This crate must stay cheap to build and to
 //! load into a backend.
 
+#![forbid(unsafe_code)]
+
 mod affinity;
 mod ctype;
 mod depth;
@@ -40,12 +45,15 @@ mod exchange;
 mod explain;
 mod expression;
 mod failure;
+mod file_keys;
+mod folder_keys;
 mod frame;
 mod function;
 mod functions;
 mod gate;
 mod greeting;
 mod group_filter;
+mod grouping_sets;
 mod memory;
 mod message;
 mod moment;
@@ -53,10 +61,13 @@ mod narrow;
 mod partial;
 mod prune;
 mod relation;
+mod repeated;
+mod store;
 mod table_format;
 mod techniques;
 mod types;
 mod value;
+mod window;
 mod zone;
 
 pub use affinity::{AffinityPolicy, AffinityRule};
@@ -73,6 +84,8 @@ pub use exchange::{ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, i
 pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression, ExpressionSize};
 pub use failure::{call_could_fail, could_fail};
+pub use file_keys::{FILE_KEY_OPTIONS, FileKey, FileKeys};
+pub use folder_keys::{NULL_FOLDER, folder_keys, folder_text, percent_decoded_bytes};
 pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
@@ -82,29 +95,42 @@ pub use functions::{
     ResultType, Shown, Signature, TypeClass, function_of_catalog, function_of_name,
 };
 pub use gate::{close_gates, gate_parameters, parameters_of};
-pub use greeting::{GREETING_HEADER_BYTES, Greeting, GreetingHeader};
+pub use greeting::{ANSWER_TO_OLDER, GREETING_HEADER_BYTES, GREETING_MARK_BYTES, Greeting, GreetingHeader};
 pub use group_filter::passing_share;
+pub use grouping_sets::share_finest_groups;
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
-    Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings,
-    DeviceWork, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, EngineEstimates, EngineStatus,
-    ExchangeChoice, ExchangeCompression, ExchangeSettings, ExchangeTraffic, FileDescription, FileLayout,
-    FileSet, FilesState, GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn,
-    PROTOCOL_VERSION, PlannedFiles, QueryEngine, QueryEntry, QueryMetrics, QueryOrigin, QueryProgress,
-    QueryRequest, QueryState, QueryTimeline, QueryWait, RANK_PLACEHOLDER, RankChoice, RankStatus,
-    RanksReport, Request, Response, SampleRequest, SeenFiles, SpillRequest, StatisticsEntry, StoragePath,
-    TableDescription, TwoLevelExchange,
+    Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DescribeExtent, DeviceMemoryStatus,
+    DeviceSettings, DeviceWork, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, EngineEstimates,
+    EngineStatus, ExchangeChoice, ExchangeCompression, ExchangeSettings, ExchangeTraffic, FieldDescription,
+    FileColumn, FileDescription, FileLayout, FileSet, FilesState, GenerateRequest, OperatorMetrics,
+    OptimizeRequest, OptimizedColumn, PATTERN_LETTERS, PROTOCOL_VERSION, PlannedFiles, QueryEngine,
+    QueryEntry, QueryMetrics, QueryOrigin, QueryProgress, QueryRequest, QueryState, QueryTimeline, QueryWait,
+    RANK_PLACEHOLDER, RankChoice, RankStatus, RanksReport, Request, Response, SampleRequest, SeenFiles,
+    SortedColumn, SpillRequest, StatisticsEntry, StoragePath, StoreName, TableDescription, TwoLevelExchange,
+    WriteForm, WriteRequest, WriteTarget, WrittenColumn, WrittenFile, WrittenRows,
 };
 pub use moment::{NextTransition, TimeZone, are_mixed_moments, settle_moments};
 pub use narrow::{narrow, widen};
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};
 pub use relation::{
-    AggregateCall, ColumnId, CommonValue, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator,
-    Plan, Relation, ScanColumn, ScanExtent, SortKey,
+    AggregateCall, ColumnContent, ColumnId, CommonValue, Estimate, JoinKey, JoinKind, JoinSide,
+    NamedExpression, Operator, Plan, Relation, ScanColumn, ScanExtent, SortKey, UnnestedArray,
 };
-pub use table_format::check_not_of_other_format;
+pub use repeated::RepeatedParts;
+pub use store::{
+    CatalogOptions, STORE_SCHEMES, Secret, StoreAccess, StoreCredentials, StoreOptions, catalog_names,
+    catalog_path, check_store_path, is_allowed_by, is_in_store, store_scheme,
+};
+pub use table_format::{
+    TableFormat, TableVersion, check_folder, check_not_of_other_format, format_of_folder,
+    is_iceberg_metadata, marks_table,
+};
 pub use techniques::technique_names;
-pub use types::DataType;
+pub use types::{DataType, RecordField};
 pub use value::{Interval, Literal, Value};
+pub use window::{
+    FrameBound, FrameExclusion, FrameUnit, WindowCall, WindowFrame, WindowFunction, first_of_partitions,
+};
 pub use zone::{ZoneSteps, ZoneTable};

@@ -61,6 +61,8 @@ pub enum MemorySpace {
     Pinned,
     /// Other memory of the host.
     Host,
+    /// Files that hold bytes of objects of stores.
+    Disk,
 }
 
 impl fmt::Display for MemorySpace {
@@ -69,6 +71,7 @@ impl fmt::Display for MemorySpace {
             Self::Device => "device",
             Self::Pinned => "pinned",
             Self::Host => "host",
+            Self::Disk => "disk",
         })
     }
 }

@@ -3,12 +3,19 @@
 //! ```text
 //! backend                              engine
 //!   greeting ──────────────────────────► greeting (see `greeting.rs`)
-//!   Describe / Identify / Status / Cache / Timeline / Queries / Statistics / ResetStatistics ► one answer
+//!   Describe / Identify / Names / Status / Cache / Timeline / Queries / Statistics / ResetStatistics ► one answer
 //!   Preview ───────────────────────────► Finished | Failed
-//!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed; between them Turn…
+//!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed; between them Turn, Spilled…
 //!   Generate ──────────────────────────► Progress…, Generated | Failed
 //!   Optimize ──────────────────────────► Progress…, Optimized | Failed
+//!   Write ─────────────────────────────► Writing | Failed
+//!   batch frames, WriteEnd ────────────► Written | Failed
+//!   WriteQuery ────────────────────────► Written | Failed; before it Turn, Spilled…
+//!   Complete, of objects ──────────────► Completed | Failed
+//!   Keep, Undo ────────────────────────► no answer
 //! ```
+//!
+//! After a failure to write, an engine closes the connection: rows may still be on their way.
 //!
 //! An engine that ends in order says `Failed` with [`crate::ErrorKind::Retired`] on a connection without a request, and closes it.
 //!
@@ -19,10 +26,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
+use crate::{
+    ColumnContent, DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, StoreAccess, TableFormat,
+    TableVersion, Value, store::is_in_store,
+};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 23;
+pub const PROTOCOL_VERSION: u32 = 30;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,11 +41,24 @@ pub enum Request {
     Describe {
         /// One a table.
         tables: Vec<FileSet>,
+        /// How many footers may be read.
+        extent: DescribeExtent,
+        /// How they may reach stores.
+        access: StoreAccess,
     },
     /// Asks whether tables are what they were. Answer: `Identified`.
     Identify {
         /// One a table.
         tables: Vec<FileSet>,
+        /// How they may reach stores.
+        access: StoreAccess,
+    },
+    /// Lists a folder of a store. Answer: `Names`.
+    Names {
+        /// A path in a store.
+        folder: String,
+        /// How it may be reached, by role 0.
+        access: StoreAccess,
     },
     /// Says what a plan would read: files and row groups, and those that statistics rule out. Answer:
     /// `Finished`, with these counts only.
@@ -48,6 +71,28 @@ pub enum Request {
     Generate(GenerateRequest),
     /// Rewrites files for reading on a GPU. Answer: `Progress`, then `Optimized`.
     Optimize(OptimizeRequest),
+    /// Writes rows as files with provisional names. Answer: `Writing`, then the backend sends batches and `WriteEnd`.
+    Write(WriteRequest),
+    /// Runs a plan and writes its rows, as of `Write`. Answer: `Written`, before it what comes between the rows of `Run`. The plan's
+    /// outputs are the columns, in order.
+    WriteQuery(WriteRequest, Box<QueryRequest>, QueryOrigin),
+    /// The rows of `Write` are complete. Answer: `Written`.
+    WriteEnd,
+    /// The transaction is about to commit: the objects of `Written` are to become visible. Answer: `Completed`. If the connection is closed
+    /// before, the engine removes them.
+    Complete,
+    /// The objects of `Completed` are to go: the transaction aborts. Those that have replaced others stay. No answer.
+    Undo,
+    /// The backend has noted the files of `Written`, and renames or removes them. The engine removes those that it is not told
+    /// to keep. No answer.
+    Keep,
+    /// Removes objects of stores: their transaction has committed. Answer: `Removed`.
+    Remove {
+        /// Their paths.
+        paths: Vec<String>,
+        /// How they may be reached, by role 0.
+        access: StoreAccess,
+    },
     /// Answer: `Status`.
     Status,
     /// Answer: `Cache`.
@@ -73,11 +118,21 @@ pub enum Response {
     Described(Vec<Result<TableDescription, Error>>),
     /// Answers `Identify`, one a table, in order: [`TableDescription::identity`] as it is now.
     Identified(Vec<Result<u64, Error>>),
+    /// Answers `Names`.
+    Names(Vec<StoreName>),
+    /// Answers `Remove`: the objects that may still be there, and why.
+    Removed(Vec<(String, Error)>),
     /// Whether the query waits until others have ended or given up memory. Comes anywhere in the answer to `Run`; at first
     /// it does not wait, and a wait that is soon over is not told.
     Turn {
         /// It waits now.
         is_awaited: bool,
+    },
+    /// The lengths that spill files of the query have had so far, as a sum. Comes anywhere in the answer to `Run`, before the rows
+    /// and the error that come after the spilling. `Finished` says it last.
+    Spilled {
+        /// Bytes.
+        temp_file_bytes: u64,
     },
     /// The result is complete.
     Finished(Box<QueryMetrics>),
@@ -97,6 +152,12 @@ pub enum Response {
     },
     /// Answers `Optimize`: the columns of every file that was written.
     Optimized(Vec<OptimizedColumn>),
+    /// Answers `Write`: rows may come.
+    Writing,
+    /// Answers `WriteEnd` and `WriteQuery`.
+    Written(WrittenRows),
+    /// Answers `Complete`.
+    Completed,
     /// Answers `Status`.
     Status(EngineStatus),
     /// Answers `Cache`.
@@ -111,21 +172,180 @@ pub enum Response {
     Failed(Error),
 }
 
+/// Rows that a backend sends, to be written as Parquet files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteRequest {
+    /// Where the files go.
+    pub target: WriteTarget,
+    /// The columns of the rows, in order.
+    pub columns: Vec<WrittenColumn>,
+    /// How they are laid out.
+    pub form: WriteForm,
+    /// The backend's process. It is part of the provisional names: files of processes that are gone are removed.
+    pub process: u32,
+    /// Where rows go that are sorted and don't fit into memory, and files on their way into stores.
+    pub spill: SpillRequest,
+    /// How a store that they go to may be reached.
+    pub access: StoreAccess,
+}
+
+/// Where files are written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WriteTarget {
+    /// One file.
+    File {
+        /// Absolute, or in a store.
+        path: String,
+        /// Whether it may replace a file.
+        overwrite: bool,
+    },
+    /// Files of a folder, with names of their own.
+    Folder {
+        /// Absolute, or in a store.
+        path: String,
+        /// The begin of the files' names, which no other write has.
+        stem: String,
+    },
+}
+
+/// A column of rows to be written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenColumn {
+    /// Its name in the files.
+    pub name: String,
+    /// Its type. The batches have it as [`DataType::to_written_arrow`] says.
+    pub data_type: DataType,
+    /// Whether its text, or that of its elements, is JSON.
+    pub is_json: bool,
+    /// Whether no value is NULL.
+    pub not_null: bool,
+}
+
+/// How files are laid out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteForm {
+    /// One of `auto`, `none`, `snappy`, `lz4`, `zstd`.
+    pub compression: String,
+    /// Rows that a row group has at most; 0 leaves it to the engine.
+    pub row_group_rows: u64,
+    /// Bytes after which the next file begins; 0: one file for all rows.
+    pub file_bytes: u64,
+    /// What the files are made for.
+    pub layout: FileLayout,
+    /// Columns whose values are in the names of folders, `key=value`, and not in the files. Only of a folder.
+    pub partition_by: Vec<String>,
+    /// The order of each file's rows; as they come if there is none.
+    pub sort_by: Vec<SortedColumn>,
+}
+
+/// A column that the rows of a file are sorted by. Text compares byte by byte.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SortedColumn {
+    /// Its name in the file.
+    pub name: String,
+    /// Greatest first.
+    pub descending: bool,
+    /// NULLs before everything else.
+    pub nulls_first: bool,
+}
+
+impl WriteTarget {
+    /// The path of the file or the folder.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::File { path, .. } | Self::Folder { path, .. } => path,
+        }
+    }
+}
+
+impl Default for WriteForm {
+    fn default() -> Self {
+        Self {
+            compression: "auto".to_owned(),
+            row_group_rows: 0,
+            file_bytes: 0,
+            layout: FileLayout::Default,
+            partition_by: Vec::new(),
+            sort_by: Vec::new(),
+        }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenRows {
+    /// The files, complete and on disk.
+    pub files: Vec<WrittenFile>,
+    /// Folders that were made for them, innermost first.
+    pub made_folders: Vec<String>,
+    /// They are objects of a store, which nobody sees before the backend says [`Request::Complete`] on this connection.
+    pub is_in_store: bool,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenFile {
+    /// The name that it is to have.
+    pub path: String,
+    /// The name that it has. Scans skip it. Empty of an object.
+    pub provisional_path: String,
+    /// Whether it may replace a file.
+    pub overwrite: bool,
+    /// Its rows.
+    pub row_count: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
 /// What stands in a path for the number of a rank: what is there then is that rank's own.
 pub const RANK_PLACEHOLDER: &str = "{rank}";
+
+/// Letters that make a path a pattern.
+pub const PATTERN_LETTERS: [char; 3] = ['*', '?', '['];
 
 /// Where a table's rows are: files, folders and glob patterns, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileSet {
-    /// At least one; absolute. One with [`RANK_PLACEHOLDER`] is as many paths as the engine has ranks.
+    /// At least one; absolute, or with the scheme of a store. One with [`RANK_PLACEHOLDER`] is as many paths as the engine has
+    /// ranks. One that ends with `/` is a folder that may have no files. Of a table format the table's folder alone.
     pub paths: Vec<String>,
+    /// What says which files the paths stand for.
+    pub format: TableFormat,
+    /// The role whose user mapping counts for paths in stores, by the database server's number; 0: the one that runs the query.
+    pub role: u32,
 }
 
 impl FileSet {
+    /// All Parquet files that the paths stand for, which the role that runs the query reads.
+    pub fn parquet(paths: Vec<String>) -> Self {
+        Self { paths, format: TableFormat::Parquet, role: 0 }
+    }
+
+    /// The same at a version of the table, for which a plan is made; itself if it has no versions.
+    #[must_use]
+    pub fn at_version(&self, version: Option<&TableVersion>) -> Self {
+        let format = version.map_or_else(|| self.format.clone(), |version| self.format.at(version.clone()));
+        Self { format, ..self.clone() }
+    }
+
+    /// Whether files of it are in a store.
+    pub fn is_in_store(&self) -> bool {
+        self.paths.iter().any(|path| is_in_store(path))
+    }
+
     /// Whether ranks have files of their own.
     pub fn is_per_rank(&self) -> bool {
         self.paths.iter().any(|path| path.contains(RANK_PLACEHOLDER))
     }
+}
+
+/// Which column of files a declared column is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileColumn {
+    /// Its name in files without ids, or in all where no id is declared.
+    pub name: String,
+    /// Its id in files with ids.
+    pub field_id: Option<i32>,
 }
 
 /// The files that a plan was made for, and what it takes from their footers. Of other files the plan holds as long as these
@@ -136,10 +356,10 @@ pub struct PlannedFiles {
     pub files: FileSet,
     /// [`TableDescription::identity`] then.
     pub identity: u64,
-    /// Columns by the names that the scans have, and bounds on [`ColumnDescription::magnitude`].
-    pub bounds: Vec<(String, f64)>,
+    /// Columns as the scans name them, and bounds on [`ColumnDescription::magnitude`].
+    pub bounds: Vec<(FileColumn, f64)>,
     /// Columns that show as many digits after the point as the files say: [`ColumnDescription::scale`].
-    pub scales: Vec<(String, u8)>,
+    pub scales: Vec<(FileColumn, u8)>,
 }
 
 /// A state of a table's files, as one process sees it, in digests.
@@ -168,6 +388,8 @@ impl FilesState {
 pub struct SeenFiles {
     /// As the plan's scans name them.
     pub files: FileSet,
+    /// A digest of which of them it reads: others are ruled out by the keys of their folders.
+    pub part: u64,
     /// Their state.
     pub state: FilesState,
 }
@@ -203,6 +425,8 @@ pub struct QueryRequest {
     /// The role that runs the query, by the database server's number. The engine keeps it with its records of the query, so
     /// that the extension can hide them from other roles.
     pub role: u32,
+    /// How it may reach stores.
+    pub access: StoreAccess,
 }
 
 /// Which statement of the database server a query belongs to. An engine keeps it with what it remembers of the query.
@@ -296,6 +520,8 @@ pub struct QueryProgress {
     pub memory_bytes: u64,
     /// Bytes that did not fit so far.
     pub spilled_bytes: u64,
+    /// Sum of the lengths that its spill files have had so far.
+    pub temp_file_bytes: u64,
 }
 
 impl QueryProgress {
@@ -307,6 +533,7 @@ impl QueryProgress {
             bytes_done: self.bytes_done + other.bytes_done,
             memory_bytes: self.memory_bytes + other.memory_bytes,
             spilled_bytes: self.spilled_bytes + other.spilled_bytes,
+            temp_file_bytes: self.temp_file_bytes + other.temp_file_bytes,
         }
     }
 }
@@ -599,6 +826,8 @@ pub struct SampleRequest {
     pub row_count: u64,
     /// Seed of the choice.
     pub seed: u64,
+    /// How it may reach stores.
+    pub access: StoreAccess,
 }
 
 /// The TPC-H tables as Parquet.
@@ -668,17 +897,44 @@ pub struct OptimizedColumn {
     pub reason: String,
 }
 
+/// Of which files a description is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DescribeExtent {
+    /// All.
+    All,
+    /// Of a table of many files some of them. The number of rows is then an estimate, and only of keys of folders is said which values
+    /// there are.
+    Some,
+}
+
 /// What the footers of a table's files say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableDescription {
-    /// In the order they are read.
+    /// In the order they are read; those that [`DescribeExtent`] says.
     pub files: Vec<FileDescription>,
-    /// Columns of the first file; every other file must have them too.
+    /// The columns of all files by name, those of the first one first, and then the keys of their folders.
     pub columns: Vec<ColumnDescription>,
-    /// Exact.
+    /// The same columns by their field ids, with the names of the last file; without those that have none. Where some files have no
+    /// ids, neither types nor values are known.
+    pub by_id: Vec<ColumnDescription>,
+    /// Exact, if all files are described.
     pub row_count: u64,
-    /// A digest of every file's path, size, inode and time of change: equal if nothing changed.
+    /// A digest of the paths of all files, of the sizes, inodes and times of change of those that are described by default, and of
+    /// what says which of their rows are deleted.
     pub identity: u64,
+    /// The version of the table that this describes, of a format with versions.
+    pub version: Option<TableVersion>,
+}
+
+/// An object or a folder in a folder of a store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoreName {
+    /// Its name there.
+    pub name: String,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// What says which files a table has that is the folder.
+    pub format: TableFormat,
 }
 
 /// One Parquet file.
@@ -699,13 +955,21 @@ pub struct FileDescription {
 pub struct ColumnDescription {
     /// The name in the files.
     pub name: String,
-    /// The type that holds every value of the file's type; `None` if PostgreSQL has none.
+    /// Its id, where all files that have it say the same.
+    pub field_id: Option<i32>,
+    /// The type that holds every value of all files' types; `None` if PostgreSQL has none.
     pub data_type: Option<DataType>,
     /// The Parquet type in words, for messages: `INT64 Decimal(15,2)`.
     pub file_type: String,
+    /// How the files differ in it, in words, if they do: a file without it has NULL.
+    pub differences: Option<String>,
     /// PostgreSQL's name for `data_type` as IMPORT FOREIGN SCHEMA writes it (`json` where the file says
-    /// so, `numeric(20,0)` for unsigned 64 bit).
+    /// so, `jsonb` for nested values, `numeric(20,0)` for unsigned 64 bit).
     pub sql_type: String,
+    /// Whether files have nanoseconds in it, which are rounded down to microseconds.
+    pub is_rounded: bool,
+    /// Whether files have times of day in UTC in it.
+    pub is_time_of_utc: bool,
     /// Every file declares the column REQUIRED.
     pub required: bool,
     /// NULLs in all files, where every footer tells.
@@ -714,15 +978,58 @@ pub struct ColumnDescription {
     pub minimum: Option<Value>,
     /// The greatest value, or a bound above it, where every footer tells.
     pub maximum: Option<Value>,
+    /// How many values there are besides NULL, of a key of folders.
+    pub distinct_count: Option<u64>,
     /// Bytes in the files, compressed.
     pub compressed_bytes: u64,
     /// Bytes of the pages, uncompressed.
     pub uncompressed_bytes: u64,
+    /// Of a struct, its fields at any depth that a scan can read as columns instead of as JSON: single values that have one type in all
+    /// files of the table, and names that no other field has. None where some files are not described.
+    pub fields: Vec<FieldDescription>,
+    /// Whether a file has it, or a part of it, encrypted with a key that the role lacks.
+    pub is_locked: bool,
+    /// Of a struct, or a list of structs, the composite type that holds every value of all files, or the array of such.
+    pub record: Option<DataType>,
+}
+
+/// A field of a struct.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FieldDescription {
+    /// The names of the structs within the column, and its own.
+    pub path: Vec<String>,
+    /// Its type.
+    pub data_type: DataType,
+}
+
+impl FieldDescription {
+    /// The name by which a scan finds the field of a column.
+    pub fn name_in(&self, column: &str) -> String {
+        format!("{column}.{}", self.path.join("."))
+    }
 }
 
 impl TableDescription {
-    /// The column of the files that a name means: exactly, and then without regard to case.
-    pub fn column(&self, name: &str) -> Option<&ColumnDescription> {
+    /// Whether a name with points is that of a field which the description says of a struct.
+    pub fn has_field(&self, name: &str) -> bool {
+        let is_field = |column: &ColumnDescription| {
+            column.fields.iter().any(|field| field.name_in(&column.name).eq_ignore_ascii_case(name))
+        };
+        name.contains('.') && self.columns.iter().any(is_field)
+    }
+
+    /// The column of the files that a declared one is.
+    pub fn column(&self, column: &FileColumn) -> Option<&ColumnDescription> {
+        match column.field_id {
+            Some(_) if !self.by_id.is_empty() => {
+                self.by_id.iter().find(|described| described.field_id == column.field_id)
+            }
+            _ => self.named(&column.name),
+        }
+    }
+
+    /// The column that a name means: exactly, and then without regard to case.
+    pub fn named(&self, name: &str) -> Option<&ColumnDescription> {
         let columns = &self.columns;
         columns
             .iter()
@@ -732,6 +1039,19 @@ impl TableDescription {
 }
 
 impl ColumnDescription {
+    /// What a scan has of the column, if it is declared as IMPORT FOREIGN SCHEMA does.
+    pub fn content(&self) -> ColumnContent {
+        match self.sql_type.as_str() {
+            "json" | "jsonb" => ColumnContent::Json,
+            _ => ColumnContent::Column,
+        }
+    }
+
+    /// Whether it is a key of folders, of which alone all values are known.
+    pub fn is_folder_key(&self) -> bool {
+        self.distinct_count.is_some()
+    }
+
     /// Digits after the point of its numbers, or of the numbers in its lists.
     pub fn scale(&self) -> Option<u8> {
         let number = match self.data_type.as_ref()? {
@@ -766,12 +1086,12 @@ impl ColumnDescription {
 impl PlannedFiles {
     /// Whether a plan for these files gives the right rows of others too.
     pub fn hold(&self, description: &TableDescription) -> bool {
-        let within = |(name, bound): &(String, f64)| {
-            let magnitude = description.column(name).and_then(ColumnDescription::magnitude);
+        let within = |(column, bound): &(FileColumn, f64)| {
+            let magnitude = description.column(column).and_then(ColumnDescription::magnitude);
             magnitude.is_some_and(|now| now <= *bound)
         };
-        let as_shown = |(name, scale): &(String, u8)| {
-            description.column(name).and_then(ColumnDescription::scale) == Some(*scale)
+        let as_shown = |(column, scale): &(FileColumn, u8)| {
+            description.column(column).and_then(ColumnDescription::scale) == Some(*scale)
         };
         self.identity == description.identity
             || (self.bounds.iter().all(within) && self.scales.iter().all(as_shown))
@@ -820,6 +1140,9 @@ pub struct QueryMetrics {
     pub spilled_bytes: u64,
     /// Sum of the lengths that its spill files have had.
     pub temp_file_bytes: u64,
+    /// Of a sample: how many values the columns of the whole table have, by estimate; `None` of a column of which that can't be
+    /// said. Empty if the sample has all rows.
+    pub distinct_counts: Vec<Option<f64>>,
     /// The engine's operators, depth first, if asked for.
     pub operators: Vec<OperatorMetrics>,
     /// What a device did, if asked for and if there is one.
@@ -1130,7 +1453,7 @@ pub struct CacheEntry {
     pub rank: u32,
     /// Absolute path.
     pub path: String,
-    /// The column's name in the file.
+    /// The column's name in the file; empty for bytes of an object of a store, which may be of any column.
     pub column: String,
     /// Where it is held.
     pub space: MemorySpace,

@@ -102,7 +102,7 @@ fn value_of<'a>(expression: &'a Expression, parameters: &'a [Literal]) -> Option
 }
 
 /// The comparison with exchanged operands; `None` for other functions.
-fn mirrored(function: Function) -> Option<Function> {
+pub(crate) fn mirrored(function: Function) -> Option<Function> {
     Some(match function {
         Function::Less => Function::Greater,
         Function::LessEqual => Function::GreaterEqual,

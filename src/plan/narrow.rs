@@ -61,6 +61,21 @@ pub fn narrow(relation: &Arc<Relation>, condition: &Expression, share: f64) -> A
             let build = if is_smaller { side } else { *build };
             Operator::Join { kind: *kind, left, right, keys: keys.clone(), residual: residual.clone(), build }
         }
+        // All rows of a partition meet it, or none.
+        Operator::Window { input, partition, order, calls } => {
+            let divides = |column: ColumnId| {
+                partition.iter().any(|part| matches!(part, Expression::Column { id, .. } if *id == column))
+            };
+            if !columns_of(condition).all(divides) {
+                return above(relation, condition, share);
+            }
+            Operator::Window {
+                input: narrow(input, condition, share),
+                partition: partition.clone(),
+                order: order.clone(),
+                calls: calls.clone(),
+            }
+        }
         Operator::UnionAll { inputs, columns } => {
             let inputs = inputs.iter().map(|(input, ids)| {
                 let condition =
@@ -153,8 +168,8 @@ fn renamed(condition: &Expression, names: impl Iterator<Item = (ColumnId, Column
 mod tests {
     use super::*;
     use crate::{
-        Aggregate, AggregateCall, AggregatePhase, DataType, FileSet, Function, JoinKey, ScanColumn,
-        ScanExtent, plan_lines,
+        Aggregate, AggregateCall, AggregatePhase, ColumnContent, DataType, FileSet, Function, JoinKey,
+        ScanColumn, ScanExtent, plan_lines,
     };
 
     fn column(id: u32) -> Expression {
@@ -169,11 +184,13 @@ mod tests {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
             common: Vec::new(),
         });
         let scan = Operator::Scan {
             table: table.into(),
-            files: FileSet { paths: Vec::new() },
+            files: FileSet::parquet(Vec::new()),
             columns: columns.collect(),
             filters: Vec::new(),
             extent: ScanExtent::Whole,
@@ -270,6 +287,28 @@ mod tests {
         assert!(is_of(&narrowed(&aggregate, 6), "Scan a"));
         assert!(is_of(&narrowed(&aggregate, 9), "Filter"));
         assert!(is_of(&narrowed(&aggregate, 8), "Filter"));
+    }
+
+    #[test]
+    fn a_condition_goes_below_a_window_that_divides_rows_by_its_columns() {
+        let rank = crate::WindowCall {
+            id: ColumnId(8),
+            function: crate::WindowFunction::Rank,
+            argument: None,
+            frame: crate::WindowFrame::whole(),
+            data_type: DataType::Int64,
+        };
+        let window = Operator::Window {
+            input: scan("a", &[1, 2, 3]),
+            partition: vec![column(1), Expression::call(Function::Negate, vec![column(2)], DataType::Int64)],
+            order: Vec::new(),
+            calls: vec![rank],
+        };
+        let window = Relation::new(window, 1000.0);
+        assert!(is_of(&narrowed(&window, 1), "Scan a"));
+        for id in [2, 3, 8] {
+            assert!(is_of(&narrowed(&window, id), "Filter"));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use crate::{ColumnId, Expression, NamedExpression, Operator, Plan, Relation, ScanExtent};
+use crate::{ColumnId, Expression, NamedExpression, Operator, Plan, Relation, ScanExtent, WindowCall};
 
 /// The same plan without columns that neither its outputs nor any operator reads.
 ///
@@ -102,6 +102,28 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
             offset: offset.clone(),
             count: count.clone(),
         },
+        Operator::Unnest { input, arrays, number, keeps_rows } => {
+            let mut needed = required.clone();
+            arrays.iter().for_each(|unnested| require_columns(&unnested.array, &mut needed));
+            Operator::Unnest {
+                input: prune_relation(input, &needed),
+                arrays: arrays.clone(),
+                number: number.filter(|number| required.contains(number)),
+                keeps_rows: *keeps_rows,
+            }
+        }
+        Operator::Window { input, partition, order, calls } => {
+            let calls: Vec<_> = calls.iter().filter(|call| required.contains(&call.id)).cloned().collect();
+            if calls.is_empty() {
+                return prune_relation(input, required);
+            }
+            let mut needed = required.clone();
+            let keys = order.iter().map(|key| &key.expression);
+            let read = partition.iter().chain(keys).chain(calls.iter().flat_map(WindowCall::expressions));
+            read.for_each(|part| require_columns(part, &mut needed));
+            let (partition, order) = (partition.clone(), order.clone());
+            Operator::Window { input: prune_relation(input, &needed), partition, order, calls }
+        }
         Operator::UnionAll { inputs, columns } => {
             let kept: Vec<bool> = columns.iter().map(|(id, _)| required.contains(id)).collect();
             let inputs = inputs
@@ -142,7 +164,7 @@ fn retain_marked<T: Clone>(items: &[T], kept: &[bool]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DataType, FileSet, Function, ScanColumn, SortKey};
+    use crate::{ColumnContent, DataType, FileSet, Function, ScanColumn, SortKey};
 
     fn column(id: u32) -> Expression {
         Expression::column(ColumnId(id), DataType::Int64)
@@ -158,10 +180,12 @@ mod tests {
                 not_null: false,
                 length_max: None,
                 trim_blanks: false,
+                content: ColumnContent::Column,
+                field_id: None,
                 common: Vec::new(),
             })
             .collect();
-        let files = FileSet { paths: vec!["/t.parquet".into()] };
+        let files = FileSet::parquet(vec!["/t.parquet".into()]);
         let (filters, extent) = (Vec::new(), ScanExtent::Whole);
         Relation::new(Operator::Scan { table: "t".into(), files, columns, filters, extent }, 1.0)
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, ExchangeReach, Expression, FileSet, Value,
+    Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, ExchangeReach, Expression, FileColumn,
+    FileSet, Value, WindowCall,
     depth::{RELATION_DEPTH_MAX, decode_levels},
 };
 
@@ -113,6 +114,29 @@ pub enum Operator {
         /// Ids and types of the result.
         columns: Vec<(ColumnId, DataType)>,
     },
+    /// Each row once for each element of its longest array, in their order; of shorter arrays NULL. Columns: the input's, those of
+    /// `arrays`, and `number` where it is wanted.
+    Unnest {
+        /// Input.
+        input: Arc<Relation>,
+        /// Arrays.
+        arrays: Vec<UnnestedArray>,
+        /// The id of the element's number, an Int64 from 1.
+        number: Option<ColumnId>,
+        /// Whether a row without elements comes out once, with NULL for all.
+        keeps_rows: bool,
+    },
+    /// Each row with functions of the rows around it. Columns: the input's, then those of `calls`.
+    Window {
+        /// Input.
+        input: Arc<Relation>,
+        /// Equal values of these make a partition; NULLs are equal. May be empty: then all rows are one.
+        partition: Vec<Expression>,
+        /// The order within a partition; may be empty.
+        order: Vec<SortKey>,
+        /// What is computed.
+        calls: Vec<WindowCall>,
+    },
     /// The input's rows, on the ranks that `kind` says. All ranks of a query run the same tree, and meet here. Columns:
     /// the input's.
     Exchange {
@@ -151,6 +175,8 @@ pub struct ScanColumn {
     pub id: ColumnId,
     /// The name in the files, matched exactly first and then without regard to case.
     pub name: String,
+    /// The id in the files, by which it is found in a file that has ids, whatever its name is there.
+    pub field_id: Option<i32>,
     /// The type it is declared as; a file whose type can't be read as this is an error.
     pub data_type: DataType,
     /// Declared NOT NULL: a NULL is an error.
@@ -159,8 +185,31 @@ pub struct ScanColumn {
     pub length_max: Option<u32>,
     /// Whether trailing blanks are removed (`char(n)`).
     pub trim_blanks: bool,
+    /// What of a file it has.
+    pub content: ColumnContent,
     /// Values that many rows have, as far as that is known: it changes where rows go and never what comes out.
     pub common: Vec<CommonValue>,
+}
+
+impl ScanColumn {
+    /// Which column of the files it is.
+    pub fn file_column(&self) -> FileColumn {
+        FileColumn { name: self.name.clone(), field_id: self.field_id }
+    }
+}
+
+/// What a column of a scan has of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ColumnContent {
+    /// The values of the file's column of that name, or of a folder's key.
+    #[default]
+    Column,
+    /// The same of a column that is declared `json` or `jsonb`: nested values as JSON text.
+    Json,
+    /// The file's absolute path, in each row.
+    FileName,
+    /// The number of the row in the file, from 0 on.
+    RowNumber,
 }
 
 /// A value that many rows of a column have.
@@ -254,6 +303,26 @@ pub struct Plan {
     pub outputs: Vec<ColumnId>,
 }
 
+/// An array whose elements become rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnnestedArray {
+    /// The array.
+    pub array: Expression,
+    /// The id of the element; of elements of a composite type those of their fields, in order.
+    pub columns: Vec<ColumnId>,
+}
+
+impl UnnestedArray {
+    /// The columns with their types.
+    pub fn typed_columns(&self) -> Vec<(ColumnId, DataType)> {
+        let types: Vec<DataType> = match self.array.data_type().item() {
+            DataType::Record(fields) => fields.iter().map(|field| field.data_type.clone()).collect(),
+            single => vec![single.clone()],
+        };
+        self.columns.iter().copied().zip(types).collect()
+    }
+}
+
 impl Relation {
     /// An operator with its estimated rows.
     pub fn new(operator: Operator, rows: f64) -> Arc<Self> {
@@ -272,6 +341,17 @@ impl Relation {
             | Operator::Limit { input, .. }
             | Operator::Exchange { input, .. } => input.columns(),
             Operator::Project { expressions, .. } => named_columns(expressions),
+            Operator::Unnest { input, arrays, number, .. } => {
+                let mut columns = input.columns();
+                columns.extend(arrays.iter().flat_map(UnnestedArray::typed_columns));
+                columns.extend(number.map(|number| (number, DataType::Int64)));
+                columns
+            }
+            Operator::Window { input, calls, .. } => {
+                let mut columns = input.columns();
+                columns.extend(calls.iter().map(|call| (call.id, call.data_type.clone())));
+                columns
+            }
             Operator::Join { kind, left, right, .. } => {
                 let mut columns = left.columns();
                 if kind.keeps_right_columns() {
@@ -289,50 +369,82 @@ impl Relation {
 
     /// The same tree with `change` applied to every expression and to all parts of it, innermost first.
     pub fn map_expressions(&self, change: &mut dyn FnMut(&mut Expression)) -> Arc<Relation> {
-        let mut operator = self.operator.clone();
-        match &mut operator {
-            Operator::Scan { filters, .. } => filters.iter_mut().for_each(|part| part.map_parts(change)),
-            Operator::Filter { input, predicate } => {
-                *input = input.map_expressions(change);
-                predicate.map_parts(change);
-            }
-            Operator::Project { input, expressions } => {
-                *input = input.map_expressions(change);
-                expressions.iter_mut().for_each(|named| named.expression.map_parts(change));
-            }
-            Operator::Join { left, right, keys, residual, .. } => {
-                *left = left.map_expressions(change);
-                *right = right.map_expressions(change);
-                for key in keys {
-                    key.left.map_parts(change);
-                    key.right.map_parts(change);
-                }
-                residual.iter_mut().for_each(|part| part.map_parts(change));
-            }
-            Operator::Aggregate { input, groups, aggregates, .. } => {
-                *input = input.map_expressions(change);
-                groups.iter_mut().for_each(|named| named.expression.map_parts(change));
-                for call in aggregates {
-                    call.argument.iter_mut().chain(&mut call.filter).for_each(|part| part.map_parts(change));
+        let mut changed = self.map_inputs(&mut |input| input.map_expressions(change));
+        Arc::make_mut(&mut changed).expressions_mut().into_iter().for_each(|part| part.map_parts(change));
+        changed
+    }
+
+    /// The same tree with the ids that `change` gives for its columns, the lowest operators first.
+    pub fn map_columns(&self, change: &mut dyn FnMut(ColumnId) -> ColumnId) -> Arc<Relation> {
+        let mut changed = self.map_inputs(&mut |input| input.map_columns(change));
+        let relation = Arc::make_mut(&mut changed);
+        match &mut relation.operator {
+            Operator::Scan { columns, extent, .. } => {
+                columns.iter_mut().for_each(|column| column.id = change(column.id));
+                if let ScanExtent::Range { column, .. } = extent {
+                    *column = change(*column);
                 }
             }
-            Operator::Sort { input, keys } => {
-                *input = input.map_expressions(change);
-                keys.iter_mut().for_each(|key| key.expression.map_parts(change));
+            Operator::Project { expressions: named, .. } | Operator::Aggregate { groups: named, .. } => {
+                named.iter_mut().for_each(|named| named.id = change(named.id));
             }
-            Operator::Limit { input, offset, count } => {
-                *input = input.map_expressions(change);
-                offset.iter_mut().chain(count).for_each(|part| part.map_parts(change));
+            Operator::UnionAll { inputs, columns } => {
+                inputs.iter_mut().flat_map(|(_, ids)| ids).for_each(|id| *id = change(*id));
+                columns.iter_mut().for_each(|(id, _)| *id = change(*id));
             }
-            Operator::UnionAll { inputs, .. } => {
-                inputs.iter_mut().for_each(|(input, _)| *input = input.map_expressions(change));
+            Operator::Unnest { arrays, number, .. } => {
+                arrays.iter_mut().flat_map(|unnested| &mut unnested.columns).for_each(|id| *id = change(*id));
+                number.iter_mut().for_each(|number| *number = change(*number));
             }
-            Operator::Exchange { input, kind, .. } => {
-                *input = input.map_expressions(change);
-                kind.expressions_mut().for_each(|part| part.map_parts(change));
-            }
+            Operator::Window { calls, .. } => calls.iter_mut().for_each(|call| call.id = change(call.id)),
+            Operator::Filter { .. }
+            | Operator::Join { .. }
+            | Operator::Sort { .. }
+            | Operator::Limit { .. }
+            | Operator::Exchange { .. } => {}
         }
-        Arc::new(Relation { operator, estimate: self.estimate })
+        if let Operator::Aggregate { aggregates, .. } = &mut relation.operator {
+            aggregates.iter_mut().for_each(|call| call.id = change(call.id));
+        }
+        for expression in relation.expressions_mut() {
+            expression.map_parts(&mut |part| {
+                if let Expression::Column { id, .. } = part {
+                    *id = change(*id);
+                }
+            });
+        }
+        changed
+    }
+
+    /// The expressions of this operator alone, to be changed.
+    fn expressions_mut(&mut self) -> Vec<&mut Expression> {
+        match &mut self.operator {
+            Operator::Scan { filters, .. } => filters.iter_mut().collect(),
+            Operator::Filter { predicate, .. } => vec![predicate],
+            Operator::Project { expressions, .. } => {
+                expressions.iter_mut().map(|named| &mut named.expression).collect()
+            }
+            Operator::Join { keys, residual, .. } => {
+                keys.iter_mut().flat_map(|key| [&mut key.left, &mut key.right]).chain(residual).collect()
+            }
+            Operator::Aggregate { groups, aggregates, .. } => {
+                let inputs =
+                    aggregates.iter_mut().flat_map(|call| call.argument.iter_mut().chain(&mut call.filter));
+                groups.iter_mut().map(|named| &mut named.expression).chain(inputs).collect()
+            }
+            Operator::Sort { keys, .. } => keys.iter_mut().map(|key| &mut key.expression).collect(),
+            Operator::Limit { offset, count, .. } => offset.iter_mut().chain(count).collect(),
+            Operator::UnionAll { .. } => Vec::new(),
+            Operator::Unnest { arrays, .. } => {
+                arrays.iter_mut().map(|unnested| &mut unnested.array).collect()
+            }
+            Operator::Window { partition, order, calls, .. } => {
+                let keys = order.iter_mut().map(|key| &mut key.expression);
+                let calls = calls.iter_mut().flat_map(WindowCall::expressions_mut);
+                partition.iter_mut().chain(keys).chain(calls).collect()
+            }
+            Operator::Exchange { kind, .. } => kind.expressions_mut().collect(),
+        }
     }
 
     /// The same operator over what `change` makes of its inputs.
@@ -345,6 +457,8 @@ impl Relation {
             | Operator::Aggregate { input, .. }
             | Operator::Sort { input, .. }
             | Operator::Limit { input, .. }
+            | Operator::Unnest { input, .. }
+            | Operator::Window { input, .. }
             | Operator::Exchange { input, .. } => *input = change(input),
             Operator::Join { left, right, .. } => {
                 *left = change(left);
@@ -375,6 +489,11 @@ impl Relation {
             Operator::Sort { keys, .. } => keys.iter().map(|key| &key.expression).collect(),
             Operator::Limit { offset, count, .. } => offset.iter().chain(count).collect(),
             Operator::UnionAll { .. } => Vec::new(),
+            Operator::Unnest { arrays, .. } => arrays.iter().map(|unnested| &unnested.array).collect(),
+            Operator::Window { partition, order, calls, .. } => {
+                let keys = order.iter().map(|key| &key.expression);
+                partition.iter().chain(keys).chain(calls.iter().flat_map(WindowCall::expressions)).collect()
+            }
             Operator::Exchange { kind, .. } => kind.expressions().collect(),
         }
     }
@@ -401,6 +520,8 @@ impl Relation {
             | Operator::Aggregate { input, .. }
             | Operator::Sort { input, .. }
             | Operator::Limit { input, .. }
+            | Operator::Unnest { input, .. }
+            | Operator::Window { input, .. }
             | Operator::Exchange { input, .. } => vec![input],
             Operator::Join { left, right, .. } => vec![left, right],
             Operator::UnionAll { inputs, .. } => inputs.iter().map(|(input, _)| input).collect(),
@@ -414,7 +535,7 @@ impl Relation {
     pub(crate) fn empty_scan(rows: f64) -> Arc<Self> {
         let operator = Operator::Scan {
             table: "t".to_owned(),
-            files: FileSet { paths: Vec::new() },
+            files: FileSet::parquet(Vec::new()),
             columns: Vec::new(),
             filters: Vec::new(),
             extent: ScanExtent::Whole,

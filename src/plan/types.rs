@@ -14,7 +14,7 @@ pub(crate) const DECIMAL256_DIGITS_MAX: u8 = 76;
 
 /// The type of a column or an expression.
 ///
-/// PostgreSQL's `varchar`, `char(n)`, `json` and enums are [`DataType::Text`] here. A `char(n)` value is
+/// PostgreSQL's `varchar`, `char(n)`, `json`, `jsonb` and enums are [`DataType::Text`] here. A `char(n)` value is
 /// held without its trailing blanks; the extension pads it where blanks are significant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -60,6 +60,23 @@ pub enum DataType {
     Uuid,
     /// An array. Columns of this type are returned as they are; no function takes them.
     List(Box<DataType>),
+    /// A composite value. Columns of this type are returned as they are; fields are columns of their own.
+    Record(Vec<RecordField>),
+}
+
+/// A field of a composite type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RecordField {
+    /// Its name, by which it is found in files as a column is.
+    pub name: String,
+    /// Its type.
+    pub data_type: DataType,
+    /// The most characters of its text.
+    pub length_max: Option<u32>,
+    /// Whether blanks at the end of its text do not count.
+    pub trim_blanks: bool,
+    /// Whether its text, or that of its elements, is JSON.
+    pub is_json: bool,
 }
 
 decode_levels!(DataType, DATA_TYPE_DEPTH, DATA_TYPE_DEPTH_MAX, "type");
@@ -90,7 +107,79 @@ impl DataType {
             Self::Bytea => ArrowType::BinaryView,
             Self::Uuid => ArrowType::FixedSizeBinary(16),
             Self::List(item) => ArrowType::List(Field::new_list_field(item.to_arrow(), true).into()),
+            Self::Record(fields) => {
+                let field = |field: &RecordField| Field::new(&field.name, field.data_type.to_arrow(), true);
+                ArrowType::Struct(fields.iter().map(field).collect())
+            }
         }
+    }
+
+    /// How values of this type are laid out in batches that are to be written: as [`DataType::to_arrow`] says, but for text and
+    /// bytes, which have offsets and no views.
+    pub fn to_written_arrow(&self) -> ArrowType {
+        match self {
+            Self::Text => ArrowType::Utf8,
+            Self::Bytea => ArrowType::Binary,
+            Self::List(item) => ArrowType::List(Field::new_list_field(item.to_written_arrow(), true).into()),
+            Self::Record(fields) => {
+                let field =
+                    |field: &RecordField| Field::new(&field.name, field.data_type.to_written_arrow(), true);
+                ArrowType::Struct(fields.iter().map(field).collect())
+            }
+            other => other.to_arrow(),
+        }
+    }
+
+    /// The type that holds the values of both and from which both are told; `None` if a value could change.
+    pub fn widened(&self, other: &Self) -> Option<Self> {
+        Some(match (self, other) {
+            (one, other) if one == other => one.clone(),
+            (Self::Int16, Self::Int32) | (Self::Int32, Self::Int16) => Self::Int32,
+            (Self::Int16 | Self::Int32, Self::Int64) | (Self::Int64, Self::Int16 | Self::Int32) => {
+                Self::Int64
+            }
+            (Self::Float32, Self::Float64) | (Self::Float64, Self::Float32) => Self::Float64,
+            (Self::Date, Self::Timestamp) | (Self::Timestamp, Self::Date) => Self::Timestamp,
+            (one, other) if one.is_decimal() || other.is_decimal() => {
+                let ((whole, scale), (other_whole, other_scale)) = (one.digits()?, other.digits()?);
+                let scale = scale.max(other_scale);
+                let precision = whole.max(other_whole) + scale;
+                (precision <= DECIMAL256_DIGITS_MAX).then_some(Self::Decimal { precision, scale })?
+            }
+            _ => return None,
+        })
+    }
+
+    /// The digits of a number before and after the point, where the type says them.
+    pub fn digits(&self) -> Option<(u8, u8)> {
+        Some(match self {
+            Self::Int16 => (5, 0),
+            Self::Int32 => (10, 0),
+            Self::Int64 => (19, 0),
+            Self::Decimal { precision, scale } => (precision.checked_sub(*scale)?, *scale),
+            _ => return None,
+        })
+    }
+
+    /// The type of an array's elements; of another type itself.
+    pub fn item(&self) -> &Self {
+        match self {
+            Self::List(item) => item,
+            other => other,
+        }
+    }
+
+    /// The fields of a composite type, or of one that an array has.
+    pub fn fields(&self) -> Option<&[RecordField]> {
+        match self.item() {
+            Self::Record(fields) => Some(fields),
+            _ => None,
+        }
+    }
+
+    /// Whether a value has parts of its own: an array or a composite value.
+    pub fn is_nested(&self) -> bool {
+        matches!(self, Self::List(_) | Self::Record(_))
     }
 
     /// Whether arithmetic on this type is exact and has a point.
@@ -130,6 +219,14 @@ impl fmt::Display for DataType {
             Self::Bytea => formatter.write_str("bytea"),
             Self::Uuid => formatter.write_str("uuid"),
             Self::List(item) => write!(formatter, "{item}[]"),
+            Self::Record(fields) => {
+                formatter.write_str("(")?;
+                for (place, RecordField { name, data_type, .. }) in fields.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { ", " };
+                    write!(formatter, "{comma}{name} {data_type}")?;
+                }
+                formatter.write_str(")")
+            }
         }
     }
 }

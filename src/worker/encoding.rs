@@ -1,4 +1,4 @@
-//! Record batches as frames.
+//! Record batches as frames, and rows of frames as record batches.
 //!
 //! Invariants: no dictionaries on the wire. A frame holds about [`BATCH_BYTES_MAX`] bytes at most, unless
 //! one row alone is larger. Buffers are shared with the batch, not copied, where Arrow allows it.
@@ -6,14 +6,18 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, RecordBatchOptions, StringViewArray},
+    array::{
+        Array, ArrayRef, AsArray, BinaryViewArray, ListArray, RecordBatch, RecordBatchOptions,
+        StringViewArray, StructArray,
+    },
     buffer::Buffer,
     compute::cast,
     datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
+    ipc::reader::StreamDecoder,
     ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, StreamEncoder, write_message},
 };
-use pystachio_plan::{Error, FrameKind, Result};
+use pystachio_plan::{Error, ErrorKind, FrameKind, Result};
 
 use crate::Frame;
 
@@ -84,6 +88,27 @@ impl BatchEncoder {
     }
 }
 
+/// Turns the frames of rows that a client sends into batches. Together, their bodies are an Arrow IPC stream.
+#[derive(Default)]
+pub struct BatchDecoder(StreamDecoder);
+
+impl BatchDecoder {
+    /// The batches of one frame.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] for bytes that are no such stream.
+    pub fn decode(&mut self, body: Vec<u8>) -> Result<Vec<RecordBatch>> {
+        let failed = |error| Error::new(ErrorKind::Protocol, format!("rows can't be decoded: {error}"));
+        let mut rest = Buffer::from(body);
+        let mut batches = Vec::with_capacity(1);
+        while !rest.is_empty() {
+            batches.extend(self.0.decode(&mut rest).map_err(failed)?);
+        }
+        Ok(batches)
+    }
+}
+
 fn schema_frame(schema: &Schema) -> Result<Frame> {
     let options = IpcWriteOptions::default();
     let mut tracker = DictionaryTracker::new(false);
@@ -112,6 +137,7 @@ fn plain_type(data_type: &DataType) -> DataType {
             plain_type(item.data_type()),
             item.is_nullable(),
         ))),
+        DataType::Struct(fields) => DataType::Struct(plain_schema(&Schema::new(fields.clone())).fields),
         other => other.clone(),
     }
 }
@@ -124,6 +150,19 @@ fn plain_column(column: &ArrayRef, data_type: &DataType) -> std::result::Result<
         }
         DataType::BinaryView => {
             compact_bytes(column.as_binary_view()).map_or(column, |compact| Arc::new(compact))
+        }
+        DataType::Struct(fields) => {
+            let record = column.as_struct();
+            let parts = record.columns().iter().zip(fields);
+            let parts = parts.map(|(part, field)| plain_column(part, field.data_type()));
+            let parts = parts.collect::<std::result::Result<Vec<_>, _>>()?;
+            let nulls = record.nulls().cloned();
+            Arc::new(StructArray::try_new_with_length(fields.clone(), parts, nulls, record.len())?)
+        }
+        DataType::List(item) => {
+            let list = column.as_list::<i32>();
+            let items = plain_column(list.values(), item.data_type())?;
+            Arc::new(ListArray::try_new(item.clone(), list.offsets().clone(), items, list.nulls().cloned())?)
         }
         _ => column,
     })

@@ -7,8 +7,8 @@ use std::io::{self, IoSlice};
 
 use arrow::buffer::Buffer;
 use pystachio_plan::{
-    Error, ErrorKind, FRAME_HEADER_BYTES, FrameHeader, FrameKind, GREETING_HEADER_BYTES, Greeting,
-    GreetingHeader, Response, Result, encode_message,
+    Error, ErrorKind, FRAME_HEADER_BYTES, FrameHeader, FrameKind, GREETING_HEADER_BYTES, GREETING_MARK_BYTES,
+    Greeting, GreetingHeader, Response, Result, encode_message,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -39,11 +39,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub async fn greeting(&mut self) -> Result<Option<Greeting>> {
         let mut header = [0; GREETING_HEADER_BYTES];
         let lost = |error: io::Error| connection_lost(&error.to_string());
-        match self.source.read_exact(&mut header).await {
+        // What is older than greetings may send no more before it is answered.
+        let (mark, rest) = header.split_at_mut(GREETING_MARK_BYTES);
+        match self.source.read_exact(mark).await {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(lost(error)),
         }
+        GreetingHeader::check_mark(mark)?;
+        self.source.read_exact(rest).await.map_err(lost)?;
         let header = GreetingHeader::decode(header)?;
         let mut version = vec![0; header.version_bytes];
         self.source.read_exact(&mut version).await.map_err(lost)?;

@@ -43,7 +43,7 @@ mod session;
 pub use counters::{Counters, Requests, RunningRequest};
 pub use device_watch::{end_now, end_process, give_up, watch_device};
 pub use devices::{OpenedDevice, open_device};
-pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
+pub use encoding::{BATCH_BYTES_MAX, BatchDecoder, BatchEncoder};
 pub use footer_memory::FooterMemory;
 pub use frames::{Frame, FrameReader};
 pub use options::{

@@ -19,6 +19,7 @@ use pystachio_engine::{
     Engine, descriptors::raise_descriptor_limit, locking::end_process_by, spill::Spilling,
     spill_folder::SpillFolder,
 };
+use pystachio_files::Stores;
 use pystachio_gpu::{
     device::CallWatch,
     exchange::{NetworkOptions, Rank},
@@ -47,6 +48,8 @@ const STACK_BYTES: usize = 64 * 1024 * 1024;
 const RANKS_WAIT: Duration = Duration::from_secs(10);
 /// The same for ranks on other hosts, which may be down.
 const HOSTS_WAIT: Duration = Duration::from_secs(2);
+/// The folder of cached objects within that of the spill files.
+const OBJECTS_FOLDER: &str = "objects";
 /// How long an orderly shutdown waits for work to stop.
 const STOP_WAIT: Duration = Duration::from_millis(700);
 
@@ -98,19 +101,26 @@ fn choose_interface(options: &Options) {
 }
 
 fn start_log() {
-    let filter = EnvFilter::try_from_env("PYSTACHIO_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let mut filter = EnvFilter::try_from_env("PYSTACHIO_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    // Their lines may quote URLs and headers, which have secrets.
+    for quiet in ["object_store=off", "reqwest=off", "hyper=off", "hyper_util=off", "h2=off", "rustls=off"] {
+        if let Ok(directive) = quiet.parse() {
+            filter = filter.add_directive(directive);
+        }
+    }
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }
 
 fn serve(options: &Options, parent: u32) -> Result<()> {
     prefer_as_oom_victim();
     let folder = spill_folder(options)?;
+    let (objects, stores) = stores(options, &folder)?;
     let spill = Spilling::within(folder.path(), options.spill_bytes_max);
     let compute = runtime("compute", options.threads)?;
     let sockets = runtime("socket", SOCKET_THREADS)?;
     let libraries = libraries(options.device);
     let Started { engine, calls, ranks } =
-        start_engine(options, &spill, (compute.handle(), sockets.handle()))?;
+        start_engine(options, (&spill, stores), (compute.handle(), sockets.handle()))?;
     let host = Host::new(engine, compute.handle().clone(), libraries);
     end_process_by({
         let host = host.clone();
@@ -166,6 +176,7 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     }
     sockets.shutdown_background();
     compute.shutdown_timeout(STOP_WAIT);
+    drop(objects);
     served
 }
 
@@ -177,12 +188,13 @@ fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
         end_now(1)
     });
     let folder = spill_folder(&options)?;
+    let (objects, stores) = stores(&options, &folder)?;
     let spill = Spilling::within(folder.path(), options.spill_bytes_max);
     let runtime = runtime("rank", SOCKET_THREADS)?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let socket =
         socket.map_err(|error| Error::internal(format!("a rank has no control connection: {error}")))?;
-    let setup = rank_setup(&options, &spill);
+    let setup = rank_setup(&options, (&spill, stores));
     let served = runtime.block_on(async {
         tokio::select! {
             served = serve_rank(socket, setup) => served,
@@ -194,13 +206,16 @@ fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
     if let Err(error) = &served {
         tracing::error!(server = options.name, rank = options.rank, hint = error.hint, "{error}");
     }
-    drop(folder);
+    drop((folder, objects));
     // Threads within a query or a round have no client left to report to.
     end_now(i32::from(served.is_err()))
 }
 
 /// Opens the device of a rank other than 0.
-fn rank_setup(options: &Options, spill: &Spilling) -> impl FnOnce() -> Result<RankSetup> + Send + use<> {
+fn rank_setup(
+    options: &Options,
+    (spill, stores): (&Spilling, Arc<Stores>),
+) -> impl FnOnce() -> Result<RankSetup> + Send + use<> {
     let options = options.clone();
     let spill = spill.clone();
     move || {
@@ -212,6 +227,7 @@ fn rank_setup(options: &Options, spill: &Spilling) -> impl FnOnce() -> Result<Ra
                 .map_err(|error| Error::internal(format!("the device's watch can't be started: {error}")))?;
         }
         let catalog = FooterMemory::catalog(options.memory_bytes / options.ranks as u64, options.ranks);
+        catalog.set_stores(stores);
         let device = Arc::new(RankDevice::open(platform, &device_options, catalog)?);
         let engine = device.engine().clone();
         tokio::spawn(return_memory_at_rest(move || engine.query_counts()));
@@ -229,6 +245,22 @@ fn spill_folder(options: &Options) -> Result<SpillFolder> {
             format!("folder for spill files can't be made: path={path}: {error}"),
         )
     })
+}
+
+/// The stores of this process, and the folder of their cache if it is not the spill files'. Processes of ranks divide the budget.
+fn stores(options: &Options, spill: &SpillFolder) -> Result<(Option<SpillFolder>, Arc<Stores>)> {
+    let own = options.object_cache_directory.as_deref().map(SpillFolder::create).transpose();
+    let own = own.map_err(|error| {
+        let path = options.object_cache_directory.as_deref().unwrap_or(spill.path()).display();
+        let message = format!("folder for the cache of objects can't be made: path={path}: {error}");
+        Error::new(ErrorKind::FileAccess, message)
+    })?;
+    let folder = own.as_ref().map_or_else(|| spill.path().join(OBJECTS_FOLDER), |own| own.path().to_owned());
+    let processes = match options.rank_processes {
+        RankProcesses::Own => options.ranks.max(1) as u64,
+        RankProcesses::One => 1,
+    };
+    Ok((own, Arc::new(Stores::new(&folder, options.object_cache_bytes / processes))))
 }
 
 fn runtime(name: &str, threads: usize) -> Result<Runtime> {
@@ -265,7 +297,7 @@ type StartedDevice = (RankedEngine, Option<Arc<RankWatch>>);
 
 fn start_engine(
     options: &Options,
-    spill: &Spilling,
+    (spill, stores): (&Spilling, Arc<Stores>),
     (compute, sockets): (&Handle, &Handle),
 ) -> Result<Started> {
     let _context = compute.enter();
@@ -276,6 +308,7 @@ fn start_engine(
         rank_count: options.ranks,
         spill: spill.clone(),
     })?;
+    cpu.catalog().set_stores(stores);
     let name = match options.device {
         Device::Cpu => return Ok(Started { engine: Arc::new(cpu), calls: None, ranks: None }),
         Device::Emulated => "emulated",

@@ -87,6 +87,10 @@ pub struct Options {
     pub spill_directory: PathBuf,
     /// How many bytes they may hold; none: no limit.
     pub spill_bytes_max: Option<u64>,
+    /// What is kept of objects of stores.
+    pub object_cache_bytes: u64,
+    /// Where; none: with the spill files.
+    pub object_cache_directory: Option<PathBuf>,
     /// The foreign server's name, for logs and messages.
     pub name: String,
     /// The hosts that share queries, where there are several.
@@ -151,6 +155,7 @@ usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy PO
                         --memory BYTES --cache BYTES
                         --device-ordinals N,… --device-memory SIZE --pinned-cache BYTES
                         --device-timeout SECONDS --affinity RULE --spill-directory DIRECTORY [--spill-limit BYTES]
+                        [--object-cache BYTES] [--object-cache-directory DIRECTORY]
                         --name SERVER [--rank K]
                         [--hosts A:PORT,B:PORT --host A:PORT --tls-certificate FILE --tls-key FILE --tls-ca FILE]
        pystachio-engine --version | --help
@@ -170,6 +175,8 @@ usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy PO
   --affinity         which GPU reads which disk: optimal, numa, system, nvme0:0,nvme1:1
   --spill-directory  folder for spill files
   --spill-limit      bytes that spill files may hold; no limit if absent
+  --object-cache     bytes of objects of stores that are kept on disk; 10 GB if absent
+  --object-cache-directory  folder for them; within --spill-directory if absent
   --name             the foreign server's name, for logs and messages
   --rank             the rank of this process; rank 0 starts the others, with a socket as standard input
   --hosts            hosts that share queries, each with --ranks of them; --host is this one, and listens for the others
@@ -178,7 +185,7 @@ usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy PO
 The environment variable PYSTACHIO_LOG sets the level of messages on stderr (error, warn, info, debug, trace).
 ";
 
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 24] = [
     "socket",
     "device",
     "ranks",
@@ -194,6 +201,8 @@ const NAMES: [&str; 22] = [
     "affinity",
     "spill-directory",
     "spill-limit",
+    "object-cache",
+    "object-cache-directory",
     "name",
     "rank",
     "hosts",
@@ -203,6 +212,7 @@ const NAMES: [&str; 22] = [
     "tls-ca",
 ];
 const THREADS_MAX: u64 = 1024;
+const OBJECT_CACHE_BYTES: u64 = 10 << 30;
 
 /// Reads the command line, without the executable's own name. A value follows its name, as
 /// `--threads 2` or `--threads=2`.
@@ -246,6 +256,8 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         affinity,
         spill_directory,
         spill_limit,
+        object_cache,
+        object_cache_directory,
         name,
         rank,
         hosts,
@@ -290,6 +302,9 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         affinity: required("affinity", affinity)?.parse()?,
         spill_directory: required("spill-directory", spill_directory)?.into(),
         spill_bytes_max: spill_limit.map(|bytes| parse_number("spill-limit", bytes)).transpose()?,
+        object_cache_bytes: object_cache
+            .map_or(Ok(OBJECT_CACHE_BYTES), |bytes| parse_number("object-cache", bytes))?,
+        object_cache_directory: object_cache_directory.map(PathBuf::from),
         name: required("name", name)?,
         hosts,
     })))

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_cpu::CpuEngine;
-use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
+use pystachio_engine::{Engine, ResultStream, RowWriter, StopFlag, WriteProgress};
 use pystachio_gpu::execution::RankedEngine;
 use pystachio_plan::{
-    CacheEntry, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest,
-    OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest,
-    TableDescription,
+    CacheEntry, DescribeExtent, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind, FileSet,
+    GenerateRequest, OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result,
+    SampleRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
 };
 
 use crate::{RankWatch, choice::expected_times};
@@ -51,14 +51,14 @@ impl PairedEngine {
         Self { ranks, ..self }
     }
 
-    async fn decide(&self, request: &QueryRequest) -> Decision {
+    async fn decide(&self, request: &QueryRequest, stop: &StopFlag) -> Decision {
         let device_overhead_us = match request.engine {
             EngineChoice::Cpu => return Decision { is_device: false, estimates: None },
             EngineChoice::Device => return Decision { is_device: true, estimates: None },
             EngineChoice::Auto { device_overhead_us } => device_overhead_us,
         };
         // The engine that runs the query reports errors of the files.
-        let Ok(sizes) = self.cpu.scan_sizes(request).await else {
+        let Ok(sizes) = self.cpu.scan_sizes(request, stop).await else {
             return Decision { is_device: true, estimates: None };
         };
         let times = expected_times(&request.plan, &sizes, self.cpu.threads(), device_overhead_us);
@@ -93,12 +93,29 @@ fn refused_name(refusal: &Error) -> String {
 
 #[async_trait]
 impl Engine for PairedEngine {
-    async fn describe(&self, files: &FileSet) -> Result<TableDescription> {
-        self.cpu.describe(files).await
+    async fn describe(
+        &self,
+        files: &FileSet,
+        extent: DescribeExtent,
+        request: (&StoreAccess, &StopFlag),
+    ) -> Result<TableDescription> {
+        self.cpu.describe(files, extent, request).await
     }
 
-    async fn identify(&self, files: &FileSet) -> Result<u64> {
-        self.cpu.identify(files).await
+    async fn identify(&self, files: &FileSet, request: (&StoreAccess, &StopFlag)) -> Result<u64> {
+        self.cpu.identify(files, request).await
+    }
+
+    async fn names(&self, folder: &str, request: (&StoreAccess, &StopFlag)) -> Result<Vec<StoreName>> {
+        self.cpu.names(folder, request).await
+    }
+
+    async fn remove(
+        &self,
+        paths: Vec<String>,
+        request: (&StoreAccess, &StopFlag),
+    ) -> Result<Vec<(String, Error)>> {
+        self.cpu.remove(paths, request).await
     }
 
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
@@ -106,7 +123,7 @@ impl Engine for PairedEngine {
             return self.run_on_cpu(request, stop, CPU_NAME.to_owned(), None).await;
         }
         let device = self.device.as_ref().map_err(Clone::clone)?;
-        let Decision { is_device, estimates } = self.decide(&request).await;
+        let Decision { is_device, estimates } = self.decide(&request, &stop).await;
         if !is_device {
             return self.run_on_cpu(request, stop, CPU_NAME.to_owned(), estimates).await;
         }
@@ -124,15 +141,15 @@ impl Engine for PairedEngine {
         }
     }
 
-    async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
-        let Decision { is_device, estimates } = self.decide(&request).await;
-        let metrics = self.cpu.preview(request.clone()).await?;
+    async fn preview(&self, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics> {
+        let Decision { is_device, estimates } = self.decide(&request, &stop).await;
+        let metrics = self.cpu.preview(request.clone(), stop.clone()).await?;
         let mut ranks = None;
         let device = match &self.device {
             Ok(device) if is_device => {
                 let device = device.clone();
                 // Footers may have to be read.
-                let preview = tokio::task::spawn_blocking(move || device.preview(&request)).await;
+                let preview = tokio::task::spawn_blocking(move || device.preview(&request, &stop)).await;
                 match preview {
                     Ok(Err(refusal)) if is_refusal(&refusal) => refused_name(&refusal),
                     Ok(Ok(preview)) => {
@@ -148,8 +165,8 @@ impl Engine for PairedEngine {
         Ok(QueryMetrics { device, estimates, ranks, ..metrics })
     }
 
-    async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {
-        self.cpu.sample(request).await
+    async fn sample(&self, request: SampleRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
+        self.cpu.sample(request, stop).await
     }
 
     async fn generate(
@@ -166,6 +183,10 @@ impl Engine for PairedEngine {
         progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<OptimizedColumn>> {
         self.cpu.optimize(request, progress).await
+    }
+
+    async fn begin_write(&self, request: WriteRequest) -> Result<Box<dyn RowWriter>> {
+        self.cpu.begin_write(request).await
     }
 
     async fn cache(&self) -> Vec<CacheEntry> {
@@ -267,8 +288,15 @@ mod tests {
         let device = RankedEngine::alone(device.with_catalog(cpu.catalog().clone()));
         let paired = PairedEngine::new("emulated", Ok(device), cpu);
         let path = "../../regress/data/t1.parquet";
-        let files = FileSet { paths: vec![path.to_owned()] };
-        paired.describe(&files).await.unwrap();
+        let files = FileSet::parquet(vec![path.to_owned()]);
+        paired
+            .describe(
+                &files,
+                DescribeExtent::All,
+                (&pystachio_plan::StoreAccess::default(), &pystachio_engine::StopFlag::default()),
+            )
+            .await
+            .unwrap();
         let device = paired.device.as_ref().unwrap();
         let [by_cpu, by_device] = [paired.cpu.catalog(), device.first().catalog()]
             .map(|catalog| catalog.open_all(&files).unwrap().remove(0).footer);

@@ -2,8 +2,9 @@
 
 use std::{
     fs,
-    os::unix::process::parent_id,
+    os::unix::process::{ExitStatusExt, parent_id},
     path::{Path, PathBuf},
+    process::ExitStatus,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -26,6 +27,8 @@ const ENGINE_NAME: &str = "pystachio-engin";
 const EXITING: u32 = 0x4;
 /// Fields of `/proc/<pid>/stat` between its state and its flags.
 const FLAGS_AFTER_STATE: usize = 5;
+/// And between its flags and how it ends, as `waitpid` will say.
+const STATUS_AFTER_FLAGS: usize = 42;
 
 /// Makes the kernel end this process first when memory runs out. Does nothing if that is not allowed.
 pub fn prefer_as_oom_victim() {
@@ -148,6 +151,20 @@ fn is_ending_engine(line: &str, has_more_threads: impl FnOnce() -> bool) -> bool
     is_engine && is_ending && (state != Some("Z") || has_more_threads())
 }
 
+/// How a child ends that the kernel is ending, and that was not waited for: `waitpid` says it only when the process is gone, which
+/// takes seconds with a GPU. Not of one that ends with status 0: that is what the kernel shows before it knows.
+pub fn ending_status(pid: u32) -> Option<ExitStatus> {
+    ending_status_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn ending_status_of(line: &str) -> Option<ExitStatus> {
+    let (_, back) = line.rsplit_once(')')?;
+    let mut fields = back.split_ascii_whitespace().skip(1);
+    let flags: u32 = fields.nth(FLAGS_AFTER_STATE)?.parse().ok()?;
+    let status: i32 = fields.nth(STATUS_AFTER_FLAGS)?.parse().ok()?;
+    (flags & EXITING != 0 && status != 0).then(|| ExitStatus::from_raw(status))
+}
+
 /// Waits until `parent` is no longer this process's parent.
 pub async fn wait_for_orphaning(parent: u32) {
     let mut interval = tokio::time::interval(PARENT_POLL_INTERVAL);
@@ -204,5 +221,36 @@ mod tests {
         let own = fs::read_to_string("/proc/self/stat").unwrap();
         assert!(!is_ending_engine(&own, with_others));
         wait_for_ending_engines();
+    }
+
+    #[test]
+    fn how_a_child_ends_is_known_before_it_is_waited_for() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert_eq!(ending_status(child.id()), None);
+        child.kill().unwrap();
+        let ending = loop {
+            match ending_status(child.id()) {
+                Some(ending) => break ending,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert_eq!((ending.signal(), child.wait().unwrap()), (Some(libc::SIGKILL), ending));
+        assert_eq!(ending_status(child.id()), None);
+    }
+
+    #[test]
+    fn a_status_of_0_may_be_one_that_is_not_known_yet() {
+        let line = |flags: u32, status: i32| {
+            format!("31 (a) b) D 1 31 31 0 -1 {flags}{} {status}", " 0".repeat(STATUS_AFTER_FLAGS))
+        };
+        assert_eq!(ending_status_of(&line(EXITING, 1 << 8)).and_then(|status| status.code()), Some(1));
+        for (line, why) in [
+            (line(EXITING, 0), "may end with anything"),
+            (line(0, 9), "runs"),
+            ("31 (a) D 1".to_owned(), "is cut off"),
+            (String::new(), "is nothing"),
+        ] {
+            assert_eq!(ending_status_of(&line), None, "{why}");
+        }
     }
 }

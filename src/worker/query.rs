@@ -5,18 +5,22 @@
 
 use std::{
     any::Any,
+    convert::Infallible,
     future::{Future, poll_fn},
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Poll,
     time::{Duration, Instant},
 };
 
 use futures::FutureExt;
-use pystachio_engine::{ResultStream, StopFlag, WriteProgress, locking::lock_whole};
+use pystachio_engine::{ResultStream, RowWriter, StopFlag, WriteProgress, locking::lock_whole};
 use pystachio_plan::{
-    Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, QueryMetrics, QueryRequest, Response,
-    Result, SampleRequest,
+    DescribeExtent, Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, QueryMetrics, QueryRequest,
+    Response, Result, SampleRequest, StoreAccess, WriteRequest,
 };
 use tokio::sync::{
     mpsc::{Sender, error::TrySendError},
@@ -34,6 +38,12 @@ const HELD_BYTES_MAX: usize = 64 << 10;
 const SCHEMA_WAIT: Duration = Duration::from_millis(5);
 /// The session reports a query's wait for its turn after so long.
 const WAIT_TOLD_AFTER: Duration = Duration::from_millis(10);
+
+/// The session reports what a query has spilled so often, if it is more.
+const SPILL_TOLD_EVERY: Duration = Duration::from_millis(100);
+
+/// A writer whose files are complete, until the client has taken them.
+pub type KeptWriter = Arc<Mutex<Option<Box<dyn RowWriter>>>>;
 
 /// A piece of an answer.
 #[derive(Debug)]
@@ -53,6 +63,10 @@ pub struct Answer {
     role: Option<u32>,
     /// The entry of the query in the list of queries, if the request runs one.
     logged: Option<Arc<LoggedQuery>>,
+    /// The flag of the query, if the request runs one.
+    stop: Option<StopFlag>,
+    /// Bytes of spill files that the client knows of.
+    spill_told: AtomicU64,
     /// Frames of rows that go out with what comes next.
     held: Mutex<Vec<Frame>>,
 }
@@ -60,25 +74,74 @@ pub struct Answer {
 impl Answer {
     /// An answer of which nothing is sent yet.
     pub fn new(host: Arc<Host>, parts: Sender<Part>) -> Self {
-        Self { host, parts, started: Instant::now(), role: None, logged: None, held: Mutex::default() }
+        Self {
+            host,
+            parts,
+            started: Instant::now(),
+            role: None,
+            logged: None,
+            stop: None,
+            spill_told: AtomicU64::new(0),
+            held: Mutex::default(),
+        }
     }
 
     /// Runs a plan, for as long as it is wanted.
-    pub async fn run(mut self, request: QueryRequest, asker: Asker, stop: StopFlag) {
-        self.role = Some(request.role);
+    pub async fn run(self, request: QueryRequest, asker: Asker, stop: StopFlag) {
+        let role = request.role;
+        self.answer_query(role, asker, stop.clone(), async |answer| {
+            let flag = stop.clone();
+            let mut metrics = answer.send_rows(answer.host.engine().run(request, stop).await?).await?;
+            metrics.has_changed_files = flag.account().has_changed_files();
+            Ok(Response::Finished(Box::new(metrics)))
+        })
+        .await;
+    }
+
+    /// Runs a plan and writes its rows, for as long as they are wanted. Leaves the writer in `kept` for the session, which drops
+    /// it unless the client takes the files.
+    pub async fn write_query(
+        self,
+        write: WriteRequest,
+        request: QueryRequest,
+        asker: Asker,
+        stop: StopFlag,
+        kept: KeptWriter,
+    ) {
+        let role = request.role;
+        self.answer_query(role, asker, stop.clone(), async |answer| {
+            let mut writer = answer.host.engine().begin_write(write).await?;
+            let stream = answer.host.engine().run(request, stop).await?;
+            let mut stream = WatchedStream { stream, logged: answer.logged.clone() };
+            while let Some(batch) = stream.stream.next_batch().await? {
+                stream.note_rows(batch.num_rows());
+                writer.write(batch).await?;
+            }
+            let rows = writer.finish().await?;
+            *lock_whole(&kept) = Some(writer);
+            Ok(Response::Written(rows))
+        })
+        .await;
+    }
+
+    /// Answers a request that runs a query, by `work`.
+    async fn answer_query(
+        mut self,
+        role: u32,
+        asker: Asker,
+        stop: StopFlag,
+        work: impl AsyncFnOnce(&Self) -> Result<Response>,
+    ) {
+        self.role = Some(role);
         let running = self.host.counters().start_query();
         self.logged = Some(Arc::new(self.host.queries().begin(asker, &stop)));
         let turn_waits = stop.turn_waits();
-        let flag = stop.clone();
-        let work = async {
-            let mut metrics = self.send_rows(self.host.engine().run(request, stop).await?).await?;
-            metrics.has_changed_files = flag.account().has_changed_files();
-            Ok(Response::Finished(Box::new(metrics)))
-        };
+        self.stop = Some(stop);
         let last = tokio::select! {
             biased;
-            last = settle(work) => last,
+            last = settle(work(&self)) => last,
             error = self.tell_waits(turn_waits) => Err(error),
+            never = self.tell_spill() => match never {},
         };
         // The client may look at the counters as soon as it has the last part.
         if let Some(logged) = self.logged.take() {
@@ -89,26 +152,32 @@ impl Answer {
     }
 
     /// Answers what a query would read.
-    pub async fn preview(self, request: QueryRequest) {
-        let work = async { Ok(Response::Finished(Box::new(self.host.engine().preview(request).await?))) };
+    pub async fn preview(self, request: QueryRequest, stop: StopFlag) {
+        let work =
+            async { Ok(Response::Finished(Box::new(self.host.engine().preview(request, stop).await?))) };
         self.finish(settle(work).await).await;
     }
 
     /// Reads a sample.
-    pub async fn sample(self, request: SampleRequest) {
+    pub async fn sample(self, request: SampleRequest, stop: StopFlag) {
         let work = async {
-            let metrics = self.send_rows(self.host.engine().sample(request).await?).await?;
+            let metrics = self.send_rows(self.host.engine().sample(request, stop).await?).await?;
             Ok(Response::Finished(Box::new(metrics)))
         };
         self.finish(settle(work).await).await;
     }
 
     /// Describes tables.
-    pub async fn describe(self, tables: Vec<FileSet>) {
+    pub async fn describe(
+        self,
+        tables: Vec<FileSet>,
+        extent: DescribeExtent,
+        (access, stop): (StoreAccess, StopFlag),
+    ) {
         let work = async {
             let mut described = Vec::with_capacity(tables.len());
             for table in &tables {
-                described.push(self.host.engine().describe(table).await);
+                described.push(self.host.engine().describe(table, extent, (&access, &stop)).await);
             }
             Ok(Response::Described(described))
         };
@@ -116,14 +185,26 @@ impl Answer {
     }
 
     /// Answers the current identity of tables' files.
-    pub async fn identify(self, tables: Vec<FileSet>) {
+    pub async fn identify(self, tables: Vec<FileSet>, (access, stop): (StoreAccess, StopFlag)) {
         let work = async {
             let mut identities = Vec::with_capacity(tables.len());
             for table in &tables {
-                identities.push(self.host.engine().identify(table).await);
+                identities.push(self.host.engine().identify(table, (&access, &stop)).await);
             }
             Ok(Response::Identified(identities))
         };
+        self.finish(settle(work).await).await;
+    }
+
+    /// Lists a folder of a store.
+    pub async fn names(self, folder: String, (access, stop): (StoreAccess, StopFlag)) {
+        let work = async { Ok(Response::Names(self.host.engine().names(&folder, (&access, &stop)).await?)) };
+        self.finish(settle(work).await).await;
+    }
+
+    /// Removes objects of stores.
+    pub async fn remove(self, paths: Vec<String>, (access, stop): (StoreAccess, StopFlag)) {
+        let work = async { Ok(Response::Removed(self.host.engine().remove(paths, (&access, &stop)).await?)) };
         self.finish(settle(work).await).await;
     }
 
@@ -165,6 +246,28 @@ impl Answer {
             }
             told = is_awaited;
         }
+    }
+
+    /// Tells the client what the query has spilled, so that it knows if it ends the query. Never returns.
+    async fn tell_spill(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(SPILL_TOLD_EVERY).await;
+            let Ok(place) = self.parts.try_reserve() else {
+                // The part that waits, or the next one, tells it.
+                continue;
+            };
+            if let Some(frame) = self.spill_frame() {
+                place.send(Part { frames: vec![frame], is_last: false });
+            }
+        }
+    }
+
+    /// What tells the client of bytes in spill files that it does not know of.
+    fn spill_frame(&self) -> Option<Frame> {
+        let temp_file_bytes = self.stop.as_ref()?.account().temp_file_bytes();
+        let known = self.spill_told.fetch_max(temp_file_bytes, Ordering::Relaxed);
+        let frame = || Frame::message(&Response::Spilled { temp_file_bytes }).ok();
+        (temp_file_bytes > known).then(frame).flatten()
     }
 
     fn report(&self, progress: WriteProgress) {
@@ -229,7 +332,8 @@ impl Answer {
         let frames = std::mem::take(&mut *lock_whole(&self.held));
         match frames.is_empty() {
             true => Ok(Duration::ZERO),
-            false => self.send(frames).await,
+            // A client that has these rows may want no more.
+            false => self.send(self.spill_frame().into_iter().chain(frames).collect()).await,
         }
     }
 
@@ -264,6 +368,7 @@ impl Answer {
         });
         let frame = Frame::message(&response).or_else(|error| Frame::message(&Response::Failed(error)));
         if let Ok(frame) = frame {
+            frames.extend(self.spill_frame().filter(|_| matches!(response, Response::Failed(_))));
             // A reader that is gone needs no end.
             frames.push(frame);
             let _ = self.parts.send(Part { frames, is_last: true }).await;

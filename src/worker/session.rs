@@ -4,16 +4,22 @@
 //!             ┌───────────── Cancel: stop the job, end the answer ───────────┐
 //! request ──► job on its own task ──parts──► written to the socket ──► last part ──► next request
 //!             └───────────── closed: stop the job, end the session ──────────┘
+//!
+//! Write ──► Writing ──► batches ──► WriteEnd ──► Written ──► Keep ──► next request
+//!             └──────── closed, or anything else: remove the files ────────┘
+//!
+//! Of objects in a store, Complete comes before Keep, when the transaction commits.
 //! ```
 //!
 //! Invariants: the session reads the socket while it writes an answer, so it sees a cancel or a closed connection
-//! at once, even if the client has stopped reading.
+//! at once, even if the client has stopped reading. Rows that come to be written wait in the socket: at most two batches are here.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use pystachio_engine::StopFlag;
+use pystachio_engine::{RowWriter, StopFlag, locking::lock_whole};
 use pystachio_plan::{
-    EngineStatus, Error, ErrorKind, FrameKind, Greeting, Request, Response, Result, decode_message,
+    ANSWER_TO_OLDER, EngineStatus, Error, ErrorKind, FrameKind, Greeting, QueryOrigin, QueryRequest, Request,
+    Response, Result, WriteRequest, decode_message,
 };
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
@@ -27,11 +33,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Frame, FrameReader, Host, VERSION,
+    BatchDecoder, Frame, FrameReader, Host, VERSION,
     frames::connection_lost,
     process::resident_bytes,
     queries::Asker,
-    query::{Answer, Part, cancelled},
+    query::{Answer, KeptWriter, Part, cancelled},
 };
 
 /// Parts of an answer that may wait for the socket. A job with more waits.
@@ -128,6 +134,21 @@ impl Session {
                     self.host.queries().reset_statistics();
                     self.send(&Response::Statistics(Vec::new())).await?;
                 }
+                Request::Write(request) => {
+                    let _running = self.host.requests().begin();
+                    if !self.write_rows(request).await? {
+                        return Ok(());
+                    }
+                }
+                Request::WriteQuery(write, request, origin) => {
+                    let _running = self.host.requests().begin();
+                    if !self.write_query(write, *request, origin).await? {
+                        return Ok(());
+                    }
+                }
+                Request::WriteEnd | Request::Complete | Request::Keep | Request::Undo => {
+                    return Err(protocol("no rows are written"));
+                }
                 request => {
                     let _running = self.host.requests().begin();
                     let (job, parts) = self.start(request);
@@ -157,7 +178,17 @@ impl Session {
 
     /// Exchanges greetings. Returns whether both sides speak the same protocol; if not, the backend tells its user.
     async fn greet(&mut self) -> Result<bool> {
-        let Some(greeting) = self.reader.greeting().await? else { return Ok(false) };
+        let greeting = match self.reader.greeting().await {
+            Ok(Some(greeting)) => greeting,
+            Ok(None) => return Ok(false),
+            Err(error) if error.kind == ErrorKind::Protocol => {
+                tracing::warn!(%error, engine_version = VERSION, "a connection of an older version");
+                // It may be gone.
+                let _ = self.target.write_all(&ANSWER_TO_OLDER).await;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
         let own = Greeting::own(VERSION);
         self.target.write_all(&own.encode()).await.map_err(|error| connection_lost(&error.to_string()))?;
         if !greeting.is_understood() {
@@ -193,14 +224,26 @@ impl Session {
                 let asker = Asker { backend_pid: self.backend_pid, role: request.role, origin };
                 compute.spawn(answer.run(*request, asker, stop.clone()))
             }
-            Request::Sample(request) => compute.spawn(answer.sample(request)),
+            Request::Sample(request) => compute.spawn(answer.sample(request, stop.clone())),
             Request::Generate(request) => compute.spawn(answer.generate(request)),
             Request::Optimize(request) => compute.spawn(answer.optimize(request)),
             // Not among the queries, so that planning does not wait for them.
-            Request::Preview(request) => compute.spawn(answer.preview(*request)),
-            Request::Describe { tables } => tokio::spawn(answer.describe(tables)),
-            Request::Identify { tables } => tokio::spawn(answer.identify(tables)),
-            Request::Status
+            Request::Preview(request) => compute.spawn(answer.preview(*request, stop.clone())),
+            Request::Describe { tables, extent, access } => {
+                tokio::spawn(answer.describe(tables, extent, (access, stop.clone())))
+            }
+            Request::Remove { paths, access } => tokio::spawn(answer.remove(paths, (access, stop.clone()))),
+            Request::Names { folder, access } => tokio::spawn(answer.names(folder, (access, stop.clone()))),
+            Request::Identify { tables, access } => {
+                tokio::spawn(answer.identify(tables, (access, stop.clone())))
+            }
+            Request::Write(_)
+            | Request::WriteQuery(..)
+            | Request::WriteEnd
+            | Request::Complete
+            | Request::Keep
+            | Request::Undo
+            | Request::Status
             | Request::Cache
             | Request::Timeline
             | Request::Queries
@@ -212,6 +255,120 @@ impl Session {
             }
         };
         (Job { task: task.abort_handle(), stop }, parts)
+    }
+
+    /// Writes the rows that the client sends. Returns whether the connection is still open. A client whose rows can't be written
+    /// reads why when it looks, or when it can send no more.
+    async fn write_rows(&mut self, request: WriteRequest) -> Result<bool> {
+        match self.receive_rows(request).await {
+            Ok(is_open) => Ok(is_open),
+            Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Protocol) => Err(error),
+            Err(error) => {
+                self.host.counters().record_error(&error, None);
+                self.send(&Response::Failed(error)).await?;
+                Ok(false)
+            }
+        }
+    }
+
+    async fn receive_rows(&mut self, request: WriteRequest) -> Result<bool> {
+        let host = self.host.clone();
+        // It may have to wait for memory.
+        let mut writer = tokio::select! {
+            begun = host.engine().begin_write(request) => begun?,
+            request = next_request(&mut self.reader) => return match request? {
+                None => Ok(false),
+                Some(_) => Err(protocol("a request before the last one was answered")),
+            },
+        };
+        self.send(&Response::Writing).await?;
+        let mut decoder = BatchDecoder::default();
+        loop {
+            match self.reader.next().await? {
+                None => return Ok(false),
+                Some((FrameKind::Batch, body)) => {
+                    for batch in decoder.decode(body)? {
+                        writer.write(batch).await?;
+                    }
+                }
+                Some((FrameKind::Message, body)) => match decode_message(&body)? {
+                    Request::WriteEnd => break,
+                    _ => return Err(protocol("a request before the rows were complete")),
+                },
+                Some((kind, _)) => return Err(unexpected_frame(kind)),
+            }
+        }
+        // Files for GPUs are written anew, which takes a while.
+        let written = tokio::select! {
+            written = writer.finish() => written?,
+            request = next_request(&mut self.reader) => return match request? {
+                None => Ok(false),
+                Some(_) => Err(protocol("a request before the last one was answered")),
+            },
+        };
+        self.send(&Response::Written(written)).await?;
+        self.hand_over(writer).await
+    }
+
+    /// Runs a plan and writes its rows. Returns whether the connection is still open.
+    async fn write_query(
+        &mut self,
+        write: WriteRequest,
+        request: QueryRequest,
+        origin: QueryOrigin,
+    ) -> Result<bool> {
+        let (sender, parts) = channel(PARTS_WAITING_MAX);
+        let answer = Answer::new(self.host.clone(), sender);
+        let (stop, kept) = (StopFlag::default(), KeptWriter::default());
+        let asker = Asker { backend_pid: self.backend_pid, role: request.role, origin };
+        let work = answer.write_query(write, request, asker, stop.clone(), kept.clone());
+        let job = Job { task: self.host.compute().spawn(work).abort_handle(), stop };
+        if !self.answer(job, parts).await? {
+            return Ok(false);
+        }
+        let writer = lock_whole(&kept).take();
+        match writer {
+            Some(writer) => self.hand_over(writer).await,
+            None => Ok(true),
+        }
+    }
+
+    /// Leaves complete files to the client, when it says that it has noted them. Otherwise they are removed.
+    async fn hand_over(&mut self, mut writer: Box<dyn RowWriter>) -> Result<bool> {
+        let request = next_request(&mut self.reader).await?;
+        if request == Some(Request::Complete) {
+            let completed = tokio::select! {
+                completed = writer.complete() => completed,
+                request = next_request(&mut self.reader) => return match request? {
+                    None => Ok(false),
+                    Some(_) => Err(protocol("a request before the last one was answered")),
+                },
+            };
+            if let Err(error) = completed {
+                self.host.counters().record_error(&error, None);
+                self.send(&Response::Failed(error)).await?;
+                return Ok(false);
+            }
+            let answered = self.send(&Response::Completed).await;
+            return match answered.and(next_request(&mut self.reader).await) {
+                Ok(Some(Request::Undo)) => Ok(false),
+                // The transaction may have committed: objects that are visible stay.
+                other => {
+                    writer.keep();
+                    Ok(matches!(other?, Some(Request::Keep)))
+                }
+            };
+        }
+        match request {
+            Some(Request::Keep) => {
+                writer.keep();
+                Ok(true)
+            }
+            // It came too late: the answer was complete.
+            Some(Request::Cancel | Request::Enough) => Ok(false),
+            Some(_) => Err(protocol("a request before the written files were taken")),
+            None => Ok(false),
+        }
     }
 
     /// Writes an answer to its end. Returns whether the connection is still open.
@@ -279,8 +436,12 @@ async fn next_request(reader: &mut FrameReader<OwnedReadHalf>) -> Result<Option<
     match reader.next().await? {
         None => Ok(None),
         Some((FrameKind::Message, body)) => decode_message(&body).map(Some),
-        Some((kind, _)) => Err(protocol(&format!("a backend sends messages only: frame_kind={kind:?}"))),
+        Some((kind, _)) => Err(unexpected_frame(kind)),
     }
+}
+
+fn unexpected_frame(kind: FrameKind) -> Error {
+    protocol(&format!("a frame of another kind than a backend may send here: frame_kind={kind:?}"))
 }
 
 /// What a client reads whose request has not begun.

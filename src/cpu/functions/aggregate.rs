@@ -205,7 +205,12 @@ impl Accumulator for CountedAccumulator {
 fn is_ordered(data_type: &DataType) -> bool {
     !matches!(
         data_type,
-        DataType::Bool | DataType::Interval | DataType::Uuid | DataType::List(_) | DataType::Numeric
+        DataType::Bool
+            | DataType::Interval
+            | DataType::Uuid
+            | DataType::List(_)
+            | DataType::Record(_)
+            | DataType::Numeric
     )
 }
 

@@ -160,12 +160,12 @@ pub(super) fn is_timestamp(microseconds: i64) -> bool {
 }
 
 /// Whether a date is PostgreSQL's `infinity` or `-infinity`, which parameters and constants may be.
-pub(super) fn is_infinite_date(days: i32) -> bool {
+pub(crate) fn is_infinite_date(days: i32) -> bool {
     matches!(days, i32::MIN | i32::MAX)
 }
 
 /// The same of a timestamp.
-pub(super) fn is_infinite_timestamp(microseconds: i64) -> bool {
+pub(crate) fn is_infinite_timestamp(microseconds: i64) -> bool {
     matches!(microseconds, i64::MIN | i64::MAX)
 }
 

@@ -24,8 +24,8 @@ use pystachio_engine::{CharacterCase, variance::VarianceForm};
 use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
-    arithmetic, cast, comparison, datetime, decimal, invocation::Invocation, lanes::internal, like, quotient,
-    repeated::Repeated, select, text, variance, zone,
+    arithmetic, cast, comparison, datetime, decimal, invocation::Invocation, lanes::internal, like, list,
+    quotient, repeated::Repeated, select, text, variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -268,6 +268,9 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::StartsWith => text::starts_with(call),
         Function::PadBlanks => text::pad_blanks(call),
         Function::TrimBlanks => text::trim_blanks(call),
+        Function::EqualsAny => list::equals_any(call),
+        Function::Cardinality => list::cardinality(call),
+        Function::Element => list::element(call),
         Function::Extract(field) => datetime::extract(field, call),
         Function::DatePart(field) => datetime::date_part(field, call),
         Function::DateTrunc(field) => datetime::date_trunc(field, call),

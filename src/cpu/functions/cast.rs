@@ -404,7 +404,7 @@ fn to_text(from: &ArrowType, call: &Invocation<'_>) -> Result<ArrayRef> {
         ArrowType::Timestamp(_, zone) => {
             let zone = if zone.is_some() { "+00" } else { "" };
             write_lanes(&call.lanes::<TimestampMicrosecondType>(0)?, call.rows, |target, value| {
-                write_timestamp(target, value, zone)
+                write_timestamp(target, value, ' ', zone)
             })?
         }
         ArrowType::Boolean => {

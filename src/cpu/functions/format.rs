@@ -9,24 +9,29 @@ use super::calendar::{
 };
 
 /// `1992-01-02`, `0044-03-15 BC`.
-pub(super) fn write_date(target: &mut impl Write, days: i64) -> fmt::Result {
+pub(crate) fn write_date(target: &mut impl Write, days: i64) -> fmt::Result {
     let date = CivilDate::from_days(days);
     write_civil(target, date)?;
     write_era(target, date)
 }
 
-/// `1992-01-02 03:04:05.6`; `zone` is written before the era.
-pub(super) fn write_timestamp(target: &mut impl Write, microseconds: i64, zone: &str) -> fmt::Result {
+/// `1992-01-02 03:04:05.6`, with the separator of date and time; `zone` is written before the era.
+pub(crate) fn write_timestamp(
+    target: &mut impl Write,
+    microseconds: i64,
+    separator: char,
+    zone: &str,
+) -> fmt::Result {
     let date = CivilDate::from_days(microseconds.div_euclid(DAY_MICROSECONDS));
     write_civil(target, date)?;
-    target.write_char(' ')?;
+    target.write_char(separator)?;
     write_time(target, microseconds.rem_euclid(DAY_MICROSECONDS))?;
     target.write_str(zone)?;
     write_era(target, date)
 }
 
 /// `03:04:05.6`.
-pub(super) fn write_time(target: &mut impl Write, time: i64) -> fmt::Result {
+pub(crate) fn write_time(target: &mut impl Write, time: i64) -> fmt::Result {
     let hour = time / HOUR_MICROSECONDS;
     let minute = time / MINUTE_MICROSECONDS % 60;
     let second = time / SECOND_MICROSECONDS % 60;
@@ -44,7 +49,7 @@ pub(super) fn write_time(target: &mut impl Write, time: i64) -> fmt::Result {
 }
 
 /// `00112233-4455-6677-8899-aabbccddeeff`.
-pub(super) fn write_uuid(target: &mut impl Write, bytes: &[u8]) -> fmt::Result {
+pub(crate) fn write_uuid(target: &mut impl Write, bytes: &[u8]) -> fmt::Result {
     for (index, byte) in bytes.iter().enumerate() {
         if matches!(index, 4 | 6 | 8 | 10) {
             target.write_char('-')?;

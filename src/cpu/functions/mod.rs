@@ -47,6 +47,7 @@ mod format;
 mod invocation;
 mod lanes;
 mod like;
+mod list;
 mod lower;
 mod quotient;
 mod repeated;
@@ -60,7 +61,13 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::{call::normalize_float, failure::could_fail};
+pub(crate) use self::{
+    calendar::{is_infinite_date, is_infinite_timestamp},
+    call::normalize_float,
+    failure::could_fail,
+    format::{write_date, write_time, write_timestamp, write_uuid},
+    scalars::scalar,
+};
 
 use crate::datafusion::logical_expr::Expr;
 use arrow::datatypes::SchemaRef;

@@ -11,7 +11,7 @@ const MICROSECOND_NANOSECONDS: i64 = 1_000;
 /// # Errors
 ///
 /// `Internal` if the value is not one of its type, `NotSupported` for arrays.
-pub(super) fn scalar(literal: &Literal) -> Result<ScalarValue> {
+pub(crate) fn scalar(literal: &Literal) -> Result<ScalarValue> {
     let mismatch =
         || Error::internal(format!("{:?} is not a value of type {}", literal.value, literal.data_type));
     let arrow = literal.data_type.to_arrow();
@@ -19,8 +19,11 @@ pub(super) fn scalar(literal: &Literal) -> Result<ScalarValue> {
         (Value::Null, _) => {
             ScalarValue::try_from(&arrow).map_err(|error| crate::error::from_datafusion(&error))?
         }
-        (_, DataType::List(_)) => {
-            return Err(Error::new(ErrorKind::NotSupported, "a constant array is not supported here"));
+        (_, DataType::List(_) | DataType::Record(_)) => {
+            return Err(Error::new(
+                ErrorKind::NotSupported,
+                "a constant array or composite value is not supported here",
+            ));
         }
         (Value::Bool(value), DataType::Bool) => ScalarValue::Boolean(Some(*value)),
         (Value::Int(value), _) => {

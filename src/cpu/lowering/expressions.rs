@@ -42,6 +42,11 @@ impl<'a> PhysicalInput<'a> {
         Ok(Self { schema, logical, parameters, properties, context: PhysicalPlanningContext::default() })
     }
 
+    /// The input's columns.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// The expression with the plan expression's value.
     pub(super) fn physical(&self, expression: &Expression) -> Result<Arc<dyn PhysicalExpr>> {
         let expression = lower_expression(expression, &self.lowering())?;

@@ -8,6 +8,7 @@
 //! - `expressions.rs`: plan expressions made physical; float keys
 //! - `aggregates.rs`: grouping, DISTINCT, shared subexpressions
 //! - `joins.rs`: joins of every kind; `semi.rs`: semi and anti joins in linear time
+//! - `windows.rs`: window functions
 //! - `rules.rs`: the physical rules
 //!
 //! Invariants: the operators of a relation give every column that its reader requires, by name; they may
@@ -22,6 +23,7 @@ mod expressions;
 mod joins;
 mod rules;
 mod semi;
+mod windows;
 
 pub(crate) use self::{
     aggregates::aggregates_distinct_values,
@@ -29,7 +31,12 @@ pub(crate) use self::{
     semi::{RightSide, right_side},
 };
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use crate::datafusion::{
     config::ConfigOptions,
@@ -44,11 +51,12 @@ use crate::datafusion::{
         union::UnionExec,
     },
 };
-use arrow::compute::SortOptions;
+use arrow::{compute::SortOptions, datatypes::SchemaRef};
 use pystachio_engine::StopFlag;
+use pystachio_files::ScanConditions;
 use pystachio_plan::{
     AggregatePhase, ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression,
-    Operator, Plan, RELATION_DEPTH_MAX, Relation, Result, ScanExtent, SortKey,
+    Operator, Plan, RELATION_DEPTH_MAX, Relation, RepeatedParts, Result, ScanExtent, SortKey, UnnestedArray,
 };
 
 use self::expressions::PhysicalInput;
@@ -56,6 +64,8 @@ use crate::{
     column_name,
     error::from_datafusion,
     scan::{RowGroupScanExec, ScanContext, ScanRequest},
+    shared::{SharedExec, SharedPart},
+    unnest::{ElementColumns, Elements, UnnestExec},
 };
 
 /// Relations nested deeper are refused, so that a plan can't exhaust the stack. Those that are decoded are
@@ -86,10 +96,21 @@ pub(crate) struct Lowering<'a> {
     pub(crate) stop: &'a StopFlag,
     /// Which operators the plan is made of.
     pub(crate) form: PlanForm,
-    /// Memory that the first rows of an order may take; more are sorted with all others, which may spill.
-    pub(crate) first_rows_bytes_max: usize,
+    /// Memory that the first rows of an order may take, and rows that several readers share. More are sorted with all others,
+    /// which may spill, or computed for each reader.
+    pub(crate) kept_bytes_max: usize,
+    /// The parts that are computed once, and those of them that were made.
+    pub(crate) repeated: RepeatedParts,
+    pub(crate) shared: RefCell<HashMap<usize, Shared>>,
     /// The next id of a column that the plan does not have; counts down from the greatest.
     pub(crate) next_column: std::cell::Cell<u32>,
+}
+
+/// A part that was made, and where it has the columns of the relation.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    part: Arc<SharedPart>,
+    places: Vec<usize>,
 }
 
 impl Lowering<'_> {
@@ -102,7 +123,7 @@ impl Lowering<'_> {
         let required = plan.outputs.iter().copied().collect();
         let root = self.lower(&plan.root, &required, 0)?;
         let root = keep_columns(root, &plan.outputs)?;
-        rules::optimize(root, self.config, self.form, self.first_rows_bytes_max)
+        self.optimize(root)
     }
 
     fn lower(
@@ -119,7 +140,7 @@ impl Lowering<'_> {
             Operator::Scan { extent: ScanExtent::Whole, .. } => {
                 self.lower_scan(relation, &[], required, false)
             }
-            Operator::Filter { input, predicate } => self.lower_filter(input, predicate, required, depth),
+            Operator::Filter { .. } => self.lower_filter(relation, required, depth),
             Operator::Project { input, expressions } => {
                 self.lower_project(input, expressions, required, depth)
             }
@@ -139,9 +160,10 @@ impl Lowering<'_> {
             | Operator::Scan { extent: ScanExtent::Partitioned | ScanExtent::Range { .. }, .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the CPU engine has no ranks"))
             }
-            Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole } => {
-                self.lower_aggregate(input, groups, aggregates, relation.estimate, depth)
-            }
+            Operator::Aggregate { phase: AggregatePhase::Whole, .. } => match self.repeated.group(relation) {
+                Some(group) => self.lower_shared(relation, group, depth),
+                None => self.lower_whole_aggregate(relation, depth),
+            },
             Operator::Sort { input, keys } => self.lower_sort(input, keys, required, depth),
             Operator::Limit { input, offset, count } => {
                 let plan = self.lower(input, required, depth + 1)?;
@@ -154,7 +176,68 @@ impl Lowering<'_> {
                 Ok(Arc::new(GlobalLimitExec::new(plan, skip, fetch)))
             }
             Operator::UnionAll { inputs, columns } => self.lower_union(inputs, columns, depth),
+            Operator::Window { .. } => self.lower_window(relation, None, required, depth),
+            Operator::Unnest { input, arrays, number, keeps_rows } => {
+                let plan = {
+                    let mut needed = required.clone();
+                    arrays.iter().for_each(|unnested| require_columns(&unnested.array, &mut needed));
+                    self.lower(input, &needed, depth + 1)?
+                };
+                let below = self.input(&plan)?;
+                let kept = |id: &ColumnId| required.contains(id).then(|| column_name(*id));
+                let array = |unnested: &UnnestedArray| {
+                    let columns = unnested.columns.iter().map(kept).collect();
+                    Ok(ElementColumns { array: below.physical(&unnested.array)?, columns })
+                };
+                let elements = Elements {
+                    arrays: arrays.iter().map(array).collect::<Result<_>>()?,
+                    number: number.as_ref().and_then(kept),
+                    keeps_rows: *keeps_rows,
+                };
+                let projection = positions(&plan, required);
+                let unnest = UnnestExec::try_new(plan, projection, elements);
+                Ok(Arc::new(unnest.map_err(|error| from_datafusion(&error))?))
+            }
         }
+    }
+
+    /// A part that is computed once, for one of its readers.
+    fn lower_shared(
+        &self,
+        relation: &Relation,
+        group: usize,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let known = self.shared.borrow().get(&group).cloned();
+        let is_first = known.is_none();
+        let Shared { part, places } = match known {
+            Some(known) => known,
+            None => {
+                let plan = self.optimize(self.lower_whole_aggregate(relation, depth)?)?;
+                let place = |(id, _): &(ColumnId, DataType)| {
+                    let found = plan.schema().index_of(&column_name(*id));
+                    found.map_err(|error| Error::internal(error.to_string()))
+                };
+                let places = relation.columns().iter().map(place).collect::<Result<Vec<_>>>()?;
+                let made = Shared { part: SharedPart::new(plan, relation.estimate.rows), places };
+                self.shared.borrow_mut().insert(group, made.clone());
+                made
+            }
+        };
+        let names = relation.columns().into_iter().map(|(id, _)| column_name(id));
+        let columns: Vec<_> = places.into_iter().zip(names).collect();
+        Ok(Arc::new(SharedExec::new(part, is_first, &columns)))
+    }
+
+    fn lower_whole_aggregate(&self, relation: &Relation, depth: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let Operator::Aggregate { input, groups, aggregates, .. } = &relation.operator else {
+            return Err(Error::internal("a shared part is no aggregate"));
+        };
+        self.lower_aggregate(input, groups, aggregates, relation.estimate, depth)
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        rules::optimize(plan, self.config, self.form, self.kept_bytes_max)
     }
 
     /// A scan with the conditions of the filters above it, the lowest first: a condition is evaluated for the rows that
@@ -171,24 +254,32 @@ impl Lowering<'_> {
             return Err(Error::new(ErrorKind::NotSupported, "the CPU engine has no ranks"));
         };
         let estimate_rows = relation.estimate.rows;
-        let request = ScanRequest { table, files, columns, output: required, estimate_rows, with_bounds };
+        // Those above the scan rule out row groups too.
+        let all: Cow<'_, [Expression]> = match above {
+            [] => Cow::Borrowed(filters),
+            _ => filters.iter().chain(above.iter().copied()).cloned().collect(),
+        };
+        let conditions = ScanConditions { columns, filters: &all, parameters: self.parameters };
+        let request = ScanRequest { table, files, conditions, output: required, estimate_rows, with_bounds };
         let lower_filters = |schema| {
             let input = PhysicalInput::new(schema, self.parameters, self.config)?;
-            filters.iter().chain(above.iter().copied()).map(|filter| input.physical(filter)).collect()
+            all.iter().map(|filter| input.physical(filter)).collect()
         };
         Ok(Arc::new(RowGroupScanExec::try_new(self.scans, &request, lower_filters)?))
     }
 
     fn lower_filter(
         &self,
-        input: &Relation,
-        predicate: &Expression,
+        relation: &Relation,
         required: &Required,
         depth: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Operator::Filter { input, predicate } = &relation.operator else {
+            return Err(Error::internal("a filter is something else"));
+        };
         // DataFusion would push filters into a scan too, but the highest first.
         let mut predicates = vec![predicate];
-        let mut lowest = input;
+        let mut lowest: &Relation = input;
         while let Operator::Filter { input, predicate } = &lowest.operator {
             predicates.push(predicate);
             lowest = input;
@@ -199,7 +290,10 @@ impl Lowering<'_> {
         }
         let mut needed = required.clone();
         require_columns(predicate, &mut needed);
-        let plan = self.lower(input, &needed, depth + 1)?;
+        let plan = match self.first_rows_of(input, predicate) {
+            Some(first) => self.lower_window(input, Some(first), &needed, depth + 1)?,
+            None => self.lower(input, &needed, depth + 1)?,
+        };
         let predicate = self.input(&plan)?.physical(predicate)?;
         let projection = positions(&plan, required);
         let filter = FilterExecBuilder::new(predicate, plan)
@@ -238,15 +332,7 @@ impl Lowering<'_> {
         let mut needed = required.clone();
         keys.iter().for_each(|key| require_columns(&key.expression, &mut needed));
         let plan = self.lower(input, &needed, depth + 1)?;
-        let input = self.input(&plan)?;
-        let ordering = keys
-            .iter()
-            .map(|key| {
-                let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
-                Ok(PhysicalSortExpr::new(input.physical_key(&key.expression)?, options))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        match LexOrdering::new(ordering) {
+        match ordering_of(&self.input(&plan)?, keys)? {
             Some(ordering) => Ok(Arc::new(SortExec::new(ordering, plan))),
             None => Ok(plan),
         }
@@ -319,6 +405,27 @@ impl Lowering<'_> {
     fn input(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<PhysicalInput<'_>> {
         PhysicalInput::new(plan.schema(), self.parameters, self.config)
     }
+}
+
+fn ordering_of(input: &PhysicalInput<'_>, keys: &[SortKey]) -> Result<Option<LexOrdering>> {
+    let ordering = keys.iter().map(|key| {
+        let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
+        Ok(PhysicalSortExpr::new(input.physical_key(&key.expression)?, options))
+    });
+    Ok(LexOrdering::new(ordering.collect::<Result<Vec<_>>>()?))
+}
+
+/// The order by some keys of rows whose columns have the names of [`crate::column_name`]; `None` without keys.
+///
+/// # Errors
+///
+/// Those of lowering.
+pub(crate) fn row_ordering(
+    schema: SchemaRef,
+    keys: &[SortKey],
+    config: &Arc<ConfigOptions>,
+) -> Result<Option<LexOrdering>> {
+    ordering_of(&PhysicalInput::new(schema, &[], config)?, keys)
 }
 
 /// Adds the columns that an expression reads.

@@ -122,7 +122,7 @@ fn needs<'a>(join: &Join<'a>) -> Option<Needs<'a>> {
                     columns.push((id, data_type));
                 }
             }
-            if columns.iter().any(|(_, data_type)| matches!(data_type, DataType::List(_))) {
+            if columns.iter().any(|(_, data_type)| data_type.is_nested()) {
                 return None;
             }
             others.append(&mut of_both);

@@ -11,7 +11,7 @@ fn tables(fixture: &Fixture) -> [Arc<Relation>; 3] {
         let path = fixture.write(name, vec![("k", int64s(&keys)), ("v", int64s(&values))], 100);
         let columns =
             vec![scan_column(first, "k", DataType::Int64), scan_column(first + 1, "v", DataType::Int64)];
-        let files = FileSet { paths: vec![path.to_str().unwrap().to_owned()] };
+        let files = FileSet::parquet(vec![path.to_str().unwrap().to_owned()]);
         Relation::new(
             Operator::Scan {
                 table: name.to_owned(),

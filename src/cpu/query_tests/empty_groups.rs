@@ -68,8 +68,7 @@ async fn an_empty_group_is_described_and_can_not_be_read() {
     let fixture = Fixture::new();
     let path = fixture.path("t");
     write(&path);
-    let files = FileSet { paths: vec![path.to_str().unwrap().to_owned()] };
-    let described = fixture.engine.describe(&files).await.unwrap();
+    let described = fixture.describe(&path).await.unwrap();
     let columns: Vec<(String, bool, Option<Value>)> = described
         .columns
         .into_iter()
@@ -88,11 +87,15 @@ async fn an_empty_group_is_described_and_can_not_be_read() {
         ]
     );
     for name in ["nothing", "neither", "last"] {
-        let error = fixture.run(scan(&path, &[(1, name, DataType::Int64)]), &[1]).await.err().unwrap();
-        assert_eq!(error.kind, ErrorKind::SchemaMismatch);
-        assert!(
-            error.message.contains(&format!("\"{name}\"")) && error.message.contains("struct"),
-            "{error}"
-        );
+        let json = ScanColumn { content: ColumnContent::Json, ..scan_column(1, name, DataType::Text) };
+        for column in [scan_column(1, name, DataType::Int64), json] {
+            let error =
+                fixture.run(scan_declared(&path, vec![column], Vec::new()), &[1]).await.err().unwrap();
+            assert_eq!(error.kind, ErrorKind::SchemaMismatch);
+            assert!(
+                error.message.contains(&format!("\"{name}\"")) && error.message.contains("struct"),
+                "{error}"
+            );
+        }
     }
 }

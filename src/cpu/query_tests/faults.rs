@@ -105,6 +105,7 @@ async fn run_while(change: impl Fn(&Path), cache_bytes: u64) -> Result<usize, Er
     let path = fixture.write("t", vec![("v", int64s(&numbers))], 20_000);
     let plan = Plan { root: scan(&path, &[(1, "v", DataType::Int64)]), outputs: vec![ColumnId(1)] };
     let request = QueryRequest {
+        access: pystachio_plan::StoreAccess::default(),
         plan,
         planned_files: Vec::new(),
         parameters: Vec::new(),
@@ -189,6 +190,7 @@ async fn ends_soon_on(fixture: &Fixture, plan: impl Fn(&Path) -> Plan) {
     let numbers: Vec<_> = (0..300_000).map(|row| Some(row % 3)).collect();
     let path = fixture.write("t", vec![("v", int64s(&numbers))], 20_000);
     let request = QueryRequest {
+        access: pystachio_plan::StoreAccess::default(),
         plan: plan(&path),
         planned_files: Vec::new(),
         parameters: Vec::new(),

@@ -14,6 +14,7 @@ mod orders;
 mod page_headers;
 mod scarce_scans;
 mod semi;
+mod shared;
 mod statistics;
 
 use std::{
@@ -29,9 +30,10 @@ use arrow::{
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_engine::{Engine, StopFlag, spill::Spilling};
 use pystachio_plan::{
-    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Error,
-    Expression, FileSet, Function, Literal, NamedExpression, Operator, Plan, QueryMetrics, QueryRequest,
-    Relation, ScanColumn, ScanExtent, SpillRequest, Value,
+    Aggregate, AggregateCall, AggregatePhase, ColumnContent, ColumnId, DataType, DescribeExtent,
+    DeviceSettings, EngineChoice, Error, Expression, FileSet, Function, Literal, NamedExpression, Operator,
+    Plan, QueryMetrics, QueryRequest, Relation, ScanColumn, ScanExtent, SpillRequest, StoreAccess,
+    TableDescription, Value,
 };
 use tempfile::TempDir;
 
@@ -84,6 +86,13 @@ impl Fixture {
         Self { folder, engine, in_both_forms: false }
     }
 
+    /// Describes a table of one file.
+    async fn describe(&self, path: &Path) -> Result<TableDescription, Error> {
+        let files = FileSet::parquet(vec![path.display().to_string()]);
+        let request = (&StoreAccess::default(), &StopFlag::default());
+        self.engine.describe(&files, DescribeExtent::All, request).await
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(format!("{name}.parquet"))
     }
@@ -102,6 +111,7 @@ impl Fixture {
     fn request(&self, root: Arc<Relation>, outputs: &[u32]) -> QueryRequest {
         let plan = Plan { root, outputs: outputs.iter().copied().map(ColumnId).collect() };
         QueryRequest {
+            access: pystachio_plan::StoreAccess::default(),
             plan: pystachio_plan::prune_columns(&plan),
             planned_files: Vec::new(),
             parameters: Vec::new(),
@@ -204,6 +214,8 @@ fn scan_column(id: u32, name: &str, data_type: DataType) -> ScanColumn {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content: ColumnContent::Column,
+        field_id: None,
         common: Vec::new(),
     }
 }
@@ -215,7 +227,7 @@ fn scan(path: &Path, columns: &[(u32, &str, DataType)]) -> Arc<Relation> {
 }
 
 fn scan_declared(path: &Path, columns: Vec<ScanColumn>, filters: Vec<Expression>) -> Arc<Relation> {
-    let files = FileSet { paths: vec![path.to_str().unwrap().to_owned()] };
+    let files = FileSet::parquet(vec![path.to_str().unwrap().to_owned()]);
     Relation::new(
         Operator::Scan { table: "t".to_owned(), files, columns, filters, extent: ScanExtent::Whole },
         1000.0,

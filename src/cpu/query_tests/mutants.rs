@@ -72,8 +72,7 @@ impl Random {
 
 /// Describes, reads, samples and rewrites a file; the first error.
 async fn use_file(fixture: &Fixture, path: &Path, columns: &[ScanColumn]) -> Result<(), Error> {
-    let files = FileSet { paths: vec![path.display().to_string()] };
-    let described = fixture.engine.describe(&files).await.map(|_| ());
+    let described = fixture.describe(path).await.map(|_| ());
     let outputs: Vec<u32> = columns.iter().map(|column| column.id.0).collect();
     let ran = fixture.run(scan_declared(path, columns.to_vec(), Vec::new()), &outputs).await.map(|_| ());
     let bounds = columns
@@ -82,9 +81,15 @@ async fn use_file(fixture: &Fixture, path: &Path, columns: &[ScanColumn]) -> Res
         .map(|column| compare(Function::Less, Expression::column(column.id, DataType::Int64), int(5)));
     let pruned = scan_declared(path, columns.to_vec(), bounds.collect());
     let pruned = fixture.run(pruned, &outputs).await.map(|_| ());
-    let request = SampleRequest { files, columns: columns.to_vec(), row_count: 50, seed: 1 };
+    let request = SampleRequest {
+        files: FileSet::parquet(vec![path.display().to_string()]),
+        columns: columns.to_vec(),
+        row_count: 50,
+        seed: 1,
+        access: pystachio_plan::StoreAccess::default(),
+    };
     let sampled = async {
-        let mut stream = fixture.engine.sample(request).await?;
+        let mut stream = fixture.engine.sample(request, pystachio_engine::StopFlag::default()).await?;
         while stream.next_batch().await?.is_some() {}
         Ok(())
     };
@@ -111,8 +116,7 @@ async fn read_mutants(random: &mut Random) {
             let good = std::fs::read(data.join(format!("{name}.parquet"))).unwrap();
             let path = fixture.path("good");
             std::fs::write(&path, &good).unwrap();
-            let files = FileSet { paths: vec![path.display().to_string()] };
-            let described = fixture.engine.describe(&files).await.unwrap();
+            let described = fixture.describe(&path).await.unwrap();
             let columns: Vec<ScanColumn> = (1..)
                 .zip(described.columns)
                 .map(|(id, column)| scan_column(id, &column.name, column.data_type.unwrap()))

@@ -26,7 +26,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use futures::StreamExt;
 use parquet::basic::Compression;
-use pystachio_files::{FileCatalog, QueryFiles};
+use pystachio_files::{FileCatalog, QueryFiles, ScanConditions};
 use pystachio_plan::ErrorKind;
 
 const PARTITIONS: usize = 4;
@@ -93,8 +93,8 @@ impl ScarceScan {
             (1..).zip(columns).map(|(id, (name, data_type))| scan_column(id, name, data_type)).collect();
         let request = ScanRequest {
             table: "t",
-            files: &FileSet { paths: vec![path.to_str().unwrap().to_owned()] },
-            columns: &columns,
+            files: &FileSet::parquet(vec![path.to_str().unwrap().to_owned()]),
+            conditions: ScanConditions { columns: &columns, ..ScanConditions::default() },
             output: &BTreeSet::from([ColumnId(1), ColumnId(3)]),
             estimate_rows: 1000.0,
             with_bounds: false,

@@ -89,8 +89,7 @@ async fn statistics_of_a_writer_that_gets_them_wrong_decide_nothing() {
     let found = fixture.run(filtered(&path, Function::Greater, 50), &[1]).await.unwrap();
     assert_eq!(found.rows.len(), 10);
     assert_eq!(summary(&fixture, &path).await, (vec!["100|109|10".to_owned()], 1));
-    let files = FileSet { paths: vec![path.to_str().unwrap().to_owned()] };
-    let described = fixture.engine.describe(&files).await.unwrap().columns.remove(0);
+    let described = fixture.describe(&path).await.unwrap().columns.remove(0);
     assert_eq!((described.minimum, described.maximum, described.null_count), (None, None, None));
     // The same lies of a writer that is believed are believed: there the statistics are used.
     let path = rewrite(&fixture, RIGHT, wrong());

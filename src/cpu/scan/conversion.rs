@@ -2,7 +2,7 @@
 //!
 //! [`Conversion::plan`] decides by types alone, before anything is read; [`Conversion::apply`] runs on
 //! decoded arrays and checks what only values tell: NULLs, lengths, digits, ranges. The reader gives integers of few bits
-//! and decimals in byte arrays as they are stored, since it would cut them off.
+//! and decimals in numbers and in byte arrays as they are stored (`stored_schema.rs` of the files says why).
 //!
 //! Invariants: a conversion keeps every value or is an error. It never decreases when its input
 //! increases, except where [`Conversion::keeps_order`] says otherwise, so bounds of a column convert to
@@ -13,40 +13,105 @@ use std::{ops::RangeInclusive, sync::Arc};
 use arrow::{
     array::{
         Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Decimal256Array, GenericListArray,
-        ListArray, OffsetSizeTrait, PrimitiveArray, StringViewBuilder,
+        ListArray, OffsetSizeTrait, PrimitiveArray, StringViewBuilder, StructArray, new_null_array,
     },
-    buffer::{OffsetBuffer, ScalarBuffer},
+    buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
     compute::{CastOptions, cast_with_options, max, min},
     datatypes::{
-        DataType as ArrowType, Date32Type, Decimal128Type, Decimal256Type, Field, FieldRef, Int32Type,
-        Time32MillisecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
-        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, i256,
+        DECIMAL128_MAX_PRECISION, DataType as ArrowType, Date32Type, Decimal128Type, Decimal256Type, Field,
+        FieldRef, Fields, Int32Type, Int64Type, Time32MillisecondType, Time64MicrosecondType,
+        Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+        TimestampNanosecondType, i256,
     },
 };
 use pystachio_files::{
-    DATE_DAYS, DATE_INFINITIES, DAY_US, TIMESTAMP_INFINITIES, TIMESTAMP_US_MIN, ValueFault, ValuePlace,
-    corrupt_file,
+    DATE_DAYS, DATE_INFINITIES, DAY_US, FieldPlace, FileFooter, FileType, NestedForm, Storage,
+    TIMESTAMP_INFINITIES, TIMESTAMP_US_MIN, ValueFault, ValuePlace, corrupt_file,
 };
-use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
+use pystachio_plan::{ColumnContent, DataType, Error, ErrorKind, RecordField, Result, ScanColumn};
 
+use super::{json::JsonShape, pages::PageMemory};
 use crate::error::from_arrow;
+use ArrowType as A;
 
 /// How one file's column becomes the declared one.
 #[derive(Clone, Debug)]
 pub(crate) struct Conversion {
-    /// The column's type by its annotation. Where the reader gives the physical values instead, they are checked first.
-    file_type: ArrowType,
-    /// The stored numbers that the annotation allows; absent where it allows all.
-    allowed: Option<RangeInclusive<i128>>,
-    step: Step,
+    form: Form,
     data_type: DataType,
     not_null: bool,
     length_max: Option<u32>,
     trim_blanks: bool,
 }
 
+/// What the file's column is.
+#[derive(Clone, Debug)]
+enum Form {
+    /// Single values, or lists of them.
+    Plain {
+        /// The column's type by its annotation. Where the reader gives the physical values instead, they are checked first.
+        file_type: ArrowType,
+        /// The stored numbers that the annotation allows; absent where it allows all.
+        allowed: Option<RangeInclusive<i128>>,
+        step: Step,
+    },
+    /// Nested values that become JSON text.
+    Json(JsonShape),
+    /// Structs that become composite values, by the fields of these.
+    Record(Vec<FieldForm>),
+    /// Lists of structs, or maps, whose items or entries become composite values.
+    Records(Box<Conversion>),
+}
+
+/// How the field of a composite value is found in a struct.
+#[derive(Clone, Debug)]
+struct FieldForm {
+    /// The field's name in the file, and its conversion; a field that the file lacks is NULL.
+    stored: Option<(String, Conversion)>,
+    /// Its name, with those of column and fields around it, for messages.
+    shown: String,
+    data_type: ArrowType,
+}
+
+/// A conversion with the leaves that it reads.
+pub(crate) struct PlannedConversion {
+    pub(crate) conversion: Conversion,
+    /// Leaves of the file, ascending.
+    pub(crate) leaves: Vec<usize>,
+}
+
+/// A type of a file that can't be read as the declared one.
+pub(crate) struct Mismatch {
+    /// The names on the way from the column to it.
+    pub(crate) path: Vec<String>,
+    /// The declared type.
+    pub(crate) declared: DataType,
+    /// The file's, where it is not the column's.
+    pub(crate) words: Option<String>,
+}
+
+/// How a column is declared, or a field of a composite type.
+#[derive(Clone, Copy)]
+struct Declared<'a> {
+    data_type: &'a DataType,
+    length_max: Option<u32>,
+    trim_blanks: bool,
+    is_json: bool,
+}
+
+/// Leaves of a file's column, with their numbers.
+type Leaves<'a> = &'a [(usize, FileType)];
+
+/// Plans the conversions of a column and of its fields and items, and notes the leaves that these read.
+struct Planner {
+    /// What the column consists of, where types of Arrow do not tell. Fields of composite values are as they tell.
+    form: Option<NestedForm>,
+    path: Vec<String>,
+    leaves: Vec<usize>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     /// The array as it is.
     Same,
     /// Arrow's cast, which loses nothing between these types.
@@ -59,40 +124,67 @@ enum Step {
     Milliseconds,
     /// Nanoseconds to microseconds, rounded down.
     Nanoseconds,
+    /// Days to microseconds.
+    Days,
     /// A list's items.
     Items(Box<Step>),
 }
 
 impl Conversion {
-    /// The conversion from a file's field, and the stored numbers that it allows, to a declared column; `None` if the
-    /// file's type can't be read as the declared one.
+    fn of(form: Form, declared: Declared<'_>) -> Self {
+        let Declared { data_type, length_max, trim_blanks, is_json: _ } = declared;
+        Self { form, data_type: data_type.clone(), not_null: false, length_max, trim_blanks }
+    }
+
+    /// The conversion from a file's field to a declared column.
+    ///
+    /// `form`: as of [`pystachio_files::TableFile::nested_form`].
+    ///
+    /// # Errors
+    ///
+    /// The file's type can't be read as the declared one.
     pub(crate) fn plan(
-        field: &Field,
-        allowed: Option<RangeInclusive<i128>>,
+        footer: &FileFooter,
+        place: FieldPlace,
         column: &ScanColumn,
-    ) -> Option<Self> {
-        Some(Self {
-            file_type: field.data_type().clone(),
-            allowed,
-            step: Step::plan(field.data_type(), &column.data_type)?,
-            data_type: column.data_type.clone(),
-            not_null: column.not_null && field.is_nullable(),
+        form: Option<&NestedForm>,
+    ) -> std::result::Result<PlannedConversion, Mismatch> {
+        let field = footer.field(place);
+        let leaves: Vec<_> = footer.leaves_of(place).zip(footer.leaf_types(place)).collect();
+        let declared = Declared {
+            data_type: &column.data_type,
             length_max: column.length_max,
             trim_blanks: column.trim_blanks,
-        })
+            is_json: column.content == ColumnContent::Json,
+        };
+        let form = form.cloned();
+        let mut planner = Planner { form, path: vec![column.name.clone()], leaves: Vec::new() };
+        let mut conversion = planner.plan(field.data_type(), &leaves, declared)?;
+        conversion.not_null = column.not_null && field.is_nullable();
+        let mut leaves = planner.leaves;
+        if leaves.is_empty() {
+            // Whether the whole is NULL, any leaf tells.
+            leaves.extend(footer.leaves_of(place).next());
+        }
+        Ok(PlannedConversion { conversion, leaves })
     }
 
     /// Whether bounds of the file's column are bounds of the result, and every value lies within them.
     pub(crate) fn keeps_order(&self) -> bool {
         // Statistics leave NaN out; a blank sorts above control characters.
-        !self.trim_blanks
+        matches!(self.form, Form::Plain { .. })
+            && !self.trim_blanks
             && !self.data_type.is_float()
-            && !matches!(self.data_type, DataType::List(_) | DataType::Interval)
+            && !self.data_type.is_nested()
+            && self.data_type != DataType::Interval
     }
 
     /// Bounds taken from statistics, converted without the checks of values.
     pub(crate) fn apply_to_bounds(&self, array: &ArrayRef) -> Option<ArrayRef> {
-        self.step.apply(array, &self.data_type).ok()
+        match &self.form {
+            Form::Plain { step, .. } => step.apply(array, &self.data_type).ok(),
+            Form::Json(_) | Form::Record(_) | Form::Records(_) => None,
+        }
     }
 
     /// The declared column's values.
@@ -100,14 +192,24 @@ impl Conversion {
     /// # Errors
     ///
     /// `NullNotAllowed`, `StringTooLong`, `NumericOutOfRange`, `DatetimeOutOfRange`, `FileCorrupt`, each
-    /// naming column and file.
-    pub(crate) fn apply(&self, array: &ArrayRef, place: ValuePlace<'_>) -> Result<ArrayRef> {
+    /// naming column and file; `OutOfMemory` where texts are made.
+    pub(crate) fn apply(
+        &self,
+        array: &ArrayRef,
+        place: ValuePlace<'_>,
+        memory: &PageMemory,
+    ) -> Result<ArrayRef> {
         if self.not_null && array.null_count() > 0 {
             return Err(ValueFault::Null.at(place));
         }
-        let mut converted = annotated(array, &self.file_type, self.allowed.as_ref())
-            .and_then(|array| self.step.apply(&array, &self.data_type))
-            .map_err(|failure| failure.into_error(place, &self.data_type))?;
+        let mut converted = match &self.form {
+            Form::Json(shape) => return shape.texts(array, place, memory),
+            Form::Record(fields) => return self.record(fields, array, place, memory),
+            Form::Records(item) => return self.records(item, array, place, memory),
+            Form::Plain { file_type, allowed, step } => annotated(array, file_type, allowed.as_ref())
+                .and_then(|array| step.apply(&array, &self.data_type))
+                .map_err(|failure| failure.into_error(place, &self.data_type))?,
+        };
         if self.trim_blanks && converted.data_type() == &ArrowType::Utf8View {
             converted = trim_blanks(&converted);
         }
@@ -116,10 +218,174 @@ impl Conversion {
         }
         Ok(converted)
     }
+
+    /// Composite values of structs. NULL stays apart from a struct of NULLs.
+    fn record(
+        &self,
+        fields: &[FieldForm],
+        array: &ArrayRef,
+        place: ValuePlace<'_>,
+        memory: &PageMemory,
+    ) -> Result<ArrayRef> {
+        let unexpected = || Error::internal("a composite value is read from something else than a struct");
+        let (record, A::Struct(declared)) =
+            (array.as_struct_opt().ok_or_else(unexpected)?, self.data_type.to_arrow())
+        else {
+            return Err(unexpected());
+        };
+        let values = fields.iter().map(|FieldForm { stored, shown, data_type }| {
+            let Some((name, conversion)) = stored else { return Ok(new_null_array(data_type, record.len())) };
+            // Other columns may read other fields of the same struct.
+            let values = record.column_by_name(name).ok_or_else(unexpected)?;
+            let values = conversion.apply(values, ValuePlace { column: shown, ..place }, memory)?;
+            match values.data_type() == data_type {
+                true => Ok(values),
+                false => {
+                    cast(&values, data_type).map_err(|failure| failure.into_error(place, &self.data_type))
+                }
+            }
+        });
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let record =
+            StructArray::try_new_with_length(declared, values, record.nulls().cloned(), record.len());
+        record.map(|record| Arc::new(record) as ArrayRef).map_err(|error| from_arrow(&error))
+    }
+
+    /// Arrays of composite values.
+    fn records(
+        &self,
+        item: &Conversion,
+        array: &ArrayRef,
+        place: ValuePlace<'_>,
+        memory: &PageMemory,
+    ) -> Result<ArrayRef> {
+        let convert = |items: &ArrayRef| item.apply(items, place, memory).map_err(Failure::Other);
+        let converted = match array.data_type() {
+            A::LargeList(_) => {
+                let list = array.as_list::<i64>();
+                list_of(list.offsets(), list.nulls(), convert(list.values()))
+            }
+            A::Map(..) => {
+                let map = array.as_map();
+                let entries: ArrayRef = Arc::new(map.entries().clone());
+                list_of(map.offsets(), map.nulls(), convert(&entries))
+            }
+            _ => {
+                let list = array.as_list::<i32>();
+                list_of(list.offsets(), list.nulls(), convert(list.values()))
+            }
+        };
+        converted.map_err(|failure| failure.into_error(place, &self.data_type))
+    }
+}
+
+impl Planner {
+    fn plan(
+        &mut self,
+        file: &ArrowType,
+        leaves: Leaves<'_>,
+        declared: Declared<'_>,
+    ) -> std::result::Result<Conversion, Mismatch> {
+        let form = match (file, declared.data_type) {
+            (file, DataType::Text) if file.is_nested() && declared.is_json => {
+                let types = leaves.iter().map(|(_, file_type)| file_type.clone()).collect();
+                let form = self.form.as_ref().filter(|_| self.path.len() == 1);
+                let shape = JsonShape::plan(file, types, form);
+                Form::Json(shape.ok_or_else(|| self.mismatch(file, leaves, declared.data_type))?)
+            }
+            (A::Struct(stored), DataType::Record(fields)) => {
+                return Ok(Conversion::of(Form::Record(self.fields(stored, leaves, fields)?), declared));
+            }
+            (A::List(entry) | A::LargeList(entry) | A::Map(entry, _), DataType::List(item))
+                if matches!(**item, DataType::Record(_)) =>
+            {
+                let item = Declared { data_type: item, ..declared };
+                let item = self.plan(entry.data_type(), leaves, item)?;
+                return Ok(Conversion::of(Form::Records(Box::new(item)), declared));
+            }
+            (file, data_type) => {
+                let step = match (leaves, data_type) {
+                    ([(_, FileType { storage: Some(Storage::Int96), .. })], DataType::TimestampTz) => {
+                        Step::plan_instant(file)
+                    }
+                    _ => Step::plan(file, data_type),
+                };
+                Form::Plain {
+                    file_type: file.clone(),
+                    allowed: leaves.first().and_then(|(_, leaf)| leaf.allowed.clone()),
+                    step: step.ok_or_else(|| self.mismatch(file, leaves, data_type))?,
+                }
+            }
+        };
+        self.leaves.extend(leaves.iter().map(|(leaf, _)| leaf));
+        Ok(Conversion::of(form, declared))
+    }
+
+    /// The fields of a composite type among those of a struct.
+    fn fields(
+        &mut self,
+        stored: &Fields,
+        leaves: Leaves<'_>,
+        fields: &[RecordField],
+    ) -> std::result::Result<Vec<FieldForm>, Mismatch> {
+        // Where the leaves of each begin, and where they end.
+        let mut ends = vec![0];
+        for field in stored {
+            ends.push(ends[ends.len() - 1] + leaf_count(field.data_type()));
+        }
+        let mut forms = Vec::with_capacity(fields.len());
+        for RecordField { name, data_type, length_max, trim_blanks, is_json } in fields {
+            self.path.push(name.clone());
+            let declared =
+                Declared { data_type, length_max: *length_max, trim_blanks: *trim_blanks, is_json: *is_json };
+            let found = find_field(stored, name).map(|place| (&stored[place], ends[place]..ends[place + 1]));
+            let stored = match found {
+                Some((field, range)) => match leaves.get(range) {
+                    Some([(_, FileType { is_null: true, .. })]) | None => None,
+                    Some(leaves) => {
+                        Some((field.name().clone(), self.plan(field.data_type(), leaves, declared)?))
+                    }
+                },
+                None => None,
+            };
+            forms.push(FieldForm { stored, shown: self.path.join("."), data_type: data_type.to_arrow() });
+            self.path.pop();
+        }
+        self.leaves.sort_unstable();
+        Ok(forms)
+    }
+
+    fn mismatch(&self, file: &ArrowType, leaves: Leaves<'_>, declared: &DataType) -> Mismatch {
+        let words = match (file, leaves) {
+            _ if self.path.len() == 1 => None,
+            (A::Struct(_), _) => Some("struct".to_owned()),
+            (A::List(_) | A::LargeList(_), _) => Some("list".to_owned()),
+            (A::Map(..), _) => Some("map".to_owned()),
+            (_, leaves) => leaves.first().map(|(_, leaf)| leaf.words.clone()),
+        };
+        Mismatch { path: self.path.clone(), declared: declared.clone(), words }
+    }
+}
+
+/// The place of a field by its name, as of columns: exactly, and then without regard to case.
+fn find_field(fields: &Fields, name: &str) -> Option<usize> {
+    fields.iter().position(|field| field.name() == name).or_else(|| {
+        let name = name.to_lowercase();
+        fields.iter().position(|field| field.name().to_lowercase() == name)
+    })
+}
+
+/// The leaves below an Arrow type of the reader.
+pub(super) fn leaf_count(data_type: &ArrowType) -> usize {
+    match data_type {
+        A::Struct(fields) => fields.iter().map(|field| leaf_count(field.data_type())).sum(),
+        A::List(item) | A::LargeList(item) | A::Map(item, _) => leaf_count(item.data_type()),
+        _ => 1,
+    }
 }
 
 /// Why values do not convert.
-enum Failure {
+pub(super) enum Failure {
     Range,
     Utf8,
     /// A decimal without bytes.
@@ -128,7 +394,7 @@ enum Failure {
 }
 
 impl Failure {
-    fn into_error(self, place: ValuePlace<'_>, data_type: &DataType) -> Error {
+    pub(super) fn into_error(self, place: ValuePlace<'_>, data_type: &DataType) -> Error {
         match self {
             Self::Range => ValueFault::OutOfRange(data_type).at(place),
             Self::Utf8 => ValueFault::NotUtf8.at(place),
@@ -141,8 +407,7 @@ impl Failure {
 }
 
 impl Step {
-    fn plan(file: &ArrowType, declared: &DataType) -> Option<Self> {
-        use ArrowType as A;
+    pub(super) fn plan(file: &ArrowType, declared: &DataType) -> Option<Self> {
         let step = match (declared, file) {
             (DataType::Bool, A::Boolean)
             | (DataType::Int16, A::Int16)
@@ -175,6 +440,7 @@ impl Step {
                 TimeUnit::Microsecond => Self::Same,
                 TimeUnit::Nanosecond => Self::Nanoseconds,
             },
+            (DataType::Timestamp, A::Date32) => Self::Days,
             (DataType::Decimal { precision, scale }, file) => {
                 return Self::plan_decimal(file, *precision, *scale);
             }
@@ -184,6 +450,15 @@ impl Step {
             _ => return None,
         };
         Some(step)
+    }
+
+    /// INT96, which says no zone, as times of UTC: writers of other times are rare.
+    fn plan_instant(file: &ArrowType) -> Option<Self> {
+        match file {
+            ArrowType::Timestamp(TimeUnit::Microsecond, None) => Some(Self::Cast),
+            ArrowType::Timestamp(TimeUnit::Nanosecond, None) => Some(Self::Nanoseconds),
+            _ => None,
+        }
     }
 
     fn plan_decimal(file: &ArrowType, precision: u8, scale: u8) -> Option<Self> {
@@ -200,12 +475,18 @@ impl Step {
         };
         let digits = scale.checked_sub(file_scale)?;
         let checked = file_precision.saturating_sub(file_scale) > precision.saturating_sub(scale);
-        // A file may store few digits in many bytes, which are read as the wider type.
-        let same = *file == DataType::Decimal { precision, scale }.to_arrow();
+        // A file may store few digits in many bytes, which are read as the wider type. Of more digits than 128 bits hold there is no
+        // other check.
+        let same = *file == DataType::Decimal { precision, scale }.to_arrow()
+            && precision <= DECIMAL128_MAX_PRECISION;
         Some(if same { Self::Same } else { Self::Rescale { digits, checked } })
     }
 
-    fn apply(&self, array: &ArrayRef, declared: &DataType) -> std::result::Result<ArrayRef, Failure> {
+    pub(super) fn apply(
+        &self,
+        array: &ArrayRef,
+        declared: &DataType,
+    ) -> std::result::Result<ArrayRef, Failure> {
         let converted = self.convert(array, declared)?;
         Ok(in_range(&converted, declared)?.unwrap_or(converted))
     }
@@ -234,6 +515,18 @@ impl Step {
                     Ok(Arc::new(values.with_data_type(declared.to_arrow())))
                 }
             },
+            Self::Days => {
+                let days = in_range(array, &DataType::Date)?.unwrap_or_else(|| array.clone());
+                let microseconds = days
+                    .as_primitive::<Date32Type>()
+                    .try_unary::<_, TimestampMicrosecondType, Failure>(|days| match days {
+                        // As it is stored.
+                        i32::MIN => Ok(-i64::MAX),
+                        i32::MAX => Ok(i64::MAX),
+                        days => i64::from(days).checked_mul(DAY_US).ok_or(Failure::Range),
+                    })?;
+                Ok(Arc::new(microseconds.with_data_type(declared.to_arrow())))
+            }
             Self::Items(step) => {
                 let DataType::List(item) = declared else {
                     return Err(Failure::Other(Error::internal("a list is declared as something else")));
@@ -248,16 +541,21 @@ impl Step {
 }
 
 /// Stored values as the file's annotation means them, of which none may be beyond what it allows.
-fn annotated(
+pub(super) fn annotated(
     array: &ArrayRef,
     file_type: &ArrowType,
     allowed: Option<&RangeInclusive<i128>>,
 ) -> std::result::Result<ArrayRef, Failure> {
-    use ArrowType as A;
     let Some(allowed) = allowed else { return Ok(array.clone()) };
     match (array.data_type(), file_type) {
         (A::List(_), A::List(item)) => annotated_items(array.as_list::<i32>(), item, allowed),
         (A::LargeList(_), A::LargeList(item)) => annotated_items(array.as_list::<i64>(), item, allowed),
+        (A::Int32, A::Decimal128(..)) => {
+            annotated_decimals(array.as_primitive::<Int32Type>(), file_type, allowed)
+        }
+        (A::Int64, A::Decimal128(..)) => {
+            annotated_decimals(array.as_primitive::<Int64Type>(), file_type, allowed)
+        }
         (A::Int32, _) => {
             let bounds = [*allowed.start(), *allowed.end()].map(i32::try_from);
             let [Ok(least), Ok(greatest)] = bounds else { return cast(array, file_type) };
@@ -291,6 +589,34 @@ fn annotated(
         }
         _ => Ok(array.clone()),
     }
+}
+
+/// Decimals that are stored as numbers without their point.
+fn annotated_decimals<T: ArrowPrimitiveType>(
+    array: &PrimitiveArray<T>,
+    file_type: &ArrowType,
+    allowed: &RangeInclusive<i128>,
+) -> std::result::Result<ArrayRef, Failure>
+where
+    T::Native: PartialOrd + Into<i64> + Into<i128> + TryFrom<i128>,
+{
+    // The bits of all magnitudes, less one of negative numbers: quicker than looking for the least and the greatest.
+    let bits = array.values().iter().fold(0, |bits, value| {
+        let value: i64 = (*value).into();
+        bits | (value ^ (value >> (i64::BITS - 1)))
+    });
+    let is_surely_allowed = -*allowed.end() >= *allowed.start() && i128::from(bits) < *allowed.end();
+    let bound = |value: i128| T::Native::try_from(value).ok();
+    // Bounds that the stored type doesn't reach hold of all its values.
+    let is_allowed = || {
+        bound(*allowed.start()).is_none_or(|least| min(array).is_none_or(|value| value >= least))
+            && bound(*allowed.end()).is_none_or(|greatest| max(array).is_none_or(|value| value <= greatest))
+    };
+    if !is_surely_allowed && !is_allowed() {
+        return Err(Failure::Range);
+    }
+    let decimals: Decimal128Array = array.unary(Into::into);
+    Ok(Arc::new(decimals.with_data_type(file_type.clone())))
 }
 
 fn annotated_items<O: OffsetSizeTrait>(
@@ -402,17 +728,26 @@ fn convert_items<O: OffsetSizeTrait>(
     let values = step.apply(list.values(), item)?;
     let values =
         if values.data_type() == &item.to_arrow() { values } else { cast(&values, &item.to_arrow())? };
-    let offsets = list
-        .offsets()
+    list_of(list.offsets(), list.nulls(), Ok(values))
+}
+
+/// A list of items, with offsets of 32 bits.
+fn list_of<O: OffsetSizeTrait>(
+    offsets: &OffsetBuffer<O>,
+    nulls: Option<&NullBuffer>,
+    items: std::result::Result<ArrayRef, Failure>,
+) -> std::result::Result<ArrayRef, Failure> {
+    let offsets = offsets
         .iter()
         .map(|offset| i32::try_from(offset.as_usize()))
         .collect::<std::result::Result<Vec<i32>, _>>()
         .map_err(|_| {
             Failure::Other(Error::new(ErrorKind::NotSupported, "a batch of lists has more than 2^31 items"))
         })?;
-    let field = Arc::new(Field::new_list_field(item.to_arrow(), true));
+    let items = items?;
+    let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    ListArray::try_new(field, offsets, values, list.nulls().cloned())
+    ListArray::try_new(field, offsets, items, nulls.cloned())
         .map(|list| Arc::new(list) as ArrayRef)
         .map_err(|error| Failure::Other(from_arrow(&error)))
 }

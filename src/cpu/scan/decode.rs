@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch},
+    compute::nullif,
+};
 use bytes::Bytes;
 use parquet::{
     arrow::{
@@ -14,13 +17,13 @@ use parquet::{
     file::metadata::ColumnChunkMetaData,
 };
 use pystachio_files::{
-    check_pages, chunk_range, corrupt_file,
+    FieldPlace, check_pages, chunk_range, corrupt_file,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
     from_parquet,
 };
 use pystachio_plan::{Error, Result};
 
-use crate::error::from_datafusion;
+use crate::error::{from_arrow, from_datafusion};
 
 use super::{
     pages::{ChunkBytes, PageMemory, RowGroupPages, VALUE_BYTES, batch_share},
@@ -40,9 +43,11 @@ pub(crate) struct ReadRows {
 /// after.
 pub(crate) struct ColumnReader {
     reader: ParquetRecordBatchReader,
-    /// For each column read: its place in the reader's batches.
-    places: Vec<usize>,
+    /// For each column read: the way to it in the reader's batches; none of a column that is not stored.
+    ways: Vec<Option<Vec<usize>>>,
     columns: Vec<usize>,
+    row_group: usize,
+    next_row: usize,
     rows_left: usize,
     memory: Arc<PageMemory>,
     /// Bytes read from the file.
@@ -68,19 +73,23 @@ impl ColumnReader {
         let ReadRows { row_group, first_row, batch_rows } = rows;
         let footer = file.footer();
         let metadata = footer.metadata();
-        let roots = roots(file, columns);
-        let places = columns
-            .iter()
-            .filter_map(|column| roots.binary_search(&file.columns[*column].index).ok())
-            .collect();
+        // Leaves have the same numbers for the reader as in the file; columns above them need not.
+        let leaves = leaves(file, columns);
+        let mut roots: Vec<usize> = fields(file, columns).map(|field| field.column).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        let way = |column: &usize| {
+            let field = file.stored(*column)?.field;
+            let root = roots.binary_search(&field.column).ok()?;
+            Some(std::iter::once(root).chain(footer.way_within(field, &leaves)).collect())
+        };
+        let ways = columns.iter().map(way).collect();
         let row_count = usize::try_from(metadata.row_group(row_group).num_rows())
             .map_err(|_| corrupt(file, "a row group has a negative number of rows"))?;
         let rows_left = row_count.saturating_sub(first_row);
         let selection = (first_row > 0).then(|| {
             RowSelection::from(vec![RowSelector::skip(row_count - rows_left), RowSelector::select(rows_left)])
         });
-        // Leaves have the same numbers for the reader as in the file; columns above them need not.
-        let leaves: Vec<usize> = roots.iter().flat_map(|root| footer.leaves(*root)).collect();
         let chunks = read_chunks(file, row_group, &leaves)?;
         let bytes_read = chunks.iter().map(ChunkBytes::bytes).sum();
         let batch_rows = batch_rows.min(row_count.max(1));
@@ -97,7 +106,8 @@ impl ColumnReader {
             .ok_or_else(|| corrupt(file, NOT_DECODABLE))?
             .map_err(|error| from_parquet(&file.path, &error))?;
         let (columns, memory) = (columns.to_vec(), memory.clone());
-        Ok(Self { reader, places, columns, rows_left, memory, bytes_read, expected_bytes })
+        let next_row = first_row;
+        Ok(Self { reader, ways, columns, row_group, next_row, rows_left, memory, bytes_read, expected_bytes })
     }
 
     /// Bytes that a reader of these columns reads and holds.
@@ -157,6 +167,8 @@ impl ColumnReader {
         };
         let batch = batch.map_err(|error| self.corrupt(file, &reason(&error)))?;
         let row_count = batch.num_rows();
+        let rows = self.next_row..self.next_row.saturating_add(row_count);
+        self.next_row = rows.end;
         self.rows_left = self
             .rows_left
             .checked_sub(row_count)
@@ -164,10 +176,15 @@ impl ColumnReader {
         let arrays = self
             .columns
             .iter()
-            .zip(&self.places)
-            .map(|(column, place)| {
-                let conversion = &file.columns[*column].conversion;
-                conversion.apply(batch.column(*place), table.place(file, *column))
+            .zip(&self.ways)
+            .map(|(column, way)| match (file.stored(*column), way) {
+                (Some(stored), Some(way)) => {
+                    stored.conversion.apply(&array_at(&batch, way)?, table.place(file, *column), &self.memory)
+                }
+                _ => {
+                    let made = file.made(*column, self.row_group, rows.clone())?;
+                    made.ok_or_else(|| Error::internal("a column was not read"))
+                }
             })
             .collect::<Result<Vec<_>>>()?;
         self.memory.keep_batch(&arrays).map_err(|error| from_datafusion(&error))?;
@@ -177,10 +194,10 @@ impl ColumnReader {
     /// The error of pages that can't be decoded, which names the column if there is no other.
     fn corrupt(&self, file: &ScanFile, reason: &str) -> Error {
         match self.columns.as_slice() {
-            [column] => {
-                let field = file.field(*column);
-                corrupt(file, &format!("column \"{}\": {reason}", field.name()))
-            }
+            [column] => match file.stored(*column) {
+                Some(stored) => corrupt(file, &format!("column \"{}\": {reason}", stored.source.column)),
+                None => corrupt(file, reason),
+            },
             _ => corrupt(file, reason),
         }
     }
@@ -193,16 +210,40 @@ fn chunks_of<'a>(
     columns: &[usize],
 ) -> impl Iterator<Item = &'a ColumnChunkMetaData> {
     let metadata = file.footer().metadata().row_group(row_group);
-    let leaves = roots(file, columns).into_iter().flat_map(|root| file.footer().leaves(root));
-    leaves.map(|leaf| metadata.column(leaf))
+    leaves(file, columns).into_iter().map(|leaf| metadata.column(leaf))
 }
 
-/// The file's columns that declared ones are, ascending.
-fn roots(file: &ScanFile, columns: &[usize]) -> Vec<usize> {
-    let mut roots: Vec<usize> = columns.iter().map(|column| file.columns[*column].index).collect();
-    roots.sort_unstable();
-    roots.dedup();
-    roots
+/// The file's fields that declared columns are.
+fn fields<'a>(file: &'a ScanFile, columns: &'a [usize]) -> impl Iterator<Item = FieldPlace> + 'a {
+    columns.iter().filter_map(|column| file.stored(*column)).map(|stored| stored.field)
+}
+
+/// The leaves of declared columns, ascending.
+fn leaves(file: &ScanFile, columns: &[usize]) -> Vec<usize> {
+    let stored = columns.iter().filter_map(|column| file.stored(*column));
+    let mut leaves: Vec<usize> = stored.flat_map(|stored| stored.leaves.iter().copied()).collect();
+    leaves.sort_unstable();
+    leaves.dedup();
+    leaves
+}
+
+/// The array at the end of a way: a field of structs is NULL where one of them is.
+fn array_at(batch: &RecordBatch, way: &[usize]) -> Result<ArrayRef> {
+    let missing = || Error::internal("a batch lacks a column");
+    let (root, within) = way.split_first().ok_or_else(missing)?;
+    let mut array = batch.columns().get(*root).cloned().ok_or_else(missing)?;
+    for place in within {
+        let record = array.as_struct_opt().ok_or_else(missing)?;
+        let field = record.columns().get(*place).cloned().ok_or_else(missing)?;
+        array = match record.nulls() {
+            Some(nulls) if nulls.null_count() > 0 => {
+                let is_null = BooleanArray::new(!nulls.inner(), None);
+                nullif(&field, &is_null).map_err(|error| from_arrow(&error))?
+            }
+            _ => field,
+        };
+    }
+    Ok(array)
 }
 
 fn reason(error: &arrow::error::ArrowError) -> String {
@@ -216,11 +257,18 @@ fn corrupt(file: &ScanFile, reason: &str) -> Error {
     corrupt_file(&file.path, reason)
 }
 
+/// Where the chunks of declared columns are in the file.
+pub(super) fn chunk_ranges(file: &ScanFile, row_group: usize, columns: &[usize]) -> Vec<(u64, u64)> {
+    chunks_of(file, row_group, columns).filter_map(chunk_range).collect()
+}
+
 /// Reads the chunks of some leaves, ascending, and checks their pages' headers. Blocks.
 fn read_chunks(file: &ScanFile, row_group: usize, leaves: &[usize]) -> Result<Vec<ChunkBytes>> {
     let handle = file.file.handle()?;
     let metadata = file.footer().metadata().row_group(row_group);
     let row_count = u64::try_from(metadata.num_rows()).unwrap_or(0);
+    // All at once: of an object they are fewer and parallel requests.
+    let _pin = file.file.fetch(leaves.iter().filter_map(|leaf| chunk_range(metadata.column(*leaf))))?;
     let mut chunks = Vec::with_capacity(leaves.len());
     for leaf in leaves {
         let column = metadata.column(*leaf);

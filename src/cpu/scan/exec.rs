@@ -16,7 +16,7 @@ use crate::datafusion::{
     },
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-        execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions},
+        execution_plan::{Boundedness, EmissionType, apply_expression_roots},
         filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown},
         metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet},
         statistics::StatisticsArgs,
@@ -39,9 +39,9 @@ use super::{
     queue::{ScanQueue, ScanUnit},
     table::ScanTable,
 };
-use pystachio_files::QueryFiles;
+use pystachio_files::{QueryFiles, ScanConditions};
 
-use crate::{cache::ColumnCache, functions::could_fail};
+use crate::{cache::ColumnCache, functions::could_fail, inputs::without_inputs, shared::inputs};
 
 /// Pages of a column that a partition holds, as writers make them: a dictionary, and what a batch points into.
 const PAGES_BYTES: usize = 2 << 20;
@@ -59,7 +59,7 @@ pub(crate) struct ScanContext {
 pub(crate) struct ScanRequest<'a> {
     pub(crate) table: &'a str,
     pub(crate) files: &'a FileSet,
-    pub(crate) columns: &'a [ScanColumn],
+    pub(crate) conditions: ScanConditions<'a>,
     /// The columns that the scan's reader needs.
     pub(crate) output: &'a BTreeSet<ColumnId>,
     pub(crate) estimate_rows: f64,
@@ -74,8 +74,10 @@ pub(crate) struct RowGroupScanExec {
     pub(super) cache: Arc<ColumnCache>,
     /// The table's columns that come out.
     pub(super) projection: Vec<usize>,
-    /// Conditions over the table's columns.
+    /// Conditions over the table's columns: those of the scan, and then those that were pushed down to it.
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// How many of them are the scan's own.
+    own_filters: usize,
     /// Conditions over the table's columns that change while the query runs.
     pub(super) dynamic_filters: Vec<Arc<dyn PhysicalExpr>>,
     /// The row groups that `filters` leave.
@@ -98,25 +100,24 @@ struct KeptUnits {
 }
 
 impl KeptUnits {
-    fn of(table: &ScanTable, filters: &[Arc<dyn PhysicalExpr>]) -> Self {
-        let pruner = RowGroupPruner::try_new(filters, &table.schema);
+    /// Those that the scan's conditions leave, and conditions that were pushed down.
+    fn of(table: &ScanTable, pushed: &[Arc<dyn PhysicalExpr>]) -> Self {
+        let pruner = RowGroupPruner::try_new(pushed, &table.schema);
         let columns: Vec<usize> = (0..table.columns.len()).collect();
         let mut units = Vec::new();
         let mut files_pruned = 0;
         for (file_index, file) in table.files.iter().enumerate() {
-            let row_groups = file.footer().metadata().row_groups();
-            let kept = match &pruner {
-                Some(pruner) => pruner.may_match(table, file),
-                None => vec![true; row_groups.len()],
-            };
+            let may_match = pruner.as_ref().map(|pruner| pruner.may_match(table, file));
             let before = units.len();
-            for (row_group, metadata) in row_groups.iter().enumerate() {
-                if metadata.num_rows() > 0 && kept.get(row_group).copied().unwrap_or(true) {
+            for &row_group in &file.row_groups_left {
+                let is_left = may_match.as_ref().and_then(|may_match| may_match.get(row_group));
+                if is_left.copied().unwrap_or(true) {
                     let bytes = ColumnReader::bytes_to_read(file, row_group, &columns) as u64;
                     units.push(ScanUnit { file: file_index, row_group, first_row: 0, bytes });
                 }
             }
-            files_pruned += usize::from(units.len() == before && !row_groups.is_empty());
+            let is_empty = file.footer().metadata().num_row_groups() == 0;
+            files_pruned += usize::from(units.len() == before && !is_empty);
         }
         Self { units, files_pruned }
     }
@@ -140,14 +141,14 @@ impl RowGroupScanExec {
         request: &ScanRequest<'_>,
         lower_filters: impl FnOnce(SchemaRef) -> Result<Vec<Arc<dyn PhysicalExpr>>>,
     ) -> Result<Self> {
-        let files = context.files.open(request.table, request.files)?;
-        for file in &files {
+        let columns = request.conditions.columns;
+        let opened = context.files.open(request.table, request.files, &request.conditions)?;
+        for file in &opened.files {
             context.cache.observe(&file.footer.path, file.footer.identity);
         }
-        let table = ScanTable::try_new(request.table, files, request.columns)?;
+        let table = ScanTable::try_new(request.table, opened, &request.conditions)?;
         let filters = lower_filters(table.schema.clone())?;
-        let projection: Vec<usize> = request
-            .columns
+        let projection: Vec<usize> = columns
             .iter()
             .enumerate()
             .filter(|(_, column)| request.output.contains(&column.id))
@@ -159,11 +160,7 @@ impl RowGroupScanExec {
             .map(Arc::new)
             .map_err(|error| crate::error::from_arrow(&error))?;
         let table = Arc::new(table);
-        let kept = OnceLock::new();
-        let unit_count = match filters.is_empty() {
-            true => table.row_group_count(),
-            false => kept.get_or_init(|| Arc::new(KeptUnits::of(&table, &filters))).units.len(),
-        };
+        let unit_count: usize = table.files.iter().map(|file| file.row_groups_left.len()).sum();
         let partitions = unit_count.clamp(1, context.threads.max(1));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -175,8 +172,9 @@ impl RowGroupScanExec {
             table,
             cache: context.cache.clone(),
             projection,
+            own_filters: filters.len(),
             filters,
-            kept,
+            kept: OnceLock::new(),
             dynamic_filters: Vec::new(),
             fetch: None,
             estimate_rows: request.estimate_rows,
@@ -219,6 +217,7 @@ impl RowGroupScanExec {
             cache: self.cache.clone(),
             projection: self.projection.clone(),
             filters: self.filters.clone(),
+            own_filters: self.own_filters,
             dynamic_filters: self.dynamic_filters.clone(),
             kept: self.kept.clone(),
             fetch: self.fetch,
@@ -283,14 +282,15 @@ impl RowGroupScanExec {
     }
 
     fn make_queue(&self) -> ScanQueue {
-        let kept = self.kept.get_or_init(|| Arc::new(KeptUnits::of(&self.table, &self.filters)));
+        let pushed = &self.filters[self.own_filters..];
+        let kept = self.kept.get_or_init(|| Arc::new(KeptUnits::of(&self.table, pushed)));
         let KeptUnits { mut units, files_pruned } = KeptUnits::clone(kept);
         let counter = |name: &'static str| MetricBuilder::new(&self.metrics).global_counter(name);
         let total = self.table.row_group_count();
-        counter("files_total").add(self.table.files.len());
+        counter("files_total").add(self.table.files.len() + self.table.left_out);
         counter("row_groups_total").add(total);
         counter("row_groups_pruned").add(total - units.len());
-        counter("files_pruned").add(files_pruned);
+        counter("files_pruned").add(files_pruned + self.table.left_out);
         if let Some(ordered) = self.first.get().and_then(|first| self.in_order(&units, *first)) {
             units = ordered;
         }
@@ -323,7 +323,7 @@ impl RowGroupScanExec {
         let mut greatest: Option<ScalarValue> = None;
         let mut nulls = 0;
         for file in &self.table.files {
-            let Some(bounds) = file.bounds(column).filter(|bounds| bounds.exact) else {
+            let Some(bounds) = file.exact_bounds(column) else {
                 return ColumnStatistics::new_unknown();
             };
             for (row_group, metadata) in file.footer().metadata().row_groups().iter().enumerate() {
@@ -359,13 +359,13 @@ pub(crate) fn preview(plan: &Arc<dyn ExecutionPlan>) {
     if let Some(scan) = plan.downcast_ref::<RowGroupScanExec>() {
         scan.queue();
     }
-    plan.children().into_iter().for_each(preview);
+    inputs(plan).into_iter().for_each(preview);
 }
 
 /// Bytes that all scans of a plan have to go through, and those of them that they are through with.
 pub(crate) fn bytes(plan: &Arc<dyn ExecutionPlan>) -> (u64, u64) {
     let own = plan.downcast_ref::<RowGroupScanExec>().map_or((0, 0), RowGroupScanExec::bytes);
-    plan.children().into_iter().map(bytes).fold(own, |sum, child| (sum.0 + child.0, sum.1 + child.1))
+    inputs(plan).into_iter().map(bytes).fold(own, |sum, child| (sum.0 + child.0, sum.1 + child.1))
 }
 
 /// Whichever of two values is on the wanted side of the other; NULL is no value.
@@ -408,35 +408,13 @@ impl ExecutionPlan for RowGroupScanExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
+    without_inputs!();
 
     fn apply_expressions(
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
     ) -> DataFusionResult<TreeNodeRecursion> {
-        for expression in self.filters.iter().chain(&self.dynamic_filters) {
-            if visit(expression)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        Ok(self)
+        apply_expression_roots(self.filters.iter().chain(&self.dynamic_filters), visit)
     }
 
     fn execute(

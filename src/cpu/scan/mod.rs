@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - `table.rs`: which file column is which declared column, and bounds of the row groups
-//! - `conversion.rs`: file types as declared types
+//! - `conversion.rs`: file types as declared types; `json.rs`: nested values as JSON text, `variant.rs`: variants
 //! - `pruning.rs`: row groups ruled out by statistics, static filters and dynamic ones
 //! - `decode.rs`: bytes of column chunks into arrays; `pages.rs`: their pages, counted and checked
 //! - `filter.rs`: conditions on batches; `zones.rs`: which batches of a cached column they can't be true of
@@ -29,6 +29,7 @@ mod conversion;
 mod decode;
 mod exec;
 mod filter;
+mod json;
 mod metrics;
 mod pages;
 mod partition;
@@ -36,13 +37,14 @@ mod pruning;
 mod queue;
 mod row_group;
 mod table;
+mod variant;
 mod zones;
 
 pub(crate) use self::{
     conversion::Conversion,
     decode::{ColumnReader, ReadRows},
     exec::{RowGroupScanExec, ScanContext, ScanRequest, bytes, preview},
-    pages::PageMemory,
+    pages::{PageMemory, VALUE_BYTES},
     table::ScanTable,
     zones::Zones,
 };

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// What a decoded value takes, roughly: a decimal, or the view of a text.
-pub(super) const VALUE_BYTES: usize = 16;
+pub(crate) const VALUE_BYTES: usize = 16;
 
 /// The part of a row group's bytes that a batch of it takes.
 pub(super) fn batch_share(bytes: usize, batch_rows: usize, row_count: usize) -> usize {
@@ -114,12 +114,21 @@ impl PageMemory {
     pub(super) fn keep_batch(&self, arrays: &[ArrayRef]) -> DataFusionResult<()> {
         let mut state = self.lock();
         state.page_bytes = state.current.iter().flat_map(|(_, bytes)| bytes).sum();
-        if self.use_of == MemoryUse::PagesAndBatches {
-            state.batch_bytes = arrays.iter().map(|array| array.get_array_memory_size()).sum();
-        } else if state.used_bytes() < self.reservation.size() {
+        let batch_bytes = || arrays.iter().map(|array| array.get_array_memory_size()).sum();
+        let counts_batches = self.use_of == MemoryUse::PagesAndBatches;
+        state.batch_bytes = if counts_batches { batch_bytes() } else { 0 };
+        if !counts_batches && state.used_bytes() < self.reservation.size() {
             self.reservation.resize(state.used_bytes());
         }
         self.reserve(state.used_bytes())
+    }
+
+    /// Takes memory for the values that a conversion makes of a batch, before the batch is kept.
+    pub(super) fn take_batch(&self, bytes: usize) -> Result<(), Error> {
+        let mut state = self.lock();
+        self.reserve(state.used_bytes() + bytes).map_err(|error| from_datafusion(&error))?;
+        state.batch_bytes += bytes;
+        Ok(())
     }
 
     /// Why the reader has failed, if it was for a page.

@@ -33,6 +33,9 @@ use super::{
 };
 use crate::{error::from_datafusion, stopping};
 
+/// Bytes of row groups that are fetched from a store before a partition of the scan claims them.
+const AHEAD_BYTES: u64 = 32 << 20;
+
 /// The state of one partition.
 pub(super) struct PartitionScan {
     table: Arc<ScanTable>,
@@ -49,6 +52,8 @@ pub(super) struct PartitionScan {
     metrics: Arc<ScanMetrics>,
     /// Set when the query is not wanted any more.
     stop: StopFlag,
+    /// Whether a file of the table is an object.
+    has_objects: bool,
     /// Whether no chunk for the cache was refused so far. Where one was there is none for the next.
     has_room: bool,
     current: Option<RowGroup>,
@@ -85,6 +90,7 @@ impl PartitionScan {
             coalescer,
             ready: VecDeque::new(),
             stop: stopping::flag_of(context),
+            has_objects: table.files.iter().any(|file| file.file.is_in_store()),
             has_room: true,
             current: None,
             source: RowGroupSource::new(table.clone(), exec.cache.clone(), metrics.clone(), context),
@@ -141,6 +147,7 @@ impl PartitionScan {
             }
             // What is left of a row group was counted before.
             self.metrics.row_groups_pruned.add(usize::from(unit.first_row == 0));
+            self.queue.forget_fetch(unit);
             let row_count = self.row_count(unit);
             self.queue.note_done(unit, row_count, row_count);
         }
@@ -156,12 +163,15 @@ impl PartitionScan {
 
     /// Opens a row group, or leaves it to others; false if so.
     fn open(&mut self, unit: ScanUnit) -> DataFusionResult<bool> {
+        // Before it is waited for.
+        self.read_ahead();
         loop {
             let way = if self.has_room { self.source.best_way(unit) } else { ReadWay::Batches };
             let before = self.reader.company();
             match self.source.open(unit, way, !before.is_alone) {
                 Ok(row_group) => {
                     self.current = Some(row_group);
+                    self.queue.forget_fetch(unit);
                     return Ok(true);
                 }
                 Err(error) => {
@@ -169,6 +179,19 @@ impl PartitionScan {
                         return Ok(false);
                     }
                 }
+            }
+        }
+    }
+
+    /// Begins to fetch the row groups that come next, where they are objects'.
+    fn read_ahead(&self) {
+        if !self.has_objects {
+            return;
+        }
+        let first = self.conditions.first().map(|condition| condition.inputs.as_slice());
+        for unit in self.queue.announce(AHEAD_BYTES) {
+            if let Some(fetch) = self.source.fetch_ahead(unit, first) {
+                self.queue.keep_fetch(unit, fetch);
             }
         }
     }
@@ -237,8 +260,9 @@ impl PartitionScan {
             row_group.unit.first_row = row_group.row_count;
             return Ok(());
         };
-        let mut selection: Option<BooleanArray> = None;
-        let mut rows_kept = slice.row_count;
+        // No condition sees a row that the table does not have.
+        let mut selection = row_group.kept_rows(&slice, &self.table);
+        let mut rows_kept = selection.as_ref().map_or(slice.row_count, BooleanArray::true_count);
         if ScanCondition::refute(&self.conditions, |bound| row_group.refutes(&slice, bound)) {
             rows_kept = 0;
         }

@@ -6,6 +6,8 @@
 //!      └── the rest of it ◄── no memory, and others read: this partition ends, they have what it holds
 //! ```
 //!
+//! Row groups of objects are announced some time before they are claimed, so that their bytes can be fetched meanwhile.
+//!
 //! Invariants: a partition that finds nothing to claim has ended, in the same step. A partition that still reads when a row group
 //! is given back claims once more, so no row group is lost. The last reader gets nothing given back and gives nothing back.
 //!
@@ -20,6 +22,8 @@ use std::{
 };
 
 use pystachio_engine::locking::lock;
+use pystachio_files::Pin;
+use tokio::task::JoinHandle;
 
 /// A row group of a scan, or what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +53,17 @@ struct QueueState {
     readers: usize,
     /// Partitions that have ended, of those.
     ended: usize,
+    /// How many of the first units were announced, and the fetches that partitions began for them.
+    announced: usize,
+    fetches: Vec<(ScanUnit, JoinHandle<Option<Pin>>)>,
 }
 
 impl ScanQueue {
     /// A queue of row groups, the first to be read first, for a scan that may give `fetch` rows.
     pub(super) fn new(units: Vec<ScanUnit>, fetch: Option<usize>) -> Self {
         let bytes_expected = units.iter().map(|unit| unit.bytes).sum();
-        let state = QueueState { units: units.into(), readers: 0, ended: 0 };
+        let units = units.into();
+        let state = QueueState { units, readers: 0, ended: 0, announced: 0, fetches: Vec::new() };
         let (rows_left, bytes_done) = (fetch.map(AtomicUsize::new), AtomicU64::new(0));
         Self { state: Mutex::new(state), rows_left, bytes_expected, bytes_done }
     }
@@ -75,6 +83,30 @@ impl ScanQueue {
             u64::try_from(part).unwrap_or(unit.bytes)
         };
         self.bytes_done.fetch_add(before(row_end).saturating_sub(before(unit.first_row)), Ordering::Relaxed);
+    }
+
+    /// The next units that were not announced, as many as have so many bytes together with those that were, and at least one.
+    pub(super) fn announce(&self, bytes_max: u64) -> Vec<ScanUnit> {
+        let mut state = self.lock();
+        let mut bytes: u64 = state.units.iter().take(state.announced).map(|unit| unit.bytes).sum();
+        let before = state.announced;
+        while let Some(unit) = state.units.get(state.announced)
+            && (state.announced == 0 || bytes + unit.bytes <= bytes_max)
+        {
+            bytes += unit.bytes;
+            state.announced += 1;
+        }
+        state.units.range(before..state.announced).copied().collect()
+    }
+
+    /// Keeps the bytes that a fetch brings for an announced unit until [`Self::forget_fetch`].
+    pub(super) fn keep_fetch(&self, unit: ScanUnit, fetch: JoinHandle<Option<Pin>>) {
+        self.lock().fetches.push((unit, fetch));
+    }
+
+    /// The unit is open, or not wanted.
+    pub(super) fn forget_fetch(&self, unit: ScanUnit) {
+        self.lock().fetches.retain(|(known, _)| (known.file, known.row_group) != (unit.file, unit.row_group));
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
@@ -143,6 +175,7 @@ impl QueueReader {
         }
         let mut state = self.queue.lock();
         let unit = state.units.pop_front();
+        state.announced = state.announced.saturating_sub(1);
         match unit {
             Some(_) if self.progress == Progress::Waiting => {
                 state.readers += 1;
@@ -166,6 +199,8 @@ impl QueueReader {
         let mut state = self.queue.lock();
         if state.readers > 1 {
             state.units.push_front(unit);
+            // Its bytes were fetched.
+            state.announced += 1;
             Self::end(&mut state, &mut self.progress);
             return Refused::GivenBack;
         }
@@ -199,6 +234,25 @@ mod tests {
     fn readers() -> [QueueReader; 3] {
         let queue = Arc::new(ScanQueue::new(vec![unit(0), unit(1)], None));
         [0; 3].map(|_| QueueReader::new(queue.clone()))
+    }
+
+    #[test]
+    fn units_are_announced_once_and_within_bytes() {
+        let units: Vec<_> = (0..4).map(|row_group| ScanUnit { bytes: 10, ..unit(row_group) }).collect();
+        let queue = Arc::new(ScanQueue::new(units.clone(), None));
+        let mut reader = QueueReader::new(queue.clone());
+        assert_eq!(queue.announce(5), units[..1]);
+        assert_eq!(queue.announce(25), units[1..2]);
+        assert_eq!(queue.announce(25), []);
+        assert_eq!(reader.claim(), Some(units[0]));
+        assert_eq!(queue.announce(25), units[2..3]);
+        // A unit that is given back is announced already.
+        let _other = QueueReader::new(queue.clone()).claim();
+        let mut third = QueueReader::new(queue.clone());
+        let claimed = third.claim().unwrap();
+        assert_eq!(third.give_back(claimed, third.company()), Refused::GivenBack);
+        assert_eq!(queue.announce(100), units[3..]);
+        assert_eq!(queue.announce(100), []);
     }
 
     #[test]

@@ -14,17 +14,19 @@ use crate::datafusion::{
         memory_pool::{MemoryConsumer, MemoryReservation},
     },
 };
-use arrow::array::{Array, ArrayRef};
+use arrow::array::{Array, ArrayRef, BooleanArray};
 use pystachio_engine::locking::whole;
+use pystachio_files::Pin;
 use pystachio_plan::{Error, ErrorKind};
+use tokio::task::JoinHandle;
 
 use super::{
     BATCH_ROWS, PIECE_ROWS,
-    decode::{ColumnReader, ReadRows},
+    decode::{ColumnReader, ReadRows, chunk_ranges},
     metrics::ScanMetrics,
     pages::PageMemory,
     queue::ScanUnit,
-    table::{ScanFile, ScanTable},
+    table::{ScanFile, ScanTable, StoredColumn},
     zones::Bound,
 };
 use crate::{
@@ -78,6 +80,12 @@ pub(super) struct Slice {
 }
 
 impl RowGroup {
+    /// Which rows of a slice the table has; `None` if it has all of them.
+    pub(super) fn kept_rows(&self, slice: &Slice, table: &ScanTable) -> Option<BooleanArray> {
+        let rows = slice.first_row..slice.first_row + slice.row_count;
+        table.files[self.unit.file].kept_rows(self.unit.row_group, rows)
+    }
+
     pub(super) fn way(&self) -> ReadWay {
         match self.columns {
             RowGroupColumns::Chunks(_) => ReadWay::Chunks,
@@ -220,10 +228,16 @@ impl RowGroupSource {
         let RowGroupColumns::Chunks(chunks) = &mut row_group.columns else {
             return Err(to_datafusion(Error::internal("a reader's batch lacks a column")));
         };
+        let file = self.file(unit);
+        let Some(stored) = file.stored(column) else {
+            let rows = slice.first_row..slice.first_row + slice.row_count;
+            let made = file.made(column, unit.row_group, rows).map_err(to_datafusion)?;
+            return made.ok_or_else(|| to_datafusion(Error::internal("a column was not made")));
+        };
         let chunk = match &chunks[column] {
             Some(chunk) => chunk,
             None => {
-                let chunk = self.chunk(unit, column).await?;
+                let chunk = self.chunk(unit, column, stored).await?;
                 chunks[column].insert(chunk)
             }
         };
@@ -238,22 +252,57 @@ impl RowGroupSource {
     }
 
     /// A column of a row group, from the cache or from the file.
-    async fn chunk(&self, unit: ScanUnit, column: usize) -> DataFusionResult<Arc<Chunk>> {
+    async fn chunk(
+        &self,
+        unit: ScanUnit,
+        column: usize,
+        stored: &StoredColumn,
+    ) -> DataFusionResult<Arc<Chunk>> {
         let file = self.file(unit);
-        let key = ChunkKey {
-            identity: file.footer().identity,
-            row_group: unit.row_group,
-            column: file.columns[column].index,
-            variant: self.table.columns[column].variant.clone(),
-        };
+        let key = self.chunk_key(unit, column, stored);
         if let Some(chunk) = self.cache.get(&key) {
             self.metrics.cache_hits.add(1);
             return Ok(chunk);
         }
         let chunk = Arc::new(self.decode(file, unit, column).await?);
         self.metrics.cache_misses.add(1);
-        self.cache.insert(key, &chunk, file.columns[column].source.clone());
+        self.cache.insert(key, &chunk, stored.source.clone());
         Ok(chunk)
+    }
+
+    fn chunk_key(&self, unit: ScanUnit, column: usize, stored: &StoredColumn) -> ChunkKey {
+        ChunkKey {
+            identity: self.file(unit).footer().identity,
+            row_group: unit.row_group,
+            column: stored.field,
+            variant: stored.variant.as_ref().unwrap_or(&self.table.columns[column].variant).clone(),
+        }
+    }
+
+    /// Fetches what will be read first of a row group: of an object, in the background. `first` are the columns of the first
+    /// condition, if there is one: others may not be read at all.
+    pub(super) fn fetch_ahead(
+        &self,
+        unit: ScanUnit,
+        first: Option<&[usize]>,
+    ) -> Option<JoinHandle<Option<Pin>>> {
+        let file = self.file(unit);
+        if !file.file.is_in_store() {
+            return None;
+        }
+        let mut columns = self.all_columns();
+        if self.best_way(unit) == ReadWay::Chunks {
+            columns.retain(|column| {
+                first.is_none_or(|first| first.contains(column))
+                    && file
+                        .stored(*column)
+                        .is_some_and(|stored| !self.cache.has(&self.chunk_key(unit, *column, stored)))
+            });
+        }
+        let ranges = chunk_ranges(file, unit.row_group, &columns);
+        let table = self.table.clone();
+        // What fails is reported when the row group is read.
+        Some(tokio::task::spawn_blocking(move || table.files[unit.file].file.fetch_ahead(ranges).ok()))
     }
 
     async fn decode(&self, file: &ScanFile, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {

@@ -23,8 +23,9 @@ use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_cpu::{CpuEngine, CpuOptions};
 use pystachio_engine::{Engine, StopFlag, spill::Spilling};
 use pystachio_plan::{
-    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Expression,
-    FileSet, NamedExpression, Operator, Plan, QueryRequest, Relation, ScanColumn, ScanExtent, SpillRequest,
+    Aggregate, AggregateCall, AggregatePhase, ColumnContent, ColumnId, DataType, DeviceSettings,
+    EngineChoice, Expression, FileSet, NamedExpression, Operator, Plan, QueryRequest, Relation, ScanColumn,
+    ScanExtent, SpillRequest,
 };
 
 const CASE: &str = "PYSTACHIO_RESIDENT_CASE";
@@ -150,13 +151,15 @@ fn plan(case: &Case, path: &Path, group: Option<&str>, expected: i64) -> Plan {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content: ColumnContent::Column,
+        field_id: None,
         common: Vec::new(),
     };
     let mut columns = vec![column(2, case.argument, case.data_type.clone())];
     columns.extend(group.map(|name| column(1, name, DataType::Int64)));
     let scan = Operator::Scan {
         table: "t".to_owned(),
-        files: FileSet { paths: vec![path.to_str().unwrap().to_owned()] },
+        files: FileSet::parquet(vec![path.to_str().unwrap().to_owned()]),
         columns,
         filters: Vec::new(),
         extent: ScanExtent::Whole,
@@ -196,6 +199,7 @@ fn status_bytes(name: &str) -> u64 {
 
 async fn rows_of(engine: &CpuEngine, plan: Plan) -> (u64, u64) {
     let request = QueryRequest {
+        access: pystachio_plan::StoreAccess::default(),
         plan,
         planned_files: Vec::new(),
         parameters: Vec::new(),

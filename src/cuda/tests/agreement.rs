@@ -15,12 +15,15 @@ use pystachio_gpu::{
     decode::{EncodedColumnChunk, check_column, decode_column_chunk},
     device::{Buffer, CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
     operation::{
-        Accumulation, Accumulator, CellRange, DecompressRange, PackRange, PackedColumn, ProbeMode, Queue,
-        SortColumn, SumWidth, UnpackRange, column_schema, to_arrow,
+        Accumulation, Accumulator, CellRange, DecompressRange, FrameValues, PackRange, PackedColumn,
+        ProbeMode, Queue, SortColumn, SumWidth, UnpackRange, column_schema, to_arrow,
     },
     program::{Filter, Program},
 };
-use pystachio_plan::{ColumnId, DataType, Expression, FileSet, Function, Literal, ScanColumn, Value};
+use pystachio_plan::{
+    ColumnContent, ColumnId, DataType, Expression, FileSet, FrameBound, FrameExclusion, FrameUnit, Function,
+    Literal, ScanColumn, Value, WindowFrame, WindowFunction,
+};
 
 const MEMORY_BYTES: u64 = 8 << 30;
 /// Row groups of a file that are compared.
@@ -66,6 +69,45 @@ fn sums(queue: &Queue, keys: &[Column], column: &Column, row_count: usize) -> Re
         queue.sort(&found.iter().map(by).collect::<Vec<_>>(), grouping.group_count).expect("an order");
     let sorted = found.iter().map(|column| queue.gather(column, &order).expect("rows")).collect();
     batch(queue, sorted, grouping.group_count)
+}
+
+/// Functions of the rows around each, in the order of a column: of one partition, and of one for each value.
+fn windows(queue: &Queue, column: &Column, row_count: usize) -> RecordBatch {
+    let keys = [SortColumn { column: column.clone(), descending: false, nulls_first: false }];
+    let order = queue.sort(&keys, row_count).expect("an order");
+    let sorted = queue.gather(column, &order).expect("rows");
+    let filled = queue.filled_rows(Some(&sorted), row_count).expect("counts");
+    let own = std::slice::from_ref(&sorted);
+    let mut found = Vec::new();
+    for (partition, order) in [(&[][..], own), (own, &[][..])] {
+        let rows = queue.window_rows(partition, order, row_count).expect("runs");
+        let numbers = [WindowFunction::DenseRank, WindowFunction::CumeDist, WindowFunction::Ntile(7)];
+        found.extend(numbers.map(|number| queue.number_rows(&rows, number).expect("numbers")));
+        for (unit, start, exclude) in [
+            (FrameUnit::Rows, FrameBound::Unbounded, FrameExclusion::Nothing),
+            (FrameUnit::Groups, FrameBound::Preceding(2), FrameExclusion::Ties),
+        ] {
+            let frame = WindowFrame { unit, start, end: FrameBound::Following(3), exclude };
+            let frames = queue.find_frames(&rows, &frame, FrameValues::default()).expect("frames");
+            found.push(queue.count_frames(&frames, &filled).expect("counts"));
+            if SumWidth::of(&column.data_type).is_ok() {
+                for precision in [38, 76] {
+                    let sum = match &column.data_type {
+                        DataType::Decimal { scale, .. } => DataType::Decimal { precision, scale: *scale },
+                        _ => DataType::Decimal { precision, scale: 0 },
+                    };
+                    found.push(queue.sum_frames(&frames, &sorted, &filled, &sum).expect("sums"));
+                }
+            }
+            let mut places = vec![queue.rows_of_frames(&frames, WindowFunction::NthValue(2)).expect("rows")];
+            for greatest in [false, true] {
+                places.push(queue.best_of_frames(&rows, &frames, &sorted, greatest).expect("rows"));
+            }
+            places.push(queue.rows_before(&rows, -2).expect("rows"));
+            found.extend(places.iter().map(|rows| queue.gather(&sorted, rows).expect("cells")));
+        }
+    }
+    batch(queue, found, row_count)
 }
 
 /// A column that was packed and unpacked again, if that is worth it, and whether its values are those that it had.
@@ -148,7 +190,7 @@ struct Decoded {
 fn for_every_column(queues: &[Queue; 2], mut visit: impl FnMut(Decoded)) {
     let catalog = FileCatalog::default();
     for path in parquet_files() {
-        let files = FileSet { paths: vec![path.to_string_lossy().into_owned()] };
+        let files = FileSet::parquet(vec![path.to_string_lossy().into_owned()]);
         let file = catalog.open_all(&files).expect("a file").remove(0);
         let metadata = file.footer.metadata().clone();
         let schema = metadata.file_metadata().schema_descr();
@@ -163,6 +205,8 @@ fn for_every_column(queues: &[Queue; 2], mut visit: impl FnMut(Decoded)) {
                     not_null: false,
                     length_max: None,
                     trim_blanks: false,
+                    content: ColumnContent::Column,
+                    field_id: None,
                     common: Vec::new(),
                 };
                 if row_group.num_rows() == 0 || check_column(&schema.column(leaf), &column).is_err() {
@@ -254,6 +298,7 @@ fn operations_agree_over_every_type() {
                 }),
             );
         }
+        check("windows", each(&|queue, column| windows(queue, column, rows)));
         check(
             "group and count",
             each(&|queue, column| {

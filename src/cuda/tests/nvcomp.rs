@@ -38,7 +38,7 @@ use pystachio_gpu::{
     },
     operation::{Queue, column_schema, to_arrow},
 };
-use pystachio_plan::{ColumnId, DataType, DeviceSettings, ScanColumn};
+use pystachio_plan::{ColumnContent, ColumnId, DataType, DeviceSettings, ScanColumn};
 
 use checksums::{page_bodies, with_checksums};
 
@@ -114,6 +114,8 @@ fn sample(row_count: usize, properties: WriterProperties) -> Sample {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content: ColumnContent::Column,
+        field_id: None,
         common: Vec::new(),
     });
     Sample { bytes, metadata, columns: declared.collect() }

@@ -14,9 +14,12 @@ mod pool;
 
 use pgrx::pg_sys;
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryEntry, QueryMetrics, QueryRequest,
-    QueryTimeline, Request, Response, Result, StatisticsEntry, TableDescription, decode_message,
+    CacheEntry, DescribeExtent, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryEntry, QueryMetrics,
+    QueryRequest, QueryTimeline, Request, Response, Result, StatisticsEntry, StoreAccess, StoreName,
+    TableDescription, decode_message,
 };
+
+use crate::stores;
 
 pub use connection::{Connection, Frame};
 pub use pool::{PooledConnection, acquire, acquire_checked, acquire_if_running};
@@ -26,8 +29,38 @@ pub use pool::{PooledConnection, acquire, acquire_checked, acquire_if_running};
 /// # Errors
 ///
 /// Those of reaching the engine; inside, those of each table.
-pub fn describe(server_oid: pg_sys::Oid, tables: &[FileSet]) -> Result<Vec<Result<TableDescription>>> {
-    let request = Request::Describe { tables: tables.to_vec() };
+pub fn describe(
+    server_oid: pg_sys::Oid,
+    tables: &[FileSet],
+    extent: DescribeExtent,
+) -> Result<Vec<Result<TableDescription>>> {
+    describe_by(server_oid, tables, extent, stores::access(server_oid, tables)?)
+}
+
+/// The same of the objects that stores have now, whatever the server's option `listing_age` says.
+///
+/// # Errors
+///
+/// As of [`describe`].
+pub fn describe_newest(
+    server_oid: pg_sys::Oid,
+    tables: &[FileSet],
+    extent: DescribeExtent,
+) -> Result<Vec<Result<TableDescription>>> {
+    let mut access = stores::access(server_oid, tables)?;
+    if let Some(options) = &mut access.options {
+        options.listing_age_ms = 0;
+    }
+    describe_by(server_oid, tables, extent, access)
+}
+
+fn describe_by(
+    server_oid: pg_sys::Oid,
+    tables: &[FileSet],
+    extent: DescribeExtent,
+    access: StoreAccess,
+) -> Result<Vec<Result<TableDescription>>> {
+    let request = Request::Describe { tables: tables.to_vec(), extent, access };
     match ask_again(server_oid, &request)? {
         Response::Described(descriptions) if descriptions.len() == tables.len() => Ok(descriptions),
         other => Err(unexpected(&other)),
@@ -40,8 +73,22 @@ pub fn describe(server_oid: pg_sys::Oid, tables: &[FileSet]) -> Result<Vec<Resul
 ///
 /// Those of reaching the engine; inside, those of each table.
 pub fn identify(server_oid: pg_sys::Oid, tables: &[FileSet]) -> Result<Vec<Result<u64>>> {
-    match ask_again(server_oid, &Request::Identify { tables: tables.to_vec() })? {
+    let access = stores::access(server_oid, tables)?;
+    match ask_again(server_oid, &Request::Identify { tables: tables.to_vec(), access })? {
         Response::Identified(identities) if identities.len() == tables.len() => Ok(identities),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The names in a folder of a store.
+///
+/// # Errors
+///
+/// Those of reaching the engine and the store.
+pub fn names(server_oid: pg_sys::Oid, folder: &str) -> Result<Vec<StoreName>> {
+    let access = stores::access(server_oid, [&FileSet::parquet(vec![folder.to_owned()])])?;
+    match ask_again(server_oid, &Request::Names { folder: folder.to_owned(), access })? {
+        Response::Names(names) => Ok(names),
         other => Err(unexpected(&other)),
     }
 }

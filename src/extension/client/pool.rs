@@ -15,6 +15,7 @@ use crate::{
     pg::wait::{WaitEvent, wait_time},
     settings,
     supervisor::{self, EngineHome},
+    writing,
 };
 
 /// Idle connections kept for each engine. Each takes a descriptor of an engine that serves all sessions; a backend that reads
@@ -71,6 +72,7 @@ impl DerefMut for PooledConnection {
 ///
 /// Those of starting and greeting the engine.
 pub fn acquire(server_oid: pg_sys::Oid) -> Result<PooledConnection> {
+    writing::recover();
     let home = EngineHome::of(server_oid);
     match take_idle(&home) {
         Some(connection) => Ok(PooledConnection { connection, is_from_pool: true }),
@@ -85,6 +87,7 @@ pub fn acquire(server_oid: pg_sys::Oid) -> Result<PooledConnection> {
 ///
 /// As of [`acquire`].
 pub fn acquire_checked(server_oid: pg_sys::Oid) -> Result<PooledConnection> {
+    writing::recover();
     let home = EngineHome::of(server_oid);
     while let Some(mut connection) = take_idle(&home) {
         if matches!(connection.ask(&Request::Status), Ok(Response::Status(_))) {
@@ -94,22 +97,21 @@ pub fn acquire_checked(server_oid: pg_sys::Oid) -> Result<PooledConnection> {
     open(home)
 }
 
-/// A connection to the server's engine if it is running.
+/// A connection to the server's engine if it is running. One that is just ending is not.
 ///
 /// # Errors
 ///
-/// Those of greeting the engine.
+/// `Protocol` if the engine is of another version.
 pub fn acquire_if_running(server_oid: pg_sys::Oid) -> Result<Option<PooledConnection>> {
     let home = EngineHome::of(server_oid);
     if let Some(connection) = take_idle(&home) {
         return Ok(Some(PooledConnection { connection, is_from_pool: true }));
     }
-    match supervisor::connect_if_running(&home) {
-        Some(socket) => {
-            let connection = Connection::open(socket, home)?;
-            Ok(Some(PooledConnection { connection, is_from_pool: false }))
-        }
-        None => Ok(None),
+    let Some(socket) = supervisor::connect_if_running(&home) else { return Ok(None) };
+    match Connection::open(socket, home) {
+        Ok(connection) => Ok(Some(PooledConnection { connection, is_from_pool: false })),
+        Err(error) if error.kind == ErrorKind::Unavailable => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,18 +1,77 @@
-//! Sampling for ANALYZE.
+//! Sampling for ANALYZE, and how many values columns have.
+//!
+//! ```text
+//! engine ─► rows ────► PostgreSQL's ANALYZE ─► pg_statistic
+//!        ─► counts ─► MEASURED ─────────────────────▲ stadistinct, at the end of the command or of the transaction
+//! ```
+//!
+//! A foreign table gives ANALYZE rows and nothing else. What PostgreSQL makes of 30,000 rows is right for most statistics, but
+//! not for the number of distinct values in a large table (`src/cpu/distinct.rs`). No choice of rows would help: that a value is
+//! in four of six billion rows would have to show in half a row. So the count is written when ANALYZE has written its own.
+//! `pg_stats.n_distinct` shows it, and the planner reads it as always. Null fractions, most common values, histograms and
+//! correlations stay as PostgreSQL has made them.
+//!
+//! ANALYZE of several tables, and VACUUM, commit after each table; the callback of transactions writes the count before that. In a
+//! transaction block the hook of utility commands does, so that the next query has it. A session that loads the library by this
+//! very ANALYZE has no such hook yet; then the count comes with the commit.
+//!
+//! Statistics of a parent with its children are PostgreSQL's alone: the values of several tables may be the same ones.
 #![expect(unsafe_code, reason = "PostgreSQL's relation structures are C structures")]
 
+use std::cell::RefCell;
+
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ColumnId, FileSet, Request, Result, SampleRequest, ScanColumn, TableDescription};
+use pystachio_plan::{
+    ColumnDescription, ColumnId, DescribeExtent, FileSet, Request, Result, SampleRequest, ScanColumn,
+    TableDescription,
+};
 
 use super::query::RunningQuery;
 use crate::{
     client,
     error::{OrRaise, raise},
     options,
-    pg::{compat, list},
+    pg::{compat, list, stored_statistics},
+    planner::distinct_bound,
     scan_private::DisplayScale,
+    stores,
     types::{self, ColumnReader, ColumnSource, RowBlock},
 };
+
+/// A table, and how many values its columns have, as `stadistinct`.
+type MeasuredTable = (pg_sys::Oid, Vec<(i16, f64)>);
+
+thread_local! {
+    /// Tables that this transaction has sampled.
+    static MEASURED: RefCell<Vec<MeasuredTable>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Registers the callback of transactions. Called once, when the library is loaded.
+pub fn register_callback() {
+    // SAFETY: the callback lives as long as the process.
+    unsafe { pg_sys::RegisterXactCallback(Some(end_transaction), std::ptr::null_mut()) }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn end_transaction(
+    event: pg_sys::XactEvent::Type,
+    _argument: *mut std::ffi::c_void,
+) {
+    match event {
+        pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT | pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => {
+            store_measured();
+        }
+        pg_sys::XactEvent::XACT_EVENT_ABORT => MEASURED.with_borrow_mut(Vec::clear),
+        _ => {}
+    }
+}
+
+/// Stores what the transaction has measured, when ANALYZE has written its statistics.
+pub fn store_measured() {
+    for (table_oid, columns) in MEASURED.take() {
+        stored_statistics::replace_distinct(table_oid, &columns);
+    }
+}
 
 /// Declares that the table can be sampled, and its size.
 #[pg_guard]
@@ -56,7 +115,8 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
 }
 
 fn describe(server_oid: pg_sys::Oid, files: &FileSet) -> TableDescription {
-    let mut descriptions = client::describe(server_oid, std::slice::from_ref(files)).or_raise();
+    let mut descriptions =
+        client::describe(server_oid, std::slice::from_ref(files), DescribeExtent::All).or_raise();
     match descriptions.pop() {
         Some(description) => description.or_raise(),
         None => raise(pystachio_plan::Error::internal("the engine described nothing")),
@@ -74,6 +134,7 @@ unsafe fn sample(
     // SAFETY: as above.
     let relation_oid = unsafe { (*relation).rd_id };
     let mut scan_columns: Vec<ScanColumn> = Vec::new();
+    let mut scanned = Vec::new();
     let mut readers = Vec::new();
     for attribute in descriptor.iter() {
         let id = ColumnId(scan_columns.len() as u32);
@@ -82,8 +143,8 @@ unsafe fn sample(
         let column = match is_absent {
             true => None,
             false => {
-                let name = options::column_name(relation_oid, attribute.attnum);
-                types::scan_column(relation_oid, attribute, id, description.column(&name))
+                let in_files = options::file_column(relation_oid, attribute.attnum);
+                types::scan_column(relation_oid, attribute, id, description.column(&in_files))
             }
         };
         readers.push(ColumnReader::new(ColumnSource {
@@ -92,9 +153,14 @@ unsafe fn sample(
             type_oid: if column.is_some() { attribute.atttypid } else { pg_sys::BOOLOID },
             type_modifier: attribute.atttypmod,
         })?);
-        scan_columns.extend(column);
+        if let Some(column) = column {
+            scanned.push((*attribute, description.column(&column.file_column())));
+            scan_columns.push(column);
+        }
     }
+    let access = stores::access(table.server_oid, [&table.files])?;
     let request = Request::Sample(SampleRequest {
+        access,
         files: table.files,
         columns: scan_columns,
         row_count: row_count_max as u64,
@@ -122,5 +188,18 @@ unsafe fn sample(
             }
         }
     }
+    let counts = query.cost().metrics.map_or_else(Vec::new, |metrics| metrics.distinct_counts);
+    let measured = scanned.iter().zip(counts).filter_map(|((attribute, column), count)| {
+        let count = count.filter(|_| stored_statistics::compares_bytes(attribute.attcollation))?;
+        Some((attribute.attnum, stored_distinct(count, *column, description.row_count as f64)))
+    });
+    MEASURED.with_borrow_mut(|tables| tables.push((relation_oid, measured.collect())));
     Ok(tuples)
+}
+
+/// A count of values as `stadistinct`: a tenth of the rows and more, as a part of them. A range of whole numbers bounds it.
+fn stored_distinct(count: f64, column: Option<&ColumnDescription>, row_count: f64) -> f64 {
+    let bound = column.map(|column| distinct_bound(column, row_count)).filter(|bound| *bound > 0.0);
+    let count = count.min(bound.unwrap_or(row_count)).max(1.0);
+    if count > 0.1 * row_count { -(count / row_count).min(1.0) } else { count.round() }
 }

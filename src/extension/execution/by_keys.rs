@@ -176,6 +176,8 @@ impl Lift<'_> {
             Operator::Limit { .. }
             | Operator::Aggregate { .. }
             | Operator::UnionAll { .. }
+            | Operator::Unnest { .. }
+            | Operator::Window { .. }
             | Operator::Exchange { .. } => return None,
         };
         Some((Relation::new(operator, relation.estimate.rows * self.factor), keys))
@@ -362,7 +364,8 @@ fn before_widening(expression: &Expression) -> &Expression {
 #[cfg(test)]
 mod tests {
     use pystachio_plan::{
-        Aggregate, AggregateCall, FileSet, JoinSide, PlanFacts, ScanColumn, ScanExtent, SortKey, plan_lines,
+        Aggregate, AggregateCall, ColumnContent, FileSet, JoinSide, PlanFacts, ScanColumn, ScanExtent,
+        SortKey, plan_lines,
     };
 
     use super::*;
@@ -387,11 +390,13 @@ mod tests {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
             common: Vec::new(),
         });
         let scan = Operator::Scan {
             table: table.into(),
-            files: FileSet { paths: Vec::new() },
+            files: FileSet::parquet(Vec::new()),
             columns: columns.collect(),
             filters,
             extent: ScanExtent::Whole,

@@ -230,6 +230,9 @@ pub(super) unsafe fn state_of(node: *mut pg_sys::PlanState) -> Option<*mut ScanS
         let ours: unsafe extern "C-unwind" fn(*mut pg_sys::ForeignScanState) = scan::end_foreign_scan;
         let is_ours = (*(*scan).fdwroutine).EndForeignScan.is_some_and(|end| std::ptr::fn_addr_eq(end, ours));
         let state = (*scan).fdw_state.cast::<ScanState>();
-        (is_ours && !state.is_null()).then_some(state)
+        // A DELETE of whole partitions has a state of its own.
+        let is_read =
+            (*(*scan).ss.ps.plan.cast::<pg_sys::ForeignScan>()).operation == pg_sys::CmdType::CMD_SELECT;
+        (is_ours && is_read && !state.is_null()).then_some(state)
     }
 }

@@ -40,7 +40,7 @@ use crate::{
     pg::encoding::to_shown,
     privileges,
     scan_private::ScanPrivate,
-    settings,
+    settings, stores,
 };
 
 /// Writes the scan's properties.
@@ -169,7 +169,10 @@ fn write_preview(writer: &Writer, private: &ScanPrivate, hides_counts: bool) {
     if hides_counts {
         return write_hidden(writer);
     }
+    let server_oid = pg_sys::Oid::from(private.server_oid);
+    let Ok(access) = stores::access_of_plan(server_oid, &private.plan) else { return };
     let request = QueryRequest {
+        access,
         plan: with_settled_moments(&private.plan, &[]),
         planned_files: private.files.clone(),
         parameters: Vec::new(),
@@ -180,7 +183,7 @@ fn write_preview(writer: &Writer, private: &ScanPrivate, hides_counts: bool) {
         engine: settings::engine_choice(),
         role: privileges::current_role(),
     };
-    if let Ok(metrics) = client::preview(pg_sys::Oid::from(private.server_oid), request) {
+    if let Ok(metrics) = client::preview(server_oid, request) {
         write_device(writer, "Runs On", &metrics);
         write_ranks(writer, &metrics, 1);
         write_reading(writer, &metrics);
@@ -449,7 +452,8 @@ impl Writer {
         unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.explain) };
     }
 
-    fn number(&self, label: &str, value: u64) {
+    /// A number.
+    pub fn number(&self, label: &str, value: u64) {
         let label = to_shown(label);
         // SAFETY: as above; no unit.
         unsafe {
@@ -457,7 +461,8 @@ impl Writer {
         }
     }
 
-    fn bytes(&self, label: &str, value: u64) {
+    /// A number of bytes.
+    pub fn bytes(&self, label: &str, value: u64) {
         let label = to_shown(label);
         // SAFETY: as above; the unit is shown in text.
         unsafe {

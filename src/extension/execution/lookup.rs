@@ -383,7 +383,8 @@ mod tests {
     use std::sync::Arc;
 
     use pystachio_plan::{
-        ColumnId, DataType, Expression, FileSet, Function, Operator, Relation, ScanColumn, ScanExtent,
+        ColumnContent, ColumnId, DataType, Expression, FileSet, Function, Operator, Relation, ScanColumn,
+        ScanExtent,
     };
 
     use super::*;
@@ -396,13 +397,15 @@ mod tests {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
             common: Vec::new(),
         };
         let parameter = Expression::Parameter { index: 0, data_type: DataType::Int32 };
         let column = Expression::column(ColumnId(1), DataType::Int32);
         let scan = Operator::Scan {
             table: "t".into(),
-            files: FileSet { paths: Vec::new() },
+            files: FileSet::parquet(Vec::new()),
             columns: vec![scanned(1), scanned(2)],
             filters: vec![Expression::predicate(Function::Equal, vec![column, parameter])],
             extent: ScanExtent::Whole,

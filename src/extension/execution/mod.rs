@@ -28,9 +28,13 @@ mod temp_files;
 
 use pgrx::pg_sys;
 
+pub use analyze::{register_callback, store_measured};
 pub use coming::link_scans;
+pub use explain::Writer as ExplainWriter;
 pub use keyed_join::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN, register_nodes};
-pub use scan::run_early;
+pub use query::RunningQuery;
+pub use scan::{is_whole_query, run_early, whole_query, write_instead, written_files};
+pub use temp_files::request as spill_request;
 
 /// Sets the executor's callbacks.
 pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {

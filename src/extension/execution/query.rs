@@ -14,10 +14,16 @@ use arrow_buffer::Buffer;
 use arrow_ipc::{convert::fb_to_schema, reader::read_record_batch, root_as_message};
 use arrow_schema::{DataType as ArrowType, Field, Schema, SchemaRef};
 use pgrx::pg_sys;
-use pystachio_plan::{Error, ErrorKind, FrameKind, QueryMetrics, Request, Response, Result, encode_message};
+use pystachio_plan::{
+    Error, ErrorKind, FrameKind, QueryMetrics, Request, Response, Result, WrittenFile, WrittenRows,
+    encode_message,
+};
 
 use super::temp_files;
-use crate::client::{self, Frame, PooledConnection};
+use crate::{
+    client::{self, Frame, PooledConnection},
+    writing,
+};
 
 /// Continuation marker and length before an encapsulated message's metadata.
 const ENCAPSULATION_BYTES: usize = 8;
@@ -30,6 +36,12 @@ pub struct RunningQuery {
     schema: Option<SchemaRef>,
     started: Instant,
     waited_before: Duration,
+    /// What its spill files have held, as far as the engine has told and PostgreSQL was not.
+    temp_file_bytes: u64,
+    /// What the engine has written of a query's rows.
+    rows: Option<WrittenRows>,
+    /// The same as the transaction's.
+    written: Vec<WrittenFile>,
     cost: QueryCost,
 }
 
@@ -80,6 +92,9 @@ impl RunningQuery {
             schema: None,
             started: Instant::now(),
             waited_before,
+            temp_file_bytes: 0,
+            rows: None,
+            written: Vec::new(),
             cost: QueryCost::default(),
         })
     }
@@ -122,15 +137,31 @@ impl RunningQuery {
             Ok(None) => {
                 self.cost.waited = connection.waited() - self.waited_before;
                 self.cost.elapsed = self.started.elapsed();
-                connection.give_back();
-                temp_files::report(self.cost.metrics.as_ref().map_or(0, |metrics| metrics.temp_file_bytes));
+                match self.rows.take() {
+                    Some(rows) => self.written = writing::take_files(*connection, rows),
+                    None => connection.give_back(),
+                }
+                self.report_temp_files();
                 self.answer = Answer::Complete;
                 Ok(None)
             }
             Err(error) => {
+                let error = of_server(error, &connection.home().server_name);
                 self.answer = Answer::Failed(error.clone());
                 Err(error)
             }
+        }
+    }
+
+    /// Waits until the engine has written the rows, and returns the files. They belong to the transaction then.
+    ///
+    /// # Errors
+    ///
+    /// Those of the query and of writing.
+    pub fn written(mut self) -> Result<Vec<WrittenFile>> {
+        match self.next_batch()? {
+            None => Ok(std::mem::take(&mut self.written)),
+            Some(_) => Err(protocol("rows that were to be written")),
         }
     }
 
@@ -139,6 +170,10 @@ impl RunningQuery {
         if let Answer::Open(connection) = &mut self.answer {
             connection.close_early();
         }
+    }
+
+    fn report_temp_files(&mut self) {
+        temp_files::report(std::mem::take(&mut self.temp_file_bytes));
     }
 
     /// What the query has cost so far.
@@ -165,8 +200,18 @@ impl RunningQuery {
                         self.unanswered = None;
                         connection.note_turn(is_awaited);
                     }
+                    Response::Spilled { temp_file_bytes } => {
+                        self.unanswered = None;
+                        self.temp_file_bytes = self.temp_file_bytes.max(temp_file_bytes);
+                    }
+                    Response::Written(rows) => {
+                        connection.note_turn(false);
+                        self.rows = Some(rows);
+                        return Ok(None);
+                    }
                     Response::Finished(metrics) => {
                         connection.note_turn(false);
+                        self.temp_file_bytes = self.temp_file_bytes.max(metrics.temp_file_bytes);
                         self.cost.metrics = Some(*metrics);
                         self.cost.run_count = 1;
                         return Ok(None);
@@ -188,6 +233,13 @@ impl RunningQuery {
     }
 }
 
+impl Drop for RunningQuery {
+    /// A query that ends early has spilled what the engine has told so far.
+    fn drop(&mut self) {
+        self.report_temp_files();
+    }
+}
+
 fn read_schema(frame: &Frame) -> Result<SchemaRef> {
     let (metadata, _) = split(&frame.body)?;
     let message = root_as_message(metadata).map_err(|error| protocol(&format!("schema: {error}")))?;
@@ -204,6 +256,7 @@ fn text_as_bytes(field: &Arc<Field>) -> Arc<Field> {
         ArrowType::Utf8 => ArrowType::Binary,
         ArrowType::LargeUtf8 => ArrowType::LargeBinary,
         ArrowType::List(item) => ArrowType::List(text_as_bytes(item)),
+        ArrowType::Struct(fields) => ArrowType::Struct(fields.iter().map(text_as_bytes).collect()),
         _ => return field.clone(),
     };
     Arc::new(Field::new(field.name(), data_type, field.is_nullable()))
@@ -216,6 +269,14 @@ fn split(body: &Buffer) -> Result<(&[u8], Buffer)> {
     let data_offset = ENCAPSULATION_BYTES + u32::from_le_bytes([a, b, c, d]) as usize;
     let metadata = body.get(ENCAPSULATION_BYTES..data_offset).ok_or_else(|| protocol("frame is cut off"))?;
     Ok((metadata, body.slice(data_offset)))
+}
+
+/// An engine's error, with the server's name where it names a rank.
+fn of_server(error: Error, server_name: &str) -> Error {
+    match error.kind {
+        ErrorKind::Peer => Error { message: format!("server \"{server_name}\": {}", error.message), ..error },
+        _ => error,
+    }
 }
 
 fn interrupted() -> Error {

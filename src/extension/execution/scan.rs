@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
 use pystachio_plan::{
     DataType, Error, Literal, Operator, Plan, QueryOrigin, QueryRequest, Relation, Request, Result,
+    WrittenColumn, WrittenFile,
 };
 
 use super::{
@@ -26,9 +27,9 @@ use crate::{
         tree::{Ref, Started},
     },
     privileges,
-    scan_private::{KeyParameter, ScanPrivate, decode_refusals, place},
-    settings,
-    types::{ColumnReader, ColumnSource, RowBlock},
+    scan_private::{DisplayScale, KeyParameter, ScanPrivate, decode_refusals, place},
+    settings, stores,
+    types::{ColumnReader, ColumnSource, RowBlock, base_type},
 };
 
 /// What a scan node keeps between its rows. Lives in the query's memory context, and is dropped with it.
@@ -55,8 +56,18 @@ pub struct ScanState {
     /// What the queries before the running one have cost: a rescan starts a new one.
     cost: Option<QueryCost>,
     with_metrics: bool,
+    /// The engine writes the rows of the query, and the scan gives none.
+    written: Option<WrittenScan>,
     /// The server's number of the statement; 0 where it computes none.
     query_id: i64,
+}
+
+/// A query whose rows the engine writes.
+enum WrittenScan {
+    /// It has not run.
+    Waiting(Box<Request>),
+    /// It has, and these are its files.
+    Done(Vec<WrittenFile>),
 }
 
 /// What filters the scan of a keyed join.
@@ -237,6 +248,56 @@ impl ScanState {
     }
 
     fn run(&self, plan: &Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
+        let (request, origin) = self.request(plan, parameters)?;
+        let request = Request::Run(Box::new(request), origin);
+        RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)
+    }
+
+    /// The scan's plan with the attributes at these places as the columns `wanted`; `None` if rows need PostgreSQL on the way.
+    fn whole_plan(&self, places: &[usize], wanted: &[WrittenColumn]) -> Option<Plan> {
+        let private = &self.private;
+        if private.join_keys.is_some() || !self.coming.is_empty() || places.len() != wanted.len() {
+            return None;
+        }
+        let types = private.plan.root.columns();
+        let mut outputs = Vec::with_capacity(wanted.len());
+        for (place, column) in places.iter().zip(wanted) {
+            let attribute = private.attributes.get(*place)?;
+            let type_oid = pg_sys::Oid::from(attribute.type_oid);
+            let id = attribute.output_index.and_then(|index| private.plan.outputs.get(index as usize));
+            let found = id.and_then(|id| types.iter().find(|(found, _)| found == id));
+            match found {
+                // Values of domains are checked in PostgreSQL.
+                Some((id, data_type))
+                    if has_written_scale(attribute.display_scale, &column.data_type)
+                        && base_type(type_oid, -1).0 == type_oid
+                        && is_written_as(data_type, &column.data_type) =>
+                {
+                    outputs.push(*id);
+                }
+                _ => return None,
+            }
+        }
+        Some(Plan { outputs, ..private.plan.clone() })
+    }
+
+    /// The request for such a plan.
+    fn whole_request(
+        &self,
+        context: *mut pg_sys::ExprContext,
+        plan: Plan,
+    ) -> Result<(QueryRequest, QueryOrigin)> {
+        let (plan, parameters) = match &self.parameters {
+            // SAFETY: the context of this scan's node.
+            Some(parameters) => unsafe { parameters.bind(&plan, context, &BTreeMap::new())? },
+            None => (Rc::new(plan), Vec::new()),
+        };
+        check_limits(&plan.root, &parameters);
+        self.request(&plan, parameters)
+    }
+
+    fn request(&self, plan: &Plan, parameters: Vec<Literal>) -> Result<(QueryRequest, QueryOrigin)> {
+        let access = stores::access_of_plan(pg_sys::Oid::from(self.private.server_oid), plan)?;
         let request = QueryRequest {
             plan: with_settled_moments(plan, &parameters),
             planned_files: self.private.files.clone(),
@@ -247,10 +308,9 @@ impl ScanState {
             device: settings::device(),
             engine: settings::engine_choice(),
             role: privileges::current_role(),
+            access,
         };
-        let origin = QueryOrigin { query_id: self.query_id, hides_counts: self.private.hides_rows };
-        let request = Request::Run(Box::new(request), origin);
-        RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)
+        Ok((request, QueryOrigin { query_id: self.query_id, hides_counts: self.private.hides_rows }))
     }
 
     /// Reads the rows of several keys; false if they are too many.
@@ -329,7 +389,7 @@ impl ScanState {
         let cost = self.cost();
         if cost.and_then(|cost| cost.metrics).is_some_and(|metrics| metrics.has_changed_files) {
             for planned in &self.private.files {
-                known_files::forget(&(self.private.server_oid, planned.files.clone()));
+                known_files::forget_files(self.private.server_oid, &planned.files);
             }
             // SAFETY: the caller has the statement that it runs.
             known_files::forget_plans(unsafe { Ref::known(statement) });
@@ -383,6 +443,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             cost: None,
             // The node's own instrument is allocated after this.
             with_metrics: (*(*node).ss.ps.state).es_instrument != 0,
+            written: None,
             query_id: compat::query_id((*(*node).ss.ps.state).es_plannedstmt),
         };
         if !explain_only && !state.reads.is_null() {
@@ -411,6 +472,121 @@ pub fn run_early(started: &Started<'_>) -> Result<()> {
     }
 }
 
+/// A query that is a scan of the server's engine and nothing else, with its attributes as the columns `wanted`. It has begun.
+///
+/// # Errors
+///
+/// A parameter that the engine can't take.
+///
+/// # Safety
+///
+/// `node` is a node of a statement that has started, and has given no row.
+pub unsafe fn whole_query(
+    node: *mut pg_sys::PlanState,
+    server_oid: pg_sys::Oid,
+    wanted: &[WrittenColumn],
+) -> Result<Option<(QueryRequest, QueryOrigin)>> {
+    // SAFETY: as the caller says.
+    unsafe {
+        let Some((state, plan)) = whole_scan(node, server_oid, wanted) else { return Ok(None) };
+        let context = (*node).ps_ExprContext;
+        let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+        let request = state.whole_request(context, plan);
+        pg_sys::MemoryContextSwitchTo(former);
+        request.map(Some)
+    }
+}
+
+/// Whether [`whole_query`] gives a query.
+///
+/// # Safety
+///
+/// As of [`whole_query`], but the statement may be one that EXPLAIN has started.
+pub unsafe fn is_whole_query(
+    node: *mut pg_sys::PlanState,
+    server_oid: pg_sys::Oid,
+    wanted: &[WrittenColumn],
+) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { whole_scan(node, server_oid, wanted) }.is_some()
+}
+
+unsafe fn whole_scan<'a>(
+    node: *mut pg_sys::PlanState,
+    server_oid: pg_sys::Oid,
+    wanted: &[WrittenColumn],
+) -> Option<(&'a ScanState, Plan)> {
+    // SAFETY: as the callers say. A projection or a condition is PostgreSQL's to evaluate.
+    unsafe {
+        let state = coming::state_of(node).and_then(|state| state.as_ref())?;
+        let targets = list::pointers::<pg_sys::TargetEntry>((*(*node).plan).targetlist);
+        let places = targets.map(|target| place_of(target)).collect::<Option<Vec<_>>>()?;
+        if !(*node).qual.is_null() || state.has_started() || state.private.server_oid != server_oid.to_u32() {
+            return None;
+        }
+        state.whole_plan(&places, wanted).map(|plan| (state, plan))
+    }
+}
+
+/// The files that the engine has written of a scan's rows; `None` if it does not write them.
+///
+/// # Safety
+///
+/// The node has been set up.
+pub unsafe fn written_files<'a>(node: *mut pg_sys::PlanState) -> Option<&'a [WrittenFile]> {
+    // SAFETY: as the caller says; the state lives as long as the node.
+    match unsafe { coming::state_of(node).and_then(|state| state.as_ref()) }?.written.as_ref()? {
+        WrittenScan::Waiting(_) => Some(&[]),
+        WrittenScan::Done(files) => Some(files),
+    }
+}
+
+/// The place of the attribute that a scan's target is; `None` of what PostgreSQL computes.
+unsafe fn place_of(target: *mut pg_sys::TargetEntry) -> Option<usize> {
+    // SAFETY: the caller has a target of a valid plan.
+    unsafe {
+        let value = (*target).expr;
+        if (*target).resjunk || (*value).type_ != pg_sys::NodeTag::T_Var {
+            return None;
+        }
+        usize::try_from(i32::from((*value.cast::<pg_sys::Var>()).varattno) - 1).ok()
+    }
+}
+
+/// Whether a number that is shown so has the digits after the point that its column is written with.
+fn has_written_scale(display_scale: DisplayScale, written: &DataType) -> bool {
+    match (display_scale, written) {
+        (DisplayScale::OfType, _) => true,
+        (DisplayScale::Fixed(shown), DataType::Decimal { scale, .. }) => shown == u16::from(*scale),
+        _ => false,
+    }
+}
+
+/// Has the engine write the rows of a scan, in the place of the statement, which counts them. The scan gives none then.
+///
+/// # Safety
+///
+/// The node is one of which [`whole_query`] has made `request`.
+pub unsafe fn write_instead(node: *mut pg_sys::PlanState, request: Request) {
+    // SAFETY: as the caller says.
+    unsafe {
+        if let Some(state) = coming::state_of(node).and_then(|state| state.as_mut()) {
+            state.written = Some(WrittenScan::Waiting(Box::new(request)));
+        }
+    }
+}
+
+/// Whether an engine's column can be written as one of this type.
+fn is_written_as(found: &DataType, written: &DataType) -> bool {
+    match (found, written) {
+        (DataType::Decimal { scale: found, .. }, DataType::Decimal { scale: written, .. }) => {
+            found == written
+        }
+        (DataType::List(found), DataType::List(written)) => is_written_as(found, written),
+        (found, written) => found == written,
+    }
+}
+
 /// The next row, in the scan's slot.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn iterate_foreign_scan(
@@ -420,6 +596,16 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
     unsafe {
         let state = &mut *(*node).fdw_state.cast::<ScanState>();
         let slot = (*node).ss.ss_ScanTupleSlot;
+        if let Some(written) = &mut state.written {
+            if let WrittenScan::Waiting(request) = std::mem::replace(written, WrittenScan::Done(Vec::new())) {
+                let server_oid = pg_sys::Oid::from(state.private.server_oid);
+                let files =
+                    RunningQuery::start(server_oid, &request).and_then(RunningQuery::written).or_raise();
+                (*(*node).ss.ps.state).es_processed += files.iter().map(|file| file.row_count).sum::<u64>();
+                state.written = Some(WrittenScan::Done(files));
+            }
+            return pg_sys::ExecClearTuple(slot);
+        }
         if let Some(kept) = &mut state.kept
             && let Some((values, nulls)) = kept.next_row()
         {

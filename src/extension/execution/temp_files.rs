@@ -32,7 +32,7 @@ fn directory() -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Counts the spill files of a query that has ended: in `pg_stat_database`, and in the log if `log_temp_files` says so.
+/// Counts the spill files of a query that has ended, in whatever way: in `pg_stat_database`, and in the log if `log_temp_files` says so.
 pub fn report(bytes: u64) {
     if bytes == 0 {
         return;

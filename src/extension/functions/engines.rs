@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{DeviceMemoryStatus, RankStatus};
+use pystachio_plan::{DeviceMemoryStatus, MemorySpace, RankStatus};
 
 use super::{
     count,
@@ -209,9 +209,12 @@ fn cache_rows(server: pg_sys::Oid) -> Vec<Row> {
         vec![
             cell("rank", i32::try_from(entry.rank).unwrap_or(i32::MAX)),
             cell("path", sees_all.then_some(entry.path)),
-            cell("column", sees_all.then_some(entry.column)),
+            cell("column", sees_all.then_some(entry.column).filter(|column| !column.is_empty())),
             cell("tier", entry.space.to_string()),
-            cell("row_groups", sees_all.then(|| i64::from(entry.row_group_count))),
+            cell(
+                "row_groups",
+                (sees_all && entry.space != MemorySpace::Disk).then(|| i64::from(entry.row_group_count)),
+            ),
             cell("memory", count(entry.memory_bytes)),
             cell("hits", sees_all.then(|| count(entry.hits))),
             cell("misses", sees_all.then(|| count(entry.misses))),

@@ -1,5 +1,6 @@
 //! What SQL can call.
 //!
+//! - `describe.rs`: `pystachio.describe()` and `pystachio.refresh_table()`; `read_parquet()` is in `file_tables.rs`
 //! - `engines.rs`: the views `pystachio.engines` and `pystachio.cache`, and `pystachio.version()`
 //! - `queries.rs`: the views `pystachio.queries` and `pystachio.statistics`, and `pystachio.statistics_reset()`
 //! - `registry.rs`: `pystachio.functions()`
@@ -7,6 +8,7 @@
 //! - `optimize.rs`: `pystachio.optimize_parquet`
 //! - `tpch.rs`: `pystachio.tpch_generate` and `pystachio.tpch_query`; `tpch/`: the queries' texts
 //! - `rows.rs`: rows by the names of their columns, for every version of the extension's SQL
+//! - `write_parquet.rs`: `pystachio.write_parquet`
 //! - `writing.rs`: what functions that write files share
 //!
 //! Their SQL (defaults, volatility, strictness, rights) is in `sql/` at the root of the repository.
@@ -16,6 +18,7 @@
 //!
 //! Deliberately absent: anything that starts an engine only to look at it.
 
+mod describe;
 mod engines;
 mod optimize;
 mod queries;
@@ -23,9 +26,12 @@ mod registry;
 mod rows;
 mod timeline;
 mod tpch;
+mod write_parquet;
 mod writing;
 
 use crate::{error::OrRaise, pg::encoding};
+
+pub use writing::check_path;
 
 /// An argument of type `text`.
 fn text_argument(bytes: &[u8]) -> String {

@@ -20,6 +20,8 @@ use crate::{
 /// A value of a row.
 #[derive(Debug)]
 pub enum Cell {
+    /// `boolean`
+    Bool(bool),
     /// `integer`
     Int32(i32),
     /// `bigint`
@@ -65,6 +67,7 @@ macro_rules! cells_from {
 }
 
 cells_from! {
+    bool => Bool,
     i32 => Int32,
     i64 => Int64,
     f64 => Float64,
@@ -77,6 +80,7 @@ cells_from! {
 impl Cell {
     fn type_oid(&self) -> pg_sys::Oid {
         match self {
+            Self::Bool(_) => pg_sys::BOOLOID,
             Self::Int32(_) => pg_sys::INT4OID,
             Self::Int64(_) => pg_sys::INT8OID,
             Self::Float64(_) => pg_sys::FLOAT8OID,
@@ -89,6 +93,7 @@ impl Cell {
 
     fn into_datum(self) -> Option<pg_sys::Datum> {
         match self {
+            Self::Bool(value) => value.into_datum(),
             Self::Int32(value) => value.into_datum(),
             Self::Int64(value) => value.into_datum(),
             Self::Float64(value) => value.into_datum(),

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{Error, ErrorKind, RANK_PLACEHOLDER, Request, Response, Result, encode_message};
+use pystachio_plan::{
+    Error, ErrorKind, RANK_PLACEHOLDER, Request, Response, Result, encode_message, is_in_store,
+};
 
-use crate::client;
+use crate::{client, options::COMPRESSIONS};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-const COMPRESSIONS: &[&str] = &["auto", "none", "snappy", "lz4", "zstd"];
 
 /// Runs a request that writes files and returns its last answer. `all` are what progress is over: `tables`.
 ///
@@ -49,7 +50,7 @@ pub(super) fn write(server_oid: pg_sys::Oid, request: &Request, all: &str) -> Re
 /// # Errors
 ///
 /// `InvalidArgument` if it is not absolute, or stands for the files of several ranks.
-pub(super) fn check_path(path: &str) -> Result<()> {
+pub fn check_path(path: &str) -> Result<()> {
     if path.contains(RANK_PLACEHOLDER) {
         return invalid(
             format!("\"{path}\" stands for files of every rank"),
@@ -58,6 +59,13 @@ pub(super) fn check_path(path: &str) -> Result<()> {
     }
     if path.starts_with('/') {
         return Ok(());
+    }
+    if is_in_store(path) {
+        return Err(Error::new(
+            ErrorKind::NotSupported,
+            format!("files in stores are not rewritten, nor are TPC-H tables written there: \"{path}\""),
+        )
+        .with_hint("Write files into a folder of the server's host, and copy them into the store."));
     }
     invalid(
         format!("\"{path}\" is not an absolute path"),

@@ -76,6 +76,25 @@ pub unsafe fn query_id(statement: *const pg_sys::PlannedStmt) -> i64 {
     }
 }
 
+/// Runs a statement that has started to its end.
+///
+/// # Safety
+///
+/// The statement has started.
+pub unsafe fn run_executor(execution: *mut pg_sys::QueryDesc) {
+    let forward = pg_sys::ScanDirection::ForwardScanDirection;
+    // SAFETY: as the caller says.
+    #[cfg(feature = "pg18")]
+    unsafe {
+        pg_sys::ExecutorRun(execution, forward, 0);
+    }
+    // SAFETY: as the caller says.
+    #[cfg(not(feature = "pg18"))]
+    unsafe {
+        pg_sys::ExecutorRun(execution, forward, 0, true);
+    }
+}
+
 /// How two rows are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowComparison {
@@ -270,6 +289,52 @@ pub unsafe fn checked_role(root: *mut pg_sys::PlannerInfo, entry: *mut pg_sys::R
         match (*entry).perminfoindex {
             0 => pg_sys::InvalidOid,
             _ => (*pg_sys::getRTEPermissionInfo((*(*root).parse).rteperminfos, entry)).checkAsUser,
+        }
+    }
+}
+
+/// Whether the current role owns a table.
+pub fn owns_table(table_oid: pg_sys::Oid) -> bool {
+    // SAFETY: a look into catalogs.
+    #[cfg(feature = "pg15")]
+    unsafe {
+        pg_sys::pg_class_ownercheck(table_oid, pg_sys::GetUserId())
+    }
+    // SAFETY: as above.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        pg_sys::object_ownercheck(pg_sys::RelationRelationId, table_oid, pg_sys::GetUserId())
+    }
+}
+
+/// Has a foreign table in the place of an entry of a query's range table, with the right to read it.
+///
+/// # Safety
+///
+/// `query` is a query before it is planned, and `entry` one of its range table.
+pub unsafe fn make_table(
+    query: *mut pg_sys::Query,
+    entry: *mut pg_sys::RangeTblEntry,
+    table_oid: pg_sys::Oid,
+) {
+    // SAFETY: as the caller says.
+    unsafe {
+        (*entry).rtekind = pg_sys::RTEKind::RTE_RELATION;
+        (*entry).functions = NIL;
+        (*entry).relid = table_oid;
+        (*entry).relkind = pg_sys::RELKIND_FOREIGN_TABLE as _;
+        (*entry).rellockmode = pg_sys::AccessShareLock as i32;
+        (*entry).inh = false;
+        (*entry).lateral = false;
+        #[cfg(feature = "pg15")]
+        {
+            let _ = query;
+            (*entry).requiredPerms = pg_sys::ACL_SELECT as _;
+        }
+        #[cfg(not(feature = "pg15"))]
+        {
+            let permissions = pg_sys::addRTEPermissionInfo(&raw mut (*query).rteperminfos, entry);
+            (*permissions).requiredPerms = pg_sys::ACL_SELECT as _;
         }
     }
 }
@@ -743,6 +808,40 @@ pub fn direction(pathkey: &pg_sys::PathKey) -> (bool, bool) {
     (descends, pathkey.pk_nulls_first)
 }
 
+/// The pathkey that sorts a class of equal expressions by its first family, the smallest first and NULL last.
+///
+/// # Safety
+///
+/// `root` and `class` are the planner's own.
+pub unsafe fn ascending_pathkey(
+    root: *mut pg_sys::PlannerInfo,
+    class: *mut pg_sys::EquivalenceClass,
+) -> *mut pg_sys::PathKey {
+    #[cfg(feature = "pg18")]
+    let smallest_first = pg_sys::CompareType::COMPARE_LT;
+    #[cfg(not(feature = "pg18"))]
+    let smallest_first = pg_sys::BTLessStrategyNumber as i32;
+    // SAFETY: as the caller says; a class has at least one family.
+    unsafe {
+        let family = super::list::oids((*class).ec_opfamilies).next().unwrap_or(pg_sys::InvalidOid);
+        pg_sys::make_canonical_pathkey(root, class, family, smallest_first, false)
+    }
+}
+
+/// Gives back what PostgreSQL found about a variable.
+///
+/// # Safety
+///
+/// `examine_variable` has filled it.
+pub unsafe fn release_statistics(variable: &pg_sys::VariableStatData) {
+    if let Some(free) = variable.freefunc
+        && !variable.statsTuple.is_null()
+    {
+        // SAFETY: as the caller says; the function is the one for this tuple.
+        unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| free(variable.statsTuple)) }
+    }
+}
+
 /// A path for a base relation, with columns of the relations that it has to be joined below (LATERAL).
 ///
 /// # Safety
@@ -927,5 +1026,50 @@ unsafe fn append_relation(
             (*statement).unprunableRelids = pg_sys::bms_add_member((*statement).unprunableRelids, index);
         }
         (*statement).relationOids = pg_sys::lappend_oid((*statement).relationOids, (*entry).relid);
+    }
+}
+
+/// The run conditions of a window, which its functions have since PostgreSQL 17.
+///
+/// # Safety
+///
+/// The window is valid.
+pub unsafe fn run_conditions_of_window(window: *mut pg_sys::WindowClause) -> *mut pg_sys::List {
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    // SAFETY: as the caller says.
+    return unsafe { (*window).runCondition };
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    {
+        let _ = window;
+        std::ptr::null_mut()
+    }
+}
+
+/// The run conditions of a window function, as expressions over it.
+///
+/// # Safety
+///
+/// The function is valid, and the current memory lives as long as what is made of the result.
+pub unsafe fn run_conditions_of_function(function: *mut pg_sys::WindowFunc) -> Vec<*mut pg_sys::Node> {
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    {
+        let _ = function;
+        Vec::new()
+    }
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    // SAFETY: as the caller says; the list has what PostgreSQL put there.
+    unsafe {
+        let conditions = pointers::<pg_sys::WindowFuncRunCondition>((*function).runCondition);
+        let of = |condition: *mut pg_sys::WindowFuncRunCondition| {
+            let (function, other) = (function.cast::<pg_sys::Expr>(), (*condition).arg);
+            let (left, right) = if (*condition).wfunc_left { (function, other) } else { (other, function) };
+            let (operator, collation) = ((*condition).opno, (*condition).inputcollid);
+            let none = pg_sys::InvalidOid;
+            let clause =
+                pg_sys::make_opclause(operator, pg_sys::BOOLOID, false, left, right, none, collation);
+            pg_sys::set_opfuncid(clause.cast());
+            clause.cast::<pg_sys::Node>()
+        };
+        conditions.map(of).collect()
     }
 }

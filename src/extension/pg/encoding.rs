@@ -47,6 +47,14 @@ pub fn to_utf8(text: &[u8]) -> Option<String> {
     String::from_utf8(convert(text, server_encoding(), UTF8)?).ok()
 }
 
+/// As [`to_utf8`], without a copy where the bytes are the same.
+pub fn as_utf8(text: &[u8]) -> Option<Cow<'_, str>> {
+    match has_same_bytes() {
+        true => std::str::from_utf8(text).ok().map(Cow::Borrowed),
+        false => to_utf8(text).map(Cow::Owned),
+    }
+}
+
 /// An argument of a function, of type `text`: pgrx has only UTF-8 as text, and reads others as their bytes.
 ///
 /// # Errors

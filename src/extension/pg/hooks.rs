@@ -120,6 +120,43 @@ pub unsafe fn start_executor(
     }
 }
 
+/// Runs a utility command by the next hook, or by PostgreSQL itself.
+///
+/// # Safety
+///
+/// The arguments are those of ProcessUtility_hook.
+#[expect(clippy::too_many_arguments, reason = "PostgreSQL's own")]
+pub unsafe fn process_utility(
+    next: pg_sys::ProcessUtility_hook_type,
+    statement: *mut pg_sys::PlannedStmt,
+    text: *const c_char,
+    is_read_only: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: as the caller says.
+    unsafe {
+        match next {
+            Some(next) => pg_guard_ffi_boundary(|| {
+                next(statement, text, is_read_only, context, parameters, environment, receiver, completion)
+            }),
+            None => pg_sys::standard_ProcessUtility(
+                statement,
+                text,
+                is_read_only,
+                context,
+                parameters,
+                environment,
+                receiver,
+                completion,
+            ),
+        }
+    }
+}
+
 /// Calls the next object_access_hook, if there is one.
 ///
 /// # Safety

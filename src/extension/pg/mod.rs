@@ -5,6 +5,7 @@
 //! - `list.rs`: lists, names, options and descriptors
 //! - `locale.rs`: what libc says of locales
 //! - `nodes.rs`: walking trees of nodes
+//! - `stored_statistics.rs`: what ANALYZE has stored, corrected
 //! - `tree/`: the planner's structures by typed handles
 //! - `mirror/`: expressions as values, for `src/lower`
 //! - `wait.rs`: waiting without holding up a cancel
@@ -18,6 +19,7 @@ pub mod list;
 pub mod locale;
 pub mod mirror;
 pub mod nodes;
+pub mod stored_statistics;
 pub mod tree;
 pub mod wait;
 pub mod zone;

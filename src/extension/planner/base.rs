@@ -3,10 +3,10 @@
 use std::{collections::HashMap, rc::Rc};
 
 use pgrx::pg_sys;
-use pystachio_lower::{Lowered, Scale, Scope, type_magnitude};
+use pystachio_lower::{Lowered, Scope};
 use pystachio_plan::{
-    ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn, ScanExtent,
-    TableDescription,
+    ColumnContent, ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, RecordField,
+    Relation, ScanColumn, ScanExtent, TableDescription,
 };
 
 use super::{
@@ -26,7 +26,7 @@ use crate::{
         mirror::type_name,
         tree::{CustomPath, ForeignPath, List, Path, Rel, Root, Table, column_name, column_type, table_name},
     },
-    types,
+    stores, types,
 };
 
 /// Estimates a foreign table and makes its plan.
@@ -34,8 +34,14 @@ pub fn estimate_table<'p>(root: Root<'p>, relation: Rel<'p>, table_oid: pg_sys::
     with_planning(|planning| planning.meet_table());
     // Permissions are checked through the range table; a user here would keep relations of views
     // with different owners apart.
+    let role = relation.user_oid();
     relation.set_user_oid(pg_sys::InvalidOid);
-    let table = options::table_options(table_oid);
+    let mut table = options::table_options(table_oid);
+    if reads_by_mapping(&table, role) {
+        // The user mapping of the role whose permissions count.
+        table.files.role = role.into();
+        with_planning(|planning| planning.note_role(table_oid, role));
+    }
     describe_expanded(root, &table);
     let mut description = describe(&table).or_raise();
     if !fits(table_oid, &description) {
@@ -48,43 +54,56 @@ pub fn estimate_table<'p>(root: Root<'p>, relation: Rel<'p>, table_oid: pg_sys::
     info.attach(relation);
 }
 
+/// Whether a user mapping counts for a table: always in stores, elsewhere for encrypted files. Of a view, keys of the role that queries it
+/// must not count in place of its owner's.
+fn reads_by_mapping(table: &TableOptions, role: pg_sys::Oid) -> bool {
+    let has_keys = |role: u32| stores::has_file_keys(table.server_oid, role);
+    table.files.is_in_store() || (role != pg_sys::InvalidOid && (has_keys(role.into()) || has_keys(0)))
+}
+
 /// Offers the paths of a foreign table.
 pub fn offer_scans<'p>(root: Root<'p>, relation: Rel<'p>) {
     let Some(info) = RelationInfo::of(relation) else { return };
-    let (rows, local) = local_costs(root, relation, info);
-    let (startup, total) = cost::path_costs(info.cost, rows);
-    let costs = (startup + local.startup, total + local.startup + local.per_tuple * rows);
+    let costs = info.path_costs(root, relation, cost::path_costs(info.cost, info.rows));
     relation.add_path(ForeignPath::of_scan(root, relation, costs).path());
-    if let Some(sorted) = SortedScan::wanted_of(root, relation, info) {
-        let (rows, costs) = sorted.costs(info, relation.rows());
+    for sorted in SortedScan::wanted_of(root, relation, info) {
+        let (rows, costs) = sorted.costs(root, relation, info, relation.rows());
         relation.add_path(sorted.marked(ForeignPath::of_scan(root, relation, costs), rows));
     }
 }
 
-/// The rows that an engine returns of a table, and what PostgreSQL's own conditions cost on them: a subquery among these may ask
-/// an engine for every row.
-fn local_costs<'p>(root: Root<'p>, relation: Rel<'p>, info: &RelationInfo<'p>) -> (f64, pg_sys::QualCost) {
-    if info.local_clauses.is_empty() {
-        return (relation.rows(), pg_sys::QualCost::default());
+/// The rows that an engine returns of a table of whose conditions PostgreSQL checks some. The others are estimated together, for
+/// extended statistics may say that they go together.
+fn returned_rows<'p>(root: Root<'p>, relation: Rel<'p>, local: &[usize]) -> f64 {
+    if local.is_empty() {
+        return relation.rows();
     }
     let own = relation.clauses().iter().enumerate();
-    let local = own.filter(|(place, _)| info.local_clauses.contains(place)).map(|(_, clause)| clause);
-    let local = List::of(local);
-    let passing = root.selectivity(local, relation.index(), pg_sys::JoinType::JOIN_INNER, None);
-    let rows = (relation.rows() / passing.max(f64::EPSILON)).min(relation.tuples().max(1.0));
-    (cost::clamp_rows(rows), root.cost_of(local))
+    let remote = List::of(own.filter(|(place, _)| !local.contains(place)).map(|(_, clause)| clause));
+    let passing = root.selectivity(remote, relation.index(), pg_sys::JoinType::JOIN_INNER, None);
+    cost::clamp_rows((relation.tuples() * passing).max(relation.rows()))
 }
 
-/// Whether the files of a table are known for what its declaration leaves to them: the digits of a list of `numeric`.
+/// Whether the files of a table are known for what its declaration leaves to them: the digits of numbers in arrays and composite
+/// values.
 fn fits(table_oid: pg_sys::Oid, description: &TableDescription) -> bool {
-    Table::open(table_oid).columns().into_iter().all(|attribute| {
-        attribute.attisdropped
-            || types::data_type(attribute.atttypid, attribute.atttypmod)
-                != Some(DataType::List(Box::new(DataType::Numeric)))
-            || description.column(&options::column_name(table_oid, attribute.attnum)).is_some_and(
-                |column| matches!(&column.data_type, Some(DataType::List(item)) if item.is_decimal()),
-            )
-    })
+    Table::open(table_oid).columns().into_iter().filter(|attribute| !attribute.attisdropped).all(
+        |attribute| {
+            let declared = types::data_type(attribute.atttypid, attribute.atttypmod);
+            let Some(declared) =
+                declared.filter(|declared| declared.is_nested() && types::rests_on_files(declared))
+            else {
+                return true;
+            };
+            let Some(column) = description.column(&options::file_column(table_oid, attribute.attnum)) else {
+                return false;
+            };
+            match declared.fields() {
+                Some(_) => column.record.is_some(),
+                None => matches!(&column.data_type, Some(DataType::List(item)) if item.is_decimal()),
+            }
+        },
+    )
 }
 
 fn build<'p>(
@@ -95,18 +114,19 @@ fn build<'p>(
     description: &TableDescription,
 ) -> Result<RelationInfo<'p>, Error> {
     let name = table_name(table_oid);
-    let (scan_columns, columns) = read_columns(table_oid, &name, description)?;
+    let Columns { scanned, by_number, fields } = read_columns(root, table_oid, &name, description)?;
     let column_count = relation.target().expressions().len().max(1);
-    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns });
+    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns: by_number, fields });
     let conditions = leveled_conditions(root, relation, &scope, &name);
     let scan = Operator::Scan {
         table: name.clone(),
-        files: table.files.clone(),
-        columns: scan_columns,
+        // All that a statement reads of a table is of one version.
+        files: table.files.at_version(description.version.as_ref()),
+        columns: scanned,
         filters: conditions.scan,
         extent: ScanExtent::Whole,
     };
-    let rows = relation.rows();
+    let rows = returned_rows(root, relation, &conditions.local);
     let scan = conditions.above.into_iter().fold(Relation::new(scan, rows), |input, predicate| {
         Relation::new(Operator::Filter { input, predicate }, rows)
     });
@@ -124,58 +144,150 @@ fn build<'p>(
     Ok(info)
 }
 
-type Columns = (Vec<ScanColumn>, HashMap<i16, Lowered>);
+struct Columns {
+    scanned: Vec<ScanColumn>,
+    /// By attribute number.
+    by_number: HashMap<i16, Lowered>,
+    /// Fields of structs, by attribute number and the names on the way to them.
+    fields: HashMap<(i16, Vec<String>), Lowered>,
+}
 
 /// The table's columns, as the scan reads them and as expressions find them. Columns of types that engines
 /// don't have are left out.
 fn read_columns(
+    root: Root<'_>,
     table_oid: pg_sys::Oid,
     table_name: &str,
     description: &TableDescription,
 ) -> Result<Columns, Error> {
     let table = Table::open(table_oid);
     let attributes = table.columns();
-    let mut scan_columns = Vec::new();
-    let mut columns = HashMap::new();
+    let mut columns = Columns { scanned: Vec::new(), by_number: HashMap::new(), fields: HashMap::new() };
     for attribute in &attributes {
         if attribute.attisdropped || compat::is_virtual(attribute) {
             continue;
         }
-        let described = description.column(&options::column_name(table_oid, attribute.attnum));
+        let described = description.column(&options::file_column(table_oid, attribute.attnum));
         let id = with_planning(|planning| planning.new_column());
         let Some(column) = types::scan_column(table_oid, attribute, id, described) else { continue };
         with_planning(|planning| planning.scan_column(id, table_oid, attribute.attnum));
-        columns.insert(attribute.attnum, lowered_column(&column, attribute, described));
-        scan_columns.push(column);
+        if let Some(described) = described.filter(|_| column.content == ColumnContent::Json) {
+            add_fields(&mut columns, &column, attribute.attnum, described);
+        }
+        if column.data_type.fields().is_some() {
+            // The plan is made anew when these change.
+            for relation_oid in types::composite_relations(attribute.atttypid) {
+                root.depend_on_relation(relation_oid);
+            }
+        }
+        // Fields are found by names alone.
+        if let (DataType::Record(fields), Some(described), None) =
+            (&column.data_type, described, column.field_id)
+        {
+            let (type_oid, _) = types::base_type(attribute.atttypid, attribute.atttypmod);
+            let mut found =
+                FoundFields { columns: &mut columns, column: &column, described, path: Vec::new() };
+            found.add(attribute.attnum, type_oid, fields);
+        }
+        let described = described.filter(|_| column.content == ColumnContent::Column);
+        let sql_type = (attribute.atttypid, attribute.atttypmod);
+        columns.by_number.insert(attribute.attnum, lowered_column(&column, sql_type, described));
+        columns.scanned.push(column);
     }
-    if scan_columns.is_empty() && !attributes.is_empty() {
+    if columns.scanned.is_empty() && !attributes.is_empty() {
         let message = format!("foreign table \"{table_name}\" has no column of a type that can be read");
         return Err(Error::new(ErrorKind::SchemaMismatch, message));
     }
-    Ok((scan_columns, columns))
+    Ok(columns)
+}
+
+/// The fields of a struct, which the table has as JSON, as columns of the scan. Those that nothing reads are left out of the plan later.
+fn add_fields(columns: &mut Columns, column: &ScanColumn, number: i16, described: &ColumnDescription) {
+    for field in &described.fields {
+        let in_file = field_column(field.name_in(&column.name), field.data_type.clone());
+        let lowered = Lowered::of_type(Expression::column(in_file.id, in_file.data_type.clone()));
+        columns.fields.insert((number, field.path.clone()), lowered);
+        columns.scanned.push(in_file);
+    }
+}
+
+fn field_column(name: String, data_type: DataType) -> ScanColumn {
+    ScanColumn {
+        id: with_planning(|planning| planning.new_column()),
+        name,
+        field_id: None,
+        data_type,
+        not_null: false,
+        length_max: None,
+        trim_blanks: false,
+        content: ColumnContent::Column,
+        common: Vec::new(),
+    }
+}
+
+/// Adds the fields of a column of a composite type that the files' structs have as single values, as columns of the scan.
+struct FoundFields<'a> {
+    columns: &'a mut Columns,
+    column: &'a ScanColumn,
+    described: &'a ColumnDescription,
+    /// The names on the way to the fields.
+    path: Vec<String>,
+}
+
+impl FoundFields<'_> {
+    fn add(&mut self, number: i16, type_oid: pg_sys::Oid, fields: &[RecordField]) {
+        let declared = types::composite_fields(type_oid).unwrap_or_default();
+        for (field, declared) in fields.iter().zip(declared) {
+            self.path.push(field.name.clone());
+            match &field.data_type {
+                DataType::Record(fields) => {
+                    let (type_oid, _) = types::base_type(declared.type_oid, declared.type_modifier);
+                    self.add(number, type_oid, fields);
+                }
+                DataType::List(_) => {}
+                _ => self.add_value(number, field, (declared.type_oid, declared.type_modifier)),
+            }
+            self.path.pop();
+        }
+    }
+
+    fn add_value(&mut self, number: i16, field: &RecordField, sql_type: (pg_sys::Oid, i32)) {
+        let letters = |path: &[String]| path.iter().map(|name| name.to_lowercase()).collect::<Vec<_>>();
+        let own = letters(&self.path);
+        let Some(described) = self.described.fields.iter().find(|described| letters(&described.path) == own)
+        else {
+            return;
+        };
+        let content = if field.is_json { ColumnContent::Json } else { ColumnContent::Column };
+        let in_file = ScanColumn {
+            length_max: field.length_max,
+            trim_blanks: field.trim_blanks,
+            content,
+            ..field_column(described.name_in(&self.column.name), field.data_type.clone())
+        };
+        let lowered = lowered_column(&in_file, sql_type, None);
+        self.columns.fields.insert((number, self.path.clone()), lowered);
+        self.columns.scanned.push(in_file);
+    }
 }
 
 fn lowered_column(
     column: &ScanColumn,
-    attribute: &pg_sys::FormData_pg_attribute,
+    (type_oid, type_modifier): (pg_sys::Oid, i32),
     described: Option<&ColumnDescription>,
 ) -> Lowered {
-    let scale = match &column.data_type {
-        DataType::Decimal { scale, .. } => Scale::Fixed(i32::from(*scale)),
-        _ => Scale::None,
-    };
+    let of_type = Lowered::of_type(Expression::column(column.id, column.data_type.clone()));
     let is_number = column.data_type.is_integer() || column.data_type.is_decimal();
     let magnitude = described
         .filter(|described| is_number || described.data_type.as_ref() == Some(&column.data_type))
         .and_then(ColumnDescription::magnitude)
-        .unwrap_or_else(|| type_magnitude(&column.data_type));
-    let (_, base_modifier) = types::base_type(attribute.atttypid, attribute.atttypmod);
+        .unwrap_or(of_type.magnitude);
+    let (_, base_modifier) = types::base_type(type_oid, type_modifier);
     Lowered {
-        expression: Expression::column(column.id, column.data_type.clone()),
-        scale,
         magnitude,
         not_null: column.not_null,
         modifier: if column.trim_blanks { base_modifier } else { -1 },
+        ..of_type
     }
 }
 

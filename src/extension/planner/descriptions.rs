@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use pgrx::pg_sys;
-use pystachio_plan::{ColumnId, Error, FileSet, TableDescription};
+use pystachio_plan::{ColumnId, DescribeExtent, Error, FileSet, TableDescription};
 
 use super::{planning::with_planning, relation_info::is_our_entry};
 use crate::{
@@ -18,6 +18,13 @@ use crate::{
     options::TableOptions,
     pg::tree::{Query, RangeEntry, Root},
 };
+
+/// The options of a table that this run of the planner has met.
+pub fn planned_options(table_oid: pg_sys::Oid) -> TableOptions {
+    let mut table = options::table_options(table_oid);
+    table.files.role = with_planning(|planning| planning.role_of(table_oid));
+    table
+}
 
 /// What a table is known by.
 pub fn key_of(table: &TableOptions) -> TableKey {
@@ -58,8 +65,8 @@ pub fn describe_now(table: &TableOptions) -> Result<Rc<TableDescription>, Error>
 /// The least and the greatest number of a column of a scan, or bounds beyond them, if it is a table's and footers tell.
 pub fn number_bounds(id: ColumnId) -> Option<(f64, f64)> {
     let (table_oid, attribute_number) = with_planning(|planning| planning.column_of_table(id))?;
-    let description = describe(&options::table_options(table_oid)).ok()?;
-    description.column(&options::column_name(table_oid, attribute_number))?.number_bounds()
+    let description = describe(&planned_options(table_oid)).ok()?;
+    description.column(&options::file_column(table_oid, attribute_number))?.number_bounds()
 }
 
 /// Asks for the tables that a query names and the session does not know. What fails is asked for again, and its error raised,
@@ -94,7 +101,8 @@ pub fn describe_expanded(root: Root<'_>, table: &TableOptions) {
 fn add_wanted(entry: RangeEntry<'_>, wanted: &mut Vec<TableKey>) {
     if is_our_entry(entry) {
         let key = key_of(&options::table_options(entry.table_oid()));
-        if !is_at_hand(&key) && !wanted.contains(&key) {
+        // Whose user mapping counts is known when the table is planned.
+        if !key.1.is_in_store() && !is_at_hand(&key) && !wanted.contains(&key) {
             wanted.push(key);
         }
     }
@@ -111,7 +119,7 @@ fn ask(tables: &[TableKey]) -> Result<Answers, Error> {
     for server in servers {
         let of_server = tables.iter().filter(|(of, _)| *of == server);
         let files: Vec<FileSet> = of_server.map(|(_, files)| files.clone()).collect();
-        let answers = client::describe(pg_sys::Oid::from(server), &files)?;
+        let answers = client::describe(pg_sys::Oid::from(server), &files, DescribeExtent::Some)?;
         for (files, answer) in files.into_iter().zip(answers) {
             described.push(((server, files), answer.map(Rc::new)));
         }

@@ -3,7 +3,8 @@
 use pgrx::pg_sys;
 use pystachio_lower::{Lowered, Scale};
 use pystachio_plan::{
-    ColumnId, DataType, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation, prune_columns,
+    ColumnContent, ColumnId, DataType, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation,
+    prune_columns, share_finest_groups,
 };
 
 use super::{
@@ -47,7 +48,10 @@ pub fn plan_scan<'p>(chosen: &ChosenPath<'p>) -> ForeignScan<'p> {
     scan.hides_rows = security::hides_rows(root, info);
     let private = root.memory().bytes(scan.encode().or_raise()).node();
     let is_base = chosen.table_oid.is_some();
-    let local = if is_base { local_clauses(relation, info, clauses) } else { List::nil() };
+    let local = match is_base {
+        true => local_clauses(relation, info, clauses),
+        false => List::of(info.local_conditions.iter().copied()),
+    };
     let scan =
         ForeignScan::of_path(chosen, local, List::of(parameters), List::of([private]), targets_of(entries));
     if is_base {
@@ -195,7 +199,9 @@ impl<'a> ScanBuilder<'a> {
             let rows = root.estimate.rows;
             root = Relation::new(Operator::Project { input: root, expressions }, rows);
         }
-        let Plan { root, outputs } = prune_columns(&Plan { root, outputs: self.outputs });
+        let plan = Plan { root, outputs: self.outputs };
+        let plan = share_finest_groups(&plan, &mut || with_planning(|planning| planning.new_column()));
+        let Plan { root, outputs } = prune_columns(&plan);
         let plan = Plan { root: with_analyzed_values(&root), outputs };
         let server_oid = self.info.server_oid.into();
         ScanPrivate {
@@ -215,15 +221,24 @@ fn planned_files(server_oid: u32, root: &Relation) -> Vec<PlannedFiles> {
     let mut planned: Vec<PlannedFiles> = Vec::new();
     for scan in root.scans() {
         let Operator::Scan { files, columns, .. } = scan else { continue };
-        let key = (server_oid, files.clone());
-        let Some(description) = with_planning(|planning| planning.description(&key)) else { continue };
-        let bounds = columns
-            .iter()
-            .filter_map(|column| Some((column.name.clone(), description.column(&column.name)?.magnitude()?)));
+        let known = with_planning(|planning| planning.description_of_scan(server_oid, files));
+        let Some(description) = known else { continue };
+        let columns = || columns.iter().filter(|column| column.content == ColumnContent::Column);
+        let bounds = columns().filter_map(|column| {
+            let in_files = column.file_column();
+            // Of a field of a struct its type is known, and only of these files. So are digits in composite values.
+            let is_of_these = description.has_field(&column.name) || column.data_type.fields().is_some();
+            let magnitude = match is_of_these {
+                true => f64::INFINITY,
+                false => description.column(&in_files)?.magnitude()?,
+            };
+            Some((in_files, magnitude))
+        });
         // A column that is declared with the digits of its files is taken for one that has them from there.
-        let scales = columns.iter().filter_map(|column| {
-            let of_files = description.column(&column.name)?.scale()?;
-            (scale_of(&column.data_type) == Some(of_files)).then(|| (column.name.clone(), of_files))
+        let scales = columns().filter_map(|column| {
+            let in_files = column.file_column();
+            let of_files = description.column(&in_files)?.scale()?;
+            (scale_of(&column.data_type) == Some(of_files)).then_some((in_files, of_files))
         });
         match planned.iter_mut().find(|planned| planned.files == *files) {
             Some(known) => {

@@ -5,6 +5,7 @@ use pgrx::{pg_sys, prelude::*};
 use super::{
     base,
     descriptions::describe_named,
+    file_calls::replace_calls,
     finish::{self, append_refusals},
     join, keyed_join, label, leftover,
     planning::{PlanningGuard, with_planning},
@@ -45,6 +46,7 @@ struct Call<'p> {
 }
 
 fn plan_query<'p>(planner: PlannerCall<'p>, query: Query<'p>) -> Statement<'p> {
+    replace_calls(query, planner);
     let original = replan::copy_for_later(query);
     let call = Call { planner, original };
     // Descriptions of tables are asked for once, however often the query is planned.

@@ -8,11 +8,11 @@
 //! relations is built only when its plan is asked for. Until then it is a pair of inputs, a list of clauses and a cost:
 //! whether its clauses can be lowered is known of each clause, and what it returns its inputs return.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use pgrx::pg_sys;
 use pystachio_lower::{Lowered, Refusal, Scope, VarKey, check_depth};
-use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Relation};
+use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Relation, could_fail};
 
 use super::{
     base::offer_paths,
@@ -23,6 +23,7 @@ use super::{
     planning::with_planning,
     relation_info::{Built, Place, RelationInfo, place_placeholders},
     sorted::SortedScan,
+    unnest::offer_unnested,
 };
 use crate::{
     pg::tree::{Clause, ForeignPath, JoinPair, List, Node, Path, Rel, Relids, Root},
@@ -33,6 +34,9 @@ use crate::{
 pub fn offer_joins(pair: &JoinPair<'_>) {
     let JoinPair { root, joined, outer, inner, .. } = *pair;
     if !may_push(root) {
+        return;
+    }
+    if offer_unnested(pair) {
         return;
     }
     // Engines join relations without columns of outside only.
@@ -49,13 +53,18 @@ pub fn offer_joins(pair: &JoinPair<'_>) {
         // The mirrored call comes too, and so does the plain form of a unique join.
         _ => return,
     };
-    let (Some(left), Some(right)) = (RelationInfo::complete_of(outer), RelationInfo::complete_of(inner))
+    let (Some((left, left_local)), Some((right, right_local))) =
+        (RelationInfo::joinable_of(root, outer), RelationInfo::joinable_of(root, inner))
     else {
         return;
     };
-    if left.server_oid != right.server_oid {
+    // A condition is checked above the join if the join drops no other rows for it.
+    let keeps_left = kind != JoinKind::Full || left_local.is_empty();
+    let keeps_right = kind == JoinKind::Inner || right_local.is_empty();
+    if left.server_oid != right.server_oid || !keeps_left || !keeps_right {
         return;
     }
+    let local: Vec<_> = left_local.into_iter().chain(right_local).collect();
     let pair = WaitingJoin {
         root,
         joined,
@@ -68,26 +77,40 @@ pub fn offer_joins(pair: &JoinPair<'_>) {
     };
     let (_, own_cost) = pair.own_cost();
     let cost = left.cost + right.cost + own_cost;
-    if RelationInfo::of(joined).is_none_or(|known| cost < known.cost) {
-        let built = match kind == JoinKind::Inner && pair.can_wait() {
+    let known = RelationInfo::of(joined);
+    let is_wanted = |is_complete: bool, cost: f64| {
+        known.is_none_or(|known| (!is_complete, cost) < (!known.is_complete(), known.cost))
+    };
+    let mut is_new = false;
+    if is_wanted(local.is_empty(), cost) {
+        let built = match kind == JoinKind::Inner && local.is_empty() && pair.can_wait() {
             true => Ok(RelationInfo::waiting(pair, cost)),
-            false => pair.candidate(kind, &[outer, inner]).build(),
+            false => pair.candidate(kind, &[outer, inner]).build(local),
         };
         match built {
-            Ok(info) => info.attach(joined),
+            Ok(info) => {
+                is_new = is_wanted(info.is_complete(), info.cost);
+                if is_new {
+                    info.attach(joined);
+                }
+            }
             Err(refusal) => {
                 with_planning(|planning| planning.refuse(format!("join: {refusal}")));
             }
         }
     }
-    // Core adds its own paths for every pair; what an engine can compute whole, it computes.
-    if let Some(info) = RelationInfo::of(joined) {
-        let (startup, total) = cost::path_costs(info.cost, joined.rows());
-        let ours: Vec<Path<'_>> =
-            joined.paths().iter().filter(|path| path.is::<pg_sys::ForeignPath>()).collect();
-        let is_same = ours.iter().any(|path| path.total_cost() == total);
-        offer_paths(joined, if is_same { ours } else { paths_of(root, joined, info, (startup, total)) });
+    let Some(info) = RelationInfo::of(joined) else { return };
+    let costs = info.path_costs(root, joined, cost::path_costs(info.cost, info.rows));
+    if !info.is_complete() {
+        if is_new {
+            paths_of(root, joined, info, costs).into_iter().for_each(|path| joined.add_path(path));
+        }
+        return;
     }
+    // Core adds its own paths for every pair; what an engine can compute whole, it computes.
+    let ours: Vec<Path<'_>> = joined.paths().iter().filter(|path| path.is::<pg_sys::ForeignPath>()).collect();
+    let is_same = ours.iter().any(|path| path.total_cost() == costs.1);
+    offer_paths(joined, if is_same { ours } else { paths_of(root, joined, info, costs) });
 }
 
 /// The paths of a join: one in no order, and one in the order that is wanted.
@@ -98,8 +121,8 @@ fn paths_of<'p>(
     costs: (f64, f64),
 ) -> Vec<Path<'p>> {
     let mut paths = vec![ForeignPath::of_join(root, joined, costs).path()];
-    if let Some(sorted) = SortedScan::wanted_of(root, joined, info) {
-        let (rows, costs) = sorted.costs(info, joined.rows());
+    for sorted in SortedScan::wanted_of(root, joined, info) {
+        let (rows, costs) = sorted.costs(root, joined, info, joined.rows());
         paths.push(sorted.marked(ForeignPath::of_join(root, joined, costs), rows));
     }
     paths
@@ -140,28 +163,39 @@ impl<'p> WaitingJoin<'p> {
     }
 
     /// The plan of an inner join for which [`Self::can_wait`] was true.
-    pub fn build(&self) -> Built {
+    pub fn build(&self) -> Arc<Relation> {
         let inputs = [self.outer, self.inner];
-        match self.candidate(JoinKind::Inner, &inputs).built() {
-            Ok(built) => built,
+        let candidate = self.candidate(JoinKind::Inner, &inputs);
+        match candidate.conditions(&[]).and_then(|conditions| candidate.relation(conditions, self.rows)) {
+            Ok((relation, _)) => relation,
             Err(refusal) => pgrx::error!("a join that was checked can't be planned: {refusal}"),
         }
     }
 
+    /// How the columns of that plan are found.
+    pub fn scope(&self) -> Rc<Scope> {
+        Rc::new(Scope::Join(self.left.scope().clone(), self.right.scope().clone()))
+    }
+
     fn candidate<'a>(&'a self, kind: JoinKind, inputs: &'a [Rel<'p>]) -> Candidate<'a, 'p> {
         let place = Place { root: self.root, relation: self.joined, inputs };
-        Candidate { pair: self, place, kind, left: self.left(), right: self.right(), rows: self.rows }
+        Candidate { pair: self, place, kind, left: self.left(), right: self.right() }
     }
 
     /// The side to build a hash table from, and the cost of the join alone.
     fn own_cost(&self) -> (JoinSide, f64) {
+        self.own_cost_of(self.rows)
+    }
+
+    /// The same for so many rows of output.
+    fn own_cost_of(&self, rows: f64) -> (JoinSide, f64) {
         let has_keys = self.clauses.iter().any(|clause| clause.can_join());
         let input = |relation: Rel<'p>, rows| JoinInput { rows, width: f64::from(relation.target().width()) };
         let left = input(self.outer, self.left().rows);
         let right = input(self.inner, self.right().rows);
         match has_keys {
-            true => cost::hash_join(left, right, self.rows),
-            false => cost::nested_loop(left, right, self.rows),
+            true => cost::hash_join(left, right, rows),
+            false => cost::nested_loop(left, right, rows),
         }
     }
 
@@ -198,7 +232,7 @@ impl<'p> WaitingJoin<'p> {
         let mut scope: Option<Rc<Scope>> = None;
         // Outer joins have numbers too.
         for relation in relations.iter().filter_map(|index| self.root.relation(index)) {
-            let columns = RelationInfo::complete_of(relation)?.scope().clone();
+            let columns = RelationInfo::of(relation)?.scope().clone();
             scope = Some(scope.map_or(columns.clone(), |scope| Rc::new(Scope::Join(scope, columns))));
         }
         scope
@@ -211,12 +245,13 @@ struct Candidate<'a, 'p> {
     kind: JoinKind,
     left: &'p RelationInfo<'p>,
     right: &'p RelationInfo<'p>,
-    rows: f64,
 }
 
 /// The clauses of a join in the plan's terms.
 #[derive(Default)]
-struct Conditions {
+struct Conditions<'p> {
+    /// PostgreSQL checks them on the rows of the join.
+    local: Vec<Clause<'p>>,
     keys: Vec<JoinKey>,
     residual: Vec<Expression>,
     /// Checked on the result of an outer join.
@@ -228,25 +263,33 @@ struct Conditions {
 }
 
 impl<'p> Candidate<'_, 'p> {
-    /// The join, with all that can be known of it.
-    fn build(&self) -> Result<RelationInfo<'p>, Refusal> {
-        let (relation, scope) = self.built()?;
-        let (_, own_cost) = self.pair.own_cost();
-        let mut info = self.left.above(relation, scope, self.rows, self.right.cost + own_cost);
+    /// The join, with all that can be known of it. PostgreSQL checks conditions of its inputs, the `local` ones, above it.
+    fn build(&self, mut local: Vec<Node<'p>>) -> Result<RelationInfo<'p>, Refusal> {
+        let conditions = self.conditions(&local)?;
+        local.extend(conditions.local.iter().map(|clause| clause.expression()));
+        let rows = self.returned_rows(&local);
+        let (relation, scope) = self.relation(conditions, rows)?;
+        let (_, own_cost) = self.pair.own_cost_of(rows);
+        let mut info = self.left.above(relation, scope, rows, self.right.cost + own_cost);
         info.absorbed.extend(&self.right.absorbed);
+        info.local_conditions = local;
         check_depth(info.depth)?;
         outputs_of(&info, self.place.relation.target())?;
         Ok(info)
     }
 
-    /// The plan of the join.
-    fn built(&self) -> Result<Built, Refusal> {
-        let scope = Scope::Join(self.left.scope().clone(), self.right.scope().clone());
-        let conditions = self.conditions(self.pair.clauses, &scope)?;
-        self.relation(conditions)
+    /// The rows that the engine returns where PostgreSQL drops those for which the `local` conditions are not true.
+    fn returned_rows(&self, local: &[Node<'p>]) -> f64 {
+        if local.is_empty() {
+            return self.pair.rows;
+        }
+        let local = List::of(local.iter().copied());
+        let passing = self.place.root.selectivity(local, 0, pg_sys::JoinType::JOIN_INNER, None);
+        let all = self.left.rows * self.right.rows;
+        cost::clamp_rows((self.pair.rows / passing.max(f64::EPSILON)).min(all))
     }
 
-    fn relation(&self, mut conditions: Conditions) -> Result<Built, Refusal> {
+    fn relation(&self, mut conditions: Conditions<'p>, rows: f64) -> Result<Built, Refusal> {
         let is_null_aware = self.kind == JoinKind::Anti
             && conditions.keys.is_empty()
             && conditions.residual.len() == 1
@@ -264,9 +307,9 @@ impl<'p> Candidate<'_, 'p> {
             residual: Expression::all_of(conditions.residual),
             build: self.pair.own_cost().0,
         };
-        let mut relation = Relation::new(join, self.rows);
+        let mut relation = Relation::new(join, rows);
         if let Some(predicate) = Expression::all_of(conditions.above) {
-            relation = Relation::new(Operator::Filter { input: relation, predicate }, self.rows);
+            relation = Relation::new(Operator::Filter { input: relation, predicate }, rows);
         }
         let scope = self.result_scope(conditions.equal_to_left);
         place_placeholders(&self.place, relation, scope)
@@ -286,41 +329,67 @@ impl<'p> Candidate<'_, 'p> {
         }
     }
 
-    fn conditions(
-        &self,
-        clauses: List<'p, pg_sys::RestrictInfo>,
-        scope: &Scope,
-    ) -> Result<Conditions, Refusal> {
+    /// The clauses, in the order in which PostgreSQL tests them. Those `below` are the inputs' that it checks above the join.
+    fn conditions(&self, below: &[Node<'p>]) -> Result<Conditions<'p>, Refusal> {
+        let root = self.place.root;
+        let scope = Scope::Join(self.left.scope().clone(), self.right.scope().clone());
         let is_outer = self.kind != JoinKind::Inner && self.kind != JoinKind::Semi;
-        let mut conditions = Conditions::default();
         let joined = self.place.relation.relids();
-        for clause in in_order(self.place.root, clauses) {
+        let mut conditions = Conditions::default();
+        let mut lost_key = None;
+        for clause in in_order(root, self.pair.clauses) {
             let is_above =
                 is_outer && (clause.is_pushed_down() || !clause.required_relids().is_subset(joined));
-            if is_above {
-                let above = self.result_scope(HashMap::new());
-                let lowered = Lowering::new(&above).lower_clause(self.place.root, clause)?;
-                conditions.above.push(lowered);
-                continue;
+            let lowered = match is_above {
+                true => Lowering::new(&self.result_scope(HashMap::new())).lower_clause(root, clause),
+                false => Lowering::new(&scope).lower_clause(root, clause),
+            };
+            // A condition guards those that PostgreSQL tests after it.
+            let lowered = lowered.and_then(|lowered| {
+                let is_guarded = !below.is_empty() || !conditions.local.is_empty();
+                match is_guarded && could_fail(&lowered, &|_| false) {
+                    true => Err(Refusal::CouldFailAfterLocal),
+                    false => Ok(lowered),
+                }
+            });
+            match lowered {
+                Ok(lowered) if is_above => conditions.above.push(lowered),
+                Ok(lowered) => self.add_clause(clause, lowered, &mut conditions),
+                Err(refusal) => {
+                    if !(self.kind == JoinKind::Inner || is_above) || !self.may_stay(clause) {
+                        return Err(refusal);
+                    }
+                    with_planning(|planning| planning.refuse(format!("join: {refusal}")));
+                    conditions.local.push(clause);
+                    if clause.can_join() {
+                        lost_key = Some(refusal);
+                    }
+                }
             }
-            self.add_clause(clause, scope, &mut conditions)?;
         }
-        Ok(conditions)
+        // Without a key the engine would return every pair.
+        match lost_key {
+            Some(refusal) if conditions.keys.is_empty() => Err(refusal),
+            _ => Ok(conditions),
+        }
     }
 
-    fn add_clause(
-        &self,
-        clause: Clause<'p>,
-        scope: &Scope,
-        conditions: &mut Conditions,
-    ) -> Result<(), Refusal> {
-        let lowered = Lowering::new(scope).lower_clause(self.place.root, clause)?;
+    /// Whether PostgreSQL may check a clause on the rows of the join, as [`RelationInfo::joinable_of`] says.
+    fn may_stay(&self, clause: Clause<'p>) -> bool {
+        let root = self.place.root;
+        root.highest_security_level() == 0
+            && root.placeholder_list().is_nil()
+            && !clause.is_pseudo_constant()
+            && !clause.expression().is_volatile()
+    }
+
+    fn add_clause(&self, clause: Clause<'p>, lowered: Expression, conditions: &mut Conditions<'p>) {
         if let Some(key) = self.as_key(&lowered) {
             if self.kind == JoinKind::Semi {
                 self.note_equal(clause.expression(), conditions);
             }
             conditions.keys.push(key);
-            return Ok(());
+            return;
         }
         // NOT IN over nullable columns: the right row matches unless the comparison is false.
         if let Expression::Call { function: Function::IsNotFalse, arguments, .. } = &lowered
@@ -329,7 +398,6 @@ impl<'p> Candidate<'_, 'p> {
             conditions.null_aware_key = self.as_key(comparison);
         }
         conditions.residual.push(lowered);
-        Ok(())
     }
 
     /// The clause as a key: an equality with one side over each input.
@@ -366,7 +434,7 @@ impl<'p> Candidate<'_, 'p> {
 
     /// Notes which left expression stands for the right column of an equality: clauses above a semi join
     /// may name the right member of the equivalence, which the join does not return.
-    fn note_equal(&self, clause: Node<'_>, conditions: &mut Conditions) {
+    fn note_equal(&self, clause: Node<'_>, conditions: &mut Conditions<'p>) {
         let Some(operator) = clause.downcast::<pg_sys::OpExpr>() else { return };
         let operands: Vec<_> = operator.arguments().iter().collect();
         let [a, b] = operands.as_slice() else { return };

@@ -41,7 +41,8 @@ use crate::{
 /// Offers a join with a filtered side for one pair of inputs. For set_join_pathlist_hook.
 pub fn add_paths(pair: &JoinPair<'_>) {
     // What an engine joins whole needs no keys from PostgreSQL.
-    let is_mixed = with_planning(|planning| planning.met_table()) && RelationInfo::of(pair.joined).is_none();
+    let is_mixed =
+        with_planning(|planning| planning.met_table()) && RelationInfo::complete_of(pair.joined).is_none();
     if settings::join_keys() == 0 || !is_mixed || !may_push(pair.root) {
         return;
     }

@@ -41,7 +41,8 @@ pub fn may_be_any() -> bool {
     ANY.get().unwrap_or_else(|| {
         let changes = CHANGES.get();
         let is_any = wrappers_of_servers().into_iter().any(|wrapper_oid| {
-            library_of(handler_of(wrapper_oid)).is_some_and(|library| library.ends_with("pystachio"))
+            library_of(handler_of(wrapper_oid))
+                .is_some_and(|library| library.trim_end_matches(".so").ends_with("pystachio"))
         });
         if changes == CHANGES.get() {
             ANY.set(Some(is_any));

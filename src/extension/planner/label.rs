@@ -17,6 +17,7 @@ use super::{
     lowering::Lowering,
     planning::with_planning,
     relation_info::{Place, RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
+    unnest::Unnested,
 };
 use crate::pg::tree::{RangeEntry, Rel, Root, Routine};
 
@@ -30,6 +31,9 @@ pub fn label_relation<'p>(root: Root<'p>, relation: Rel<'p>, entry: RangeEntry<'
         return;
     }
     if !relation.lateral_relids().is_empty() {
+        if entry.kind() == pg_sys::RTEKind::RTE_FUNCTION {
+            Unnested::label(root, relation, entry);
+        }
         if is_subquery {
             with_planning(|planning| planning.refuse(format!("subquery: {}", Refusal::Lateral)));
         }
@@ -91,7 +95,7 @@ fn label_subquery<'p>(root: Root<'p>, relation: Rel<'p>, entry: RangeEntry<'p>) 
         let rows = cost::clamp_rows(info.rows);
         projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
     }
-    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns });
+    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns, fields: HashMap::new() });
     let place = Place { root, relation, inputs: &[] };
     let mut labelled = finish_label(&place, info, projected, scope, entry.is_security_barrier())?;
     labelled.absorbed.push(subroot);
@@ -141,7 +145,7 @@ fn label_union<'p>(root: Root<'p>, relation: Rel<'p>) -> Labelled<'p> {
     }
     let rows = cost::clamp_rows(members.iter().map(|(_, _, info)| info.rows).sum());
     let cost = members.iter().map(|(_, _, info)| info.cost).sum();
-    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns });
+    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns, fields: HashMap::new() });
     let place = Place { root, relation, inputs: &[] };
     let built = place_placeholders(&place, union.finish(rows), scope)?;
     let mut info = RelationInfo::of_table(server_oid, built, rows, cost);

@@ -260,7 +260,10 @@ impl<'p> Walk<'p> {
 
     fn note(&mut self, reason: &str) {
         let is_known = |known: &String| {
-            known == reason || known.split_once(": ").is_some_and(|(_, known)| known == reason)
+            known == reason
+                || known
+                    .split_once(": ")
+                    .is_some_and(|(subject, detail)| detail == reason || subject == reason)
         };
         if !self.reasons.iter().any(is_known) {
             self.reasons.push(reason.to_owned());

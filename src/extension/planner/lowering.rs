@@ -5,13 +5,15 @@
 
 use std::rc::Rc;
 
-use pystachio_lower::{Lowered, LoweredAggregate, Notes, Part, Refusal, Scope, Source};
+use pystachio_lower::{
+    FrameSource, Lowered, LoweredAggregate, LoweredWindow, Notes, Part, Refusal, Scope, Source,
+};
 use pystachio_plan::Expression;
 
 use super::planning::with_planning;
 use crate::pg::{
     mirror::{self, Origins, Postgres, collation, source_type},
-    tree::{AggregateCall, Clause, Node, Root},
+    tree::{AggregateCall, Clause, Node, Root, WindowFunction},
 };
 
 /// Lowers expressions over one scope.
@@ -44,6 +46,11 @@ impl<'scope> Lowering<'scope> {
         self.of_sources().lower(source)
     }
 
+    /// An array that a column has.
+    pub fn lower_array(&self, node: Node<'_>) -> Result<Lowered, Refusal> {
+        self.of_sources().lower_array(&self.mirror(node)?)
+    }
+
     /// A condition.
     pub fn lower_condition(&self, node: Node<'_>) -> Result<Expression, Refusal> {
         self.of_sources().lower_condition(&self.mirror(node)?)
@@ -68,6 +75,23 @@ impl<'scope> Lowering<'scope> {
         let lowered = match &source.part {
             Part::Aggregate(aggregate) => self.of_sources().lower_aggregate(aggregate)?,
             _ => return Err(Refusal::AggregateOutside),
+        };
+        Ok((source, lowered))
+    }
+
+    /// A window function over this scope with a frame, and its mirror.
+    pub fn lower_window(
+        &self,
+        function: WindowFunction<'_>,
+        frame: &FrameSource<'_>,
+    ) -> Result<(Source, LoweredWindow), Refusal> {
+        let source = self.mirror(function.node())?;
+        let lowered = match &source.part {
+            Part::Window(window) => {
+                let lowering = self.of_sources();
+                lowering.lower_window(window, &lowering.lower_frame(frame)?)?
+            }
+            _ => return Err(Refusal::WindowOutside),
         };
         Ok((source, lowered))
     }

@@ -9,8 +9,10 @@
 //! ```
 //!
 //! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, set_join_pathlist_hook, join_search_hook; `replan.rs`: ExecutorStart_hook
+//! - `file_calls.rs`: functions that read files, as tables
 //! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
+//! - `unnest.rs`: elements of arrays beside their rows
 //! - `empty.rs`: subqueries without a row
 //! - `sorted.rs`: scans in the order that a merge join, a window or DISTINCT ON asks for
 //! - `keyed_join.rs`: joins with relations that stay in PostgreSQL, by their keys
@@ -40,6 +42,7 @@ mod common_values;
 mod cost;
 mod descriptions;
 mod empty;
+mod file_calls;
 mod finish;
 mod hooks;
 mod join;
@@ -56,7 +59,10 @@ mod rewrite;
 mod security;
 mod sorted;
 mod statistics;
+mod unnest;
 mod upper;
+mod window;
 
 pub use crate::pg::tree::fill_routine;
 pub use hooks::install_hooks;
+pub use statistics::distinct_bound;

@@ -24,7 +24,9 @@ use crate::{
     types::base_type,
 };
 
-/// The outputs that the expressions of a target need.
+/// The outputs that the expressions of a target need, and the conditions that PostgreSQL checks on the rows.
+///
+/// PostgreSQL computes the target for rows that these conditions keep, and the engine for all.
 ///
 /// # Errors
 ///
@@ -38,7 +40,9 @@ pub fn outputs_of<'p>(
     }
     let mut outputs = Outputs { info, found: Vec::new() };
     // A stack of its own: expressions may nest deeper than calls may.
-    let mut waiting: Vec<_> = target.expressions().iter().map(Part::always).collect();
+    let is_guarded = !info.is_complete();
+    let wanted = target.expressions().iter().chain(info.local_conditions.iter().copied());
+    let mut waiting: Vec<_> = wanted.map(|node| Part { node, is_guarded }).collect();
     waiting.reverse();
     while let Some(part) = waiting.pop() {
         if !outputs.add(part)? {
@@ -57,10 +61,6 @@ struct Part<'p> {
 }
 
 impl<'p> Part<'p> {
-    fn always(node: Node<'p>) -> Self {
-        Self { node, is_guarded: false }
-    }
-
     /// The parts directly below this one.
     fn parts(self) -> Vec<Self> {
         let mut below = Vec::new();
@@ -90,6 +90,7 @@ fn evaluated_parts(node: Node<'_>) -> usize {
         | NodeTag::T_CoerceViaIO
         | NodeTag::T_ArrayExpr
         | NodeTag::T_RowExpr
+        | NodeTag::T_FieldSelect
         | NodeTag::T_MinMaxExpr
         | NodeTag::T_NullTest
         | NodeTag::T_BooleanTest => usize::MAX,
@@ -162,7 +163,11 @@ fn is_column(node: Node<'_>) -> bool {
     // GROUPING() of a view's constant names no column, and is evaluated by an Agg alone.
     matches!(
         node.tag(),
-        NodeTag::T_Var | NodeTag::T_Aggref | NodeTag::T_GroupingFunc | NodeTag::T_PlaceHolderVar
+        NodeTag::T_Var
+            | NodeTag::T_Aggref
+            | NodeTag::T_WindowFunc
+            | NodeTag::T_GroupingFunc
+            | NodeTag::T_PlaceHolderVar
     )
 }
 

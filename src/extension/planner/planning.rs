@@ -12,7 +12,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use pgrx::pg_sys;
 use pystachio_lower::{Notes, Source};
-use pystachio_plan::{ColumnId, DataType, FileSet, TableDescription};
+use pystachio_plan::{ColumnId, DataType, FileSet, TableDescription, TableVersion};
 
 use crate::{
     known_files::TableKey,
@@ -42,6 +42,8 @@ pub struct Planning {
     descriptions: HashMap<TableKey, Description>,
     /// Whether a clause over plain relations can be lowered, by its address. The clauses live as long as this run.
     lowered: HashMap<usize, bool>,
+    /// Whether an engine can give all rows of a query in the order that is wanted above its joins, by the query's address.
+    ordered: HashMap<usize, bool>,
     /// Mirrors of clauses that live as long as this run, by the clauses' addresses.
     mirrors: HashMap<usize, Rc<Source>>,
     refusals: Vec<String>,
@@ -51,6 +53,8 @@ pub struct Planning {
     hooked: bool,
     /// A foreign table of ours is in the query.
     met_table: bool,
+    /// The roles whose user mappings count for tables in stores; 0: the current one.
+    roles: HashMap<pg_sys::Oid, u32>,
 }
 
 thread_local! {
@@ -111,11 +115,13 @@ impl Planning {
             scanned: HashMap::new(),
             descriptions: HashMap::new(),
             lowered: HashMap::new(),
+            ordered: HashMap::new(),
             mirrors: HashMap::new(),
             refusals: Vec::new(),
             absorbed: Vec::new(),
             hooked: false,
             met_table: false,
+            roles: HashMap::new(),
         }
     }
 
@@ -179,6 +185,19 @@ impl Planning {
         }
     }
 
+    /// Whether an engine can give all rows of a query in the order that is wanted above its joins, if that is known.
+    pub fn is_ordered(&self, root: Root<'_>) -> Option<bool> {
+        self.ordered.get(&root.address()).copied()
+    }
+
+    /// Notes whether an engine can.
+    pub fn note_ordered(&mut self, root: Root<'_>, is_ordered: bool) {
+        // Without the hook the entry outlives the query.
+        if self.hooked {
+            self.ordered.insert(root.address(), is_ordered);
+        }
+    }
+
     /// Notes why something was not pushed down; said once.
     pub fn refuse(&mut self, reason: String) {
         if !self.refusals.contains(&reason) {
@@ -218,6 +237,16 @@ impl Planning {
         self.met_table = true;
     }
 
+    /// Notes the role whose user mapping counts for a table.
+    pub fn note_role(&mut self, table_oid: pg_sys::Oid, role: pg_sys::Oid) {
+        self.roles.insert(table_oid, role.into());
+    }
+
+    /// The role whose user mapping counts for a table; 0: the current one.
+    pub fn role_of(&self, table_oid: pg_sys::Oid) -> u32 {
+        self.roles.get(&table_oid).copied().unwrap_or(0)
+    }
+
     /// Whether something with a parameter of the statement was not pushed down: with a constant in its place it might be.
     pub fn lost_parameter(&self) -> bool {
         self.notes.lost_parameter()
@@ -232,6 +261,22 @@ impl Planning {
         let description = self.descriptions.get_mut(table)?;
         description.is_used = true;
         Some(description.table.clone())
+    }
+
+    /// What this run has planned a scan with, which may be of one version of its table.
+    pub fn description_of_scan(&self, server_oid: u32, files: &FileSet) -> Option<Rc<TableDescription>> {
+        // As of `description`.
+        if !self.hooked {
+            return None;
+        }
+        let is_of_scan = |server: u32, known: &FileSet, version: Option<&TableVersion>| {
+            server == server_oid && known.paths == files.paths && known.at_version(version) == *files
+        };
+        let mut known = self.descriptions.iter();
+        let found = known.find(|((server, known), description)| {
+            is_of_scan(*server, known, description.table.version.as_ref())
+        });
+        found.map(|(_, description)| description.table.clone())
     }
 
     /// Whether this run knows a table.

@@ -9,7 +9,9 @@ use pystachio_plan::{NamedExpression, Operator, Relation};
 use super::{
     join::WaitingJoin, known_servers, lowering::Lowering, outputs::outputs_of, planning::with_planning,
 };
-use crate::pg::tree::{Attachment, PlaceHolder, Query, RangeEntry, Rel, Root, has_our_routine, server_of};
+use crate::pg::tree::{
+    Attachment, Node, PlaceHolder, Query, RangeEntry, Rel, Root, has_our_routine, server_of,
+};
 
 /// How large an expression may be that is left to its readers, each of which has it as its own.
 const DEFERRED_PARTS_MAX: usize = 30;
@@ -19,8 +21,10 @@ const DEFERRED_PARTS_MAX: usize = 30;
 pub struct RelationInfo<'p> {
     /// Whose engine computes it.
     pub server_oid: pg_sys::Oid,
-    /// The plan, and how its columns are found.
-    built: OnceCell<Built>,
+    /// The plan.
+    relation: OnceCell<Arc<Relation>>,
+    /// How its columns are found.
+    scope: OnceCell<Rc<Scope>>,
     /// What the plan is built of where it is not built yet.
     waiting: Option<WaitingJoin<'p>>,
     /// Operators above each other.
@@ -29,13 +33,15 @@ pub struct RelationInfo<'p> {
     pub is_plain: bool,
     /// Whether it has what is read of it above.
     returns_target: OnceCell<bool>,
-    /// Rows expected.
+    /// Rows that the engine is expected to return.
     pub rows: f64,
     /// Cost of the whole tree, in the units of `cost`.
     pub cost: f64,
     /// Which clauses PostgreSQL must check on the rows: their places in the relation's `baserestrictinfo`, since a join of
-    /// partitions puts adjusted copies there. Only of base relations; nothing above such a relation is taken.
+    /// partitions puts adjusted copies there. Only of base relations.
     pub local_clauses: Vec<usize>,
+    /// The conditions of a join or of groups, and of what is below, that PostgreSQL checks on the rows.
+    pub local_conditions: Vec<Node<'p>>,
     /// Planner roots of the subqueries inside.
     pub absorbed: Vec<Root<'p>>,
     /// Set if the plan ends with a sort, so that a limit keeps its order.
@@ -58,13 +64,15 @@ impl<'p> RelationInfo<'p> {
         Self {
             server_oid,
             depth: relation.depth(),
-            built: OnceCell::from((relation, scope)),
+            relation: OnceCell::from(relation),
+            scope: OnceCell::from(scope),
             waiting: None,
             returns_target: OnceCell::new(),
             is_plain: true,
             rows,
             cost,
             local_clauses: Vec::new(),
+            local_conditions: Vec::new(),
             absorbed: Vec::new(),
             is_sorted: false,
         }
@@ -75,7 +83,8 @@ impl<'p> RelationInfo<'p> {
         let (left, right) = (join.left(), join.right());
         Self {
             server_oid: left.server_oid,
-            built: OnceCell::new(),
+            relation: OnceCell::new(),
+            scope: OnceCell::new(),
             depth: 1 + left.depth.max(right.depth),
             // What it returns its inputs return.
             returns_target: OnceCell::from(true),
@@ -83,33 +92,30 @@ impl<'p> RelationInfo<'p> {
             rows: join.rows,
             cost,
             local_clauses: Vec::new(),
+            local_conditions: Vec::new(),
             absorbed: left.absorbed.iter().chain(&right.absorbed).copied().collect(),
             is_sorted: false,
             waiting: Some(join),
         }
     }
 
-    fn built(&self) -> &Built {
-        self.built.get_or_init(|| match &self.waiting {
-            Some(join) => join.build(),
-            None => pgrx::error!("a relation of pystachio has no plan"),
-        })
+    fn waiting_join(&self) -> &WaitingJoin<'p> {
+        self.waiting.as_ref().unwrap_or_else(|| pgrx::error!("a relation of pystachio has no plan"))
     }
 
     /// The plan.
     pub fn relation(&self) -> &Arc<Relation> {
-        &self.built().0
+        self.relation.get_or_init(|| self.waiting_join().build())
     }
 
-    /// How the plan's columns are found.
+    /// How the plan's columns are found. A search asks for that of each tree that it tries, and builds no plan for it.
     pub fn scope(&self) -> &Rc<Scope> {
-        &self.built().1
+        self.scope.get_or_init(|| self.waiting_join().scope())
     }
 
     /// The same with another plan that has the same columns.
     pub fn with_relation(self, relation: Arc<Relation>) -> Self {
-        let scope = self.scope().clone();
-        Self { built: OnceCell::from((relation, scope)), ..self }
+        Self { relation: OnceCell::from(relation), ..self }
     }
 
     /// Whether it has what is read above of `relation`, whose info it is.
@@ -119,7 +125,7 @@ impl<'p> RelationInfo<'p> {
 
     /// Whether nothing of the relation is left to PostgreSQL.
     pub fn is_complete(&self) -> bool {
-        self.local_clauses.is_empty()
+        self.local_clauses.is_empty() && self.local_conditions.is_empty()
     }
 
     /// A relation over this one.
@@ -127,16 +133,34 @@ impl<'p> RelationInfo<'p> {
         Self {
             server_oid: self.server_oid,
             depth: relation.depth(),
-            built: OnceCell::from((relation, scope)),
+            relation: OnceCell::from(relation),
+            scope: OnceCell::from(scope),
             waiting: None,
             returns_target: OnceCell::new(),
             is_plain: false,
             rows,
             cost: self.cost + cost,
             local_clauses: Vec::new(),
+            local_conditions: Vec::new(),
             absorbed: self.absorbed.clone(),
             is_sorted: false,
         }
+    }
+
+    /// What PostgreSQL checks on the rows of the relation, whose info it is.
+    pub fn local(&self, relation: Rel<'p>) -> Vec<Node<'p>> {
+        let own = relation.clauses().iter().enumerate();
+        let own = own.filter(|(place, _)| self.local_clauses.contains(place));
+        own.map(|(_, clause)| clause.expression()).chain(self.local_conditions.iter().copied()).collect()
+    }
+
+    /// The costs of a path of the relation, with those of what PostgreSQL checks on each row: a subquery may be among that, which
+    /// asks an engine each time.
+    pub fn path_costs(&self, root: Root<'p>, relation: Rel<'p>, (startup, total): (f64, f64)) -> (f64, f64) {
+        let costs = self.local(relation).into_iter().map(|condition| root.cost_of_node(condition));
+        costs.fold((startup, total), |(startup, total), cost| {
+            (startup + cost.startup, total + cost.startup + cost.per_tuple * self.rows)
+        })
     }
 
     /// Keeps the info with a relation.
@@ -152,6 +176,22 @@ impl<'p> RelationInfo<'p> {
     /// The info of a relation that nothing of is left to PostgreSQL, neither clauses nor columns of outside.
     pub fn complete_of(relation: Rel<'p>) -> Option<&'p Self> {
         Self::of(relation).filter(|info| info.is_complete() && relation.lateral_relids().is_empty())
+    }
+
+    /// The info of a relation that an engine may join, and the conditions on it that PostgreSQL then checks above the join.
+    ///
+    /// A condition with a volatile function is checked once for each row of the relation. A policy is checked before anything
+    /// that a user wrote. A PlaceHolderVar of the join would be computed for rows that the condition drops.
+    pub fn joinable_of(root: Root<'p>, relation: Rel<'p>) -> Option<(&'p Self, Vec<Node<'p>>)> {
+        let info = Self::of(relation).filter(|_| relation.lateral_relids().is_empty())?;
+        if info.is_complete() {
+            return Some((info, Vec::new()));
+        }
+        let conditions = info.local(relation);
+        let may_wait = root.highest_security_level() == 0
+            && root.placeholder_list().is_nil()
+            && !conditions.iter().any(|node| node.is_volatile());
+        may_wait.then_some((info, conditions))
     }
 }
 

@@ -6,9 +6,10 @@
 //! changed since carries its [`Origin`] and a copy of its query.
 //!
 //! - A statement that is one scan is run as it is. The engine knows by [`pystachio_plan::PlannedFiles`] whether its plan holds.
-//!   If the run fails before its first row and files have changed, the query is planned anew and run again. If the plan holds for
+//!   If the run fails before its first row, not for want of an engine, and files have changed, the query is planned anew and run again. If the plan holds for
 //!   changed files, the rows are right, and the next run plans anew (`known_files::forget_plans`).
-//! - For other statements, cursors and EXPLAIN the engine is asked what the files are now, before the executor starts.
+//! - For other statements, cursors and EXPLAIN the engine is asked what the files are now, before the executor starts. So it is for
+//!   statements over the last version of a table with versions: their plans name the version that they were made for.
 //!
 //! So it is where `pystachio.pushdown` has been switched, which our errors advise.
 //!
@@ -21,7 +22,7 @@ use std::{
 };
 
 use pgrx::pg_sys;
-use pystachio_plan::FileSet;
+use pystachio_plan::{ErrorKind, FileSet};
 
 use super::{
     leftover::{for_each_scan, our_scan},
@@ -101,7 +102,7 @@ fn start_executor(call: &ExecutorCall<'_>) {
         Doubt::UntilRun(origin, original) => {
             let started = call.start();
             let Err(error) = execution::run_early(&started) else { return };
-            if !forget_changed(&origin) {
+            if !may_be_of_files(error.kind) || !forget_changed(&origin) {
                 crate::error::raise(error);
             }
             // Other libraries, which count what ends, see one run.
@@ -138,7 +139,14 @@ fn doubt<'p>(call: &ExecutorCall<'p>) -> Doubt<'p> {
     let is_explained =
         call.flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 || call.execution.instrument_options() != 0;
     let is_cursor = origin.cursor_options as u32 & pg_sys::CURSOR_OPT_FAST_PLAN != 0;
-    if !is_explained && !is_cursor && is_one_scan(statement) {
+    // A plan for a version of a table runs, whatever versions came since.
+    let has_versions = origin.tables.iter().any(|(_, files, _)| files.format.is_latest());
+    if !is_explained
+        && !is_cursor
+        && !has_versions
+        && !call.execution.discards_rows()
+        && is_one_scan(statement)
+    {
         return Doubt::UntilRun(origin, original);
     }
     match forget_changed(&origin) {
@@ -178,6 +186,20 @@ fn is_fresh(planning: u64) -> bool {
         let planned = place.and_then(|place| fresh.remove(place));
         planned.is_some_and(|(_, planned)| planned.elapsed() < FRESH_MAX)
     })
+}
+
+/// Whether files that have changed may be why a query has failed. They are not where the engine or a rank is lost: to ask about
+/// them would be to wait for the next engine.
+fn may_be_of_files(kind: ErrorKind) -> bool {
+    !matches!(
+        kind,
+        ErrorKind::Unavailable
+            | ErrorKind::Retired
+            | ErrorKind::Device
+            | ErrorKind::Peer
+            | ErrorKind::Cancelled
+            | ErrorKind::Protocol
+    )
 }
 
 /// Whether a table's files are others than those that the plan was made for. The session then forgets what it knew of them.

@@ -20,6 +20,7 @@ use super::{
     cost,
     join::may_push,
     lowering::{Lowering, check_equality, check_order},
+    planning::with_planning,
     relation_info::RelationInfo,
 };
 use crate::pg::tree::{ClassMember, ForeignPath, List, Node, Path, Rel, Root};
@@ -31,20 +32,50 @@ pub struct SortedScan<'p> {
 }
 
 impl<'p> SortedScan<'p> {
-    /// The order in which rows of a base relation or a join are wanted above, if the engine can give it.
-    pub fn wanted_of(root: Root<'p>, relation: Rel<'p>, info: &RelationInfo<'p>) -> Option<Self> {
+    /// The orders in which rows of a base relation or a join are wanted above, as far as the engine can give them.
+    pub fn wanted_of(root: Root<'p>, relation: Rel<'p>, info: &RelationInfo<'p>) -> Vec<Self> {
+        let of_query = Self::wanted_of_query(root, relation, info);
+        let of_joins = Self::wanted_of_joins(root, relation, info);
+        of_query.into_iter().chain(of_joins).collect()
+    }
+
+    /// The orders by one key in which a merge join of PostgreSQL's reads the rows.
+    fn wanted_of_joins(root: Root<'p>, relation: Rel<'p>, info: &RelationInfo<'p>) -> Vec<Self> {
+        if !may_push(root) || !has_others(root) {
+            return Vec::new();
+        }
+        let is_given = |pathkeys: &List<'p, pg_sys::PathKey>| {
+            let keys = sort_keys(relation, info, *pathkeys);
+            keys.is_some_and(|keys| !keys.iter().any(|key| could_fail(&key.expression, &|_| false)))
+        };
+        let orders = root.merge_orders(relation).into_iter().map(|pathkey| List::of([pathkey]));
+        orders.filter(is_given).map(|pathkeys| Self { pathkeys, limit: None }).collect()
+    }
+
+    fn wanted_of_query(root: Root<'p>, relation: Rel<'p>, info: &RelationInfo<'p>) -> Option<Self> {
         let pathkeys = root.query_pathkeys();
         let is_top = relation.relids() == root.all_relids();
         // Below the top, order is of use to joins of PostgreSQL's own only.
         if pathkeys.is_nil() || !may_push(root) || !(is_top || has_others(root)) || is_of_minimum(root) {
             return None;
         }
-        // Where rows are dropped above, by a policy or a join, a key that fails for one of them would be an error, or tell of it.
-        let keys = sort_keys(relation, info, pathkeys)?;
-        if !(is_top && info.is_complete()) && keys.iter().any(|key| could_fail(&key.expression, &|_| false)) {
+        let is_whole = is_top && info.is_complete();
+        // A join search comes to the top by many ways, which all give the same columns.
+        let is_given =
+            with_planning(|planning| planning.is_ordered(root)).filter(|_| is_whole).unwrap_or_else(|| {
+                let keys = sort_keys(relation, info, pathkeys);
+                // Where rows are dropped above, by a policy or a join, a key that fails for one of them would be an error, or tell of it.
+                let fails = |keys: &[SortKey]| keys.iter().any(|key| could_fail(&key.expression, &|_| false));
+                let is_given = keys.is_some_and(|keys| is_whole || !fails(&keys));
+                if is_whole {
+                    with_planning(|planning| planning.note_ordered(root, is_given));
+                }
+                is_given
+            });
+        if !is_given {
             return None;
         }
-        let limit = if is_top && info.is_complete() { known_limit(root, pathkeys) } else { None };
+        let limit = if is_whole { known_limit(root, pathkeys) } else { None };
         Some(Self { pathkeys, limit })
     }
 
@@ -60,16 +91,27 @@ impl<'p> SortedScan<'p> {
         } else {
             return None;
         };
-        sort_keys(groups, info, pathkeys)?;
+        let keys = sort_keys(groups, info, pathkeys)?;
+        if !info.is_complete() && keys.iter().any(|key| could_fail(&key.expression, &|_| false)) {
+            return None;
+        }
         Some(Self { pathkeys, limit: None })
     }
 
-    /// Startup and total cost, and rows.
-    pub fn costs(&self, info: &RelationInfo<'_>, rows: f64) -> (f64, (f64, f64)) {
-        let rows = self.limit.map_or(rows, |limit| rows.min(cost::clamp_rows(limit as f64)));
-        let (startup, total) = cost::path_costs(info.cost + cost::sort(info.rows, rows), rows);
+    /// Rows, and startup and total cost, for a relation of so many rows.
+    pub fn costs(
+        &self,
+        root: Root<'p>,
+        relation: Rel<'p>,
+        info: &RelationInfo<'p>,
+        rows: f64,
+    ) -> (f64, (f64, f64)) {
+        let limited = |rows: f64| self.limit.map_or(rows, |limit| rows.min(cost::clamp_rows(limit as f64)));
+        let returned = limited(info.rows);
+        let (startup, total) = cost::path_costs(info.cost + cost::sort(info.rows, returned), returned);
         // The first row comes when the last is sorted.
-        (rows, (startup.max(total - cost::return_cost(rows)), total))
+        let costs = (startup.max(total - cost::return_cost(returned)), total);
+        (limited(rows), info.path_costs(root, relation, costs))
     }
 
     /// Makes the path one of this scan, of so many rows.

@@ -1,25 +1,35 @@
 //! Statistics of columns that were never analyzed, from the footers: null fraction, least and greatest value,
 //! and a bound on the count of distinct values.
 //!
+//! Of a subquery with groups, and of UNION ALL, PostgreSQL knows nothing either. Where they are ours, the columns below tell how many
+//! values there are.
+//!
 //! ANALYZE knows more, so what it has stored is preferred. Without either, core would assume 200 distinct
 //! values for every column, and joins on keys would look a thousand times larger than they are.
 
 use pgrx::{IntoDatum, pg_sys, prelude::*};
 use pystachio_plan::{ColumnDescription, DataType, Value};
 
-use super::{descriptions::describe, relation_info::is_our_table};
+use super::{
+    descriptions::{describe, planned_options},
+    relation_info::{RelationInfo, is_our_table},
+};
 use crate::{
     options,
-    pg::tree::{ColumnStatistics, RangeEntry, Root, column_type},
+    pg::tree::{ColumnStatistics, RangeEntry, Rel, Root, SortGroupClause, column_type},
     types::{EPOCH_DAYS, EPOCH_MICROSECONDS, base_type},
 };
 
-/// What footers tell of a column that was never analyzed, if its table is ours.
+/// What is known of a column for which PostgreSQL has no statistics: of a table of ours that was never analyzed, or of a subquery of
+/// ours.
 pub fn column_statistics<'p>(
     root: Root<'p>,
     entry: RangeEntry<'p>,
     attribute_number: i16,
 ) -> Option<ColumnStatistics> {
+    if entry.kind() == pg_sys::RTEKind::RTE_SUBQUERY {
+        return subquery_statistics(root, entry, attribute_number);
+    }
     let table_oid = entry.table_oid();
     if entry.relation_kind() != pg_sys::RELKIND_FOREIGN_TABLE
         || attribute_number <= 0
@@ -28,8 +38,8 @@ pub fn column_statistics<'p>(
     {
         return None;
     }
-    let description = describe(&options::table_options(table_oid)).ok()?;
-    let column = description.column(&options::column_name(table_oid, attribute_number))?;
+    let description = describe(&planned_options(table_oid)).ok()?;
+    let column = description.column(&options::file_column(table_oid, attribute_number))?;
     let row_count = description.row_count as f64;
     Some(ColumnStatistics {
         null_fraction: column.null_count.map_or(0.0, |nulls| nulls as f64 / row_count.max(1.0)),
@@ -38,6 +48,53 @@ pub fn column_statistics<'p>(
         bounds: bounds(table_oid, attribute_number, column),
         may_read_all: may_read_all(root, entry, attribute_number),
     })
+}
+
+fn subquery_statistics<'p>(
+    root: Root<'p>,
+    entry: RangeEntry<'p>,
+    attribute_number: i16,
+) -> Option<ColumnStatistics> {
+    let place = usize::try_from(attribute_number).ok()?.checked_sub(1)?;
+    let index = root.indexes().find(|index| root.entry(*index) == Some(entry))?;
+    let relation = root.relation(index)?;
+    RelationInfo::of(relation)?;
+    let distinct = match entry.has_members() {
+        true => distinct_of_members(root, relation, place)?,
+        false => distinct_of_groups(relation, place)?,
+    };
+    Some(ColumnStatistics { null_fraction: 0.0, width: 0, distinct, bounds: None, may_read_all: true })
+}
+
+/// Values of a column of UNION ALL: those of its members.
+fn distinct_of_members<'p>(root: Root<'p>, relation: Rel<'p>, place: usize) -> Option<f64> {
+    let mut sum = 0.0;
+    for member in root.append_rel_list().iter() {
+        let child = root.relation(member.child_index() as usize);
+        if member.parent_index() == relation.index() && child.is_some_and(|child| !child.is_dummy()) {
+            sum += root.distinct_values(member.translated_vars().get(place)?)?;
+        }
+    }
+    (sum > 0.0).then_some(sum)
+}
+
+/// Values of a column by which a subquery groups.
+fn distinct_of_groups(relation: Rel<'_>, place: usize) -> Option<f64> {
+    let subroot = relation.subroot()?;
+    let subquery = subroot.parse();
+    let column = subquery.targets().get(place)?;
+    let is_key = |clause: SortGroupClause<'_>| clause.reference() == column.reference();
+    let is_grouped = column.reference() != 0
+        && subquery.grouping_sets().is_nil()
+        && subquery.set_operations().is_none()
+        && subquery.groups().iter().any(is_key);
+    if !is_grouped {
+        return None;
+    }
+    match subquery.groups().len() {
+        1 => Some(-1.0),
+        _ => subroot.distinct_values(column.expression()),
+    }
 }
 
 /// Whether the query may read a column of every row of a table. Core shows statistics to functions that are not leakproof only
@@ -80,7 +137,10 @@ fn average_width(column: &ColumnDescription, row_count: f64) -> i32 {
 /// `stadistinct`: a count, or minus the fraction of distinct rows; 0 for unknown. The range bounds the
 /// distinct values of whole numbers; a range at least as wide as the table is long is taken for a key. Core
 /// knows how many booleans there are only where there are no statistics.
-fn distinct_bound(column: &ColumnDescription, row_count: f64) -> f64 {
+pub fn distinct_bound(column: &ColumnDescription, row_count: f64) -> f64 {
+    if let Some(count) = column.distinct_count {
+        return count.max(1) as f64;
+    }
     let Some(data_type) = &column.data_type else { return 0.0 };
     match (&column.minimum, &column.maximum) {
         (Some(Value::Bool(low)), Some(Value::Bool(high))) if low == high => 1.0,

@@ -5,8 +5,9 @@ use std::{rc::Rc, sync::Arc};
 use pgrx::pg_sys;
 use pystachio_lower::{Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, check_depth};
 use pystachio_plan::{
-    Aggregate, AggregateCall, AggregatePhase, DataType, Expression, NamedExpression, Operator, Relation,
-    SortKey, Value, passing_share,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, Literal,
+    NamedExpression, Operator, Relation, SortKey, Value, WindowCall, WindowFrame, WindowFunction, could_fail,
+    passing_share,
 };
 
 use super::{
@@ -40,12 +41,15 @@ pub fn offer_stage(stage: &Stage<'_>) {
     let last = pg_sys::UpperRelationKind::UPPERREL_FINAL;
     let target = match kind {
         pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => Some(output.target()),
-        pg_sys::UpperRelationKind::UPPERREL_DISTINCT => root.upper_target(kind),
+        pg_sys::UpperRelationKind::UPPERREL_WINDOW | pg_sys::UpperRelationKind::UPPERREL_DISTINCT => {
+            root.upper_target(kind)
+        }
         _ => root.upper_target(last),
     };
     let Some(target) = target else { return };
     let (word, built) = match kind {
         pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => ("grouping", upper.group(target, groups)),
+        pg_sys::UpperRelationKind::UPPERREL_WINDOW => ("window functions", upper.windows()),
         pg_sys::UpperRelationKind::UPPERREL_DISTINCT => ("DISTINCT", upper.distinct(target)),
         pg_sys::UpperRelationKind::UPPERREL_ORDERED => ("ORDER BY", upper.order()),
         pg_sys::UpperRelationKind::UPPERREL_FINAL => {
@@ -63,19 +67,25 @@ pub fn offer_stage(stage: &Stage<'_>) {
     });
     match built {
         Ok(built) => {
-            let rows = cost::clamp_rows(built.rows);
-            let costs = cost::path_costs(built.cost, rows);
+            let passing = List::of(built.local_conditions.iter().copied());
+            let passing = root.selectivity(passing, 0, pg_sys::JoinType::JOIN_INNER, None);
+            let rows = cost::clamp_rows(built.rows * passing);
+            let costs = cost::path_costs(built.cost, cost::clamp_rows(built.rows));
+            let costs = built.path_costs(root, output, costs);
             let pathkeys = if built.is_sorted { root.sort_pathkeys() } else { List::nil() };
             let mut paths = vec![ForeignPath::of_stage(root, output, target, rows, costs, pathkeys).path()];
             if kind == pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG
                 && let Some(sorted) = SortedScan::wanted_of_groups(root, output, &built)
             {
-                let (rows, costs) = sorted.costs(&built, rows);
+                let (rows, costs) = sorted.costs(root, output, &built, rows);
                 let path = ForeignPath::of_stage(root, output, target, rows, costs, List::nil());
                 paths.push(sorted.marked(path, rows));
             }
+            match built.is_complete() {
+                true => offer_paths(output, paths),
+                false => paths.into_iter().for_each(|path| output.add_path(path)),
+            }
             built.attach(output);
-            offer_paths(output, paths);
         }
         Err(refusal) => {
             with_planning(|planning| planning.refuse(format!("{word}: {refusal}")));
@@ -83,14 +93,14 @@ pub fn offer_stage(stage: &Stage<'_>) {
     }
 }
 
-struct Upper<'p> {
-    root: Root<'p>,
-    parse: Query<'p>,
-    info: &'p RelationInfo<'p>,
+pub(super) struct Upper<'p> {
+    pub(super) root: Root<'p>,
+    pub(super) parse: Query<'p>,
+    pub(super) info: &'p RelationInfo<'p>,
 }
 
 impl<'p> Upper<'p> {
-    fn lowering(&self) -> Lowering<'_> {
+    pub(super) fn lowering(&self) -> Lowering<'_> {
         Lowering::new(self.info.scope())
     }
 
@@ -110,7 +120,7 @@ impl<'p> Upper<'p> {
                 continue;
             }
             let (source, key) = self.lower_key(node)?;
-            found.push((source, name_key(key, &mut groups, &mut aggregates)));
+            found.push((source, name_key(key, &mut groups, &mut aggregates)?));
             keys.push(node);
         }
         if keys.len() < distinct_references(self.parse.groups()) {
@@ -151,8 +161,18 @@ impl<'p> Upper<'p> {
         let mut rows = rows;
         let mut filters = Vec::new();
         let mut others = Vec::new();
+        let mut local = Vec::new();
         for condition in conditions_in_order(self.root, having) {
-            let filter = Lowering::new(&scope).lower_condition(condition)?;
+            let filter = match Lowering::new(&scope).lower_condition(condition) {
+                // A condition guards those that PostgreSQL tests after it.
+                Ok(filter) if local.is_empty() || !could_fail(&filter, &|_| false) => filter,
+                other => {
+                    let refusal = other.err().unwrap_or(Refusal::CouldFailAfterLocal);
+                    with_planning(|planning| planning.refuse(format!("HAVING: {refusal}")));
+                    local.push(condition);
+                    continue;
+                }
+            };
             match passing_share(&filter, &called_aggregates, rows_a_group, &number_bounds) {
                 Some(share) => rows *= share,
                 None => others.push(condition),
@@ -165,7 +185,9 @@ impl<'p> Upper<'p> {
             relation = Relation::new(Operator::Filter { input: relation, predicate }, rows);
         }
         let cost = cost::GROUP_ROW_COST * self.info.rows;
-        Ok(self.info.above(relation, scope, cost::clamp_rows(rows), cost))
+        let mut info = self.info.above(relation, scope, cost::clamp_rows(rows), cost);
+        info.local_conditions = local;
+        Ok(info)
     }
 
     /// A key of grouping or DISTINCT.
@@ -240,7 +262,71 @@ impl<'p> Upper<'p> {
         found
     }
 
-    fn estimate_groups(&self, keys: &[Node<'p>], rows: f64) -> f64 {
+    /// Whether a column with a reference is not one of the result's, nor what the result is ordered by.
+    fn is_hidden(&self, reference: u32) -> bool {
+        let is_ordered_by = self.parse.order().iter().any(|clause| clause.reference() == reference);
+        let mut entries = self.root.processed_tlist().iter();
+        let entry = entries.find(|entry| entry.reference() == reference);
+        entry.is_some_and(|entry| entry.is_hidden()) && !is_ordered_by
+    }
+
+    /// The first row of each group, in the order of the query.
+    fn distinct_on(&self) -> BuiltRelation<'p> {
+        let (mut partition, mut nodes) = (Vec::new(), Vec::new());
+        for clause in self.parse.distinct().iter() {
+            let node = self.root.sorted_target(clause).expression();
+            partition.extend(self.partition_key(node)?);
+            nodes.push(node);
+        }
+        let order = self.sort_keys(self.parse.order())?;
+        let order = order.into_iter().filter(|key| !partition.contains(&key.expression)).collect();
+        let (number, is_first) = numbered_by(WindowFunction::RowNumber, Function::Equal, 1);
+        let rows = self.estimate_groups(&nodes, self.info.rows);
+        let input = self.info.relation().clone();
+        let window = Operator::Window { input, partition, order, calls: vec![number] };
+        let window = Relation::new(window, self.info.rows);
+        let relation = Relation::new(Operator::Filter { input: window, predicate: is_first }, rows);
+        let cost = cost::sort(self.info.rows, self.info.rows);
+        Ok(self.info.above(relation, self.info.scope().clone(), rows, cost))
+    }
+
+    /// What a window divides rows by; `None` of what is the same in every row.
+    pub(super) fn partition_key(&self, node: Node<'p>) -> Result<Option<Expression>, Refusal> {
+        check_equality(node)?;
+        let lowered = self.lowering().lower(node)?;
+        match lowered.data_type() {
+            // A runtime value.
+            DataType::Numeric => Ok(None),
+            other @ (DataType::List(_) | DataType::Record(_) | DataType::Interval) => {
+                Err(Refusal::PartitionBy(other.clone()))
+            }
+            _ => Ok(Some(lowered.expression)),
+        }
+    }
+
+    /// The keys of an order, without those that are the same in every row.
+    pub(super) fn sort_keys(
+        &self,
+        clauses: List<'p, pg_sys::SortGroupClause>,
+    ) -> Result<Vec<SortKey>, Refusal> {
+        let mut keys = Vec::new();
+        for clause in clauses.iter() {
+            let node = self.root.sorted_target(clause).expression();
+            check_order(node)?;
+            check_equality(node)?;
+            let lowered = self.lowering().lower(node)?;
+            if *lowered.data_type() == DataType::Numeric {
+                // A runtime value.
+                continue;
+            }
+            let descending = sort_descends(clause.sort_operator())?;
+            let nulls_first = clause.nulls_first();
+            keys.push(SortKey { expression: lowered.expression, descending, nulls_first });
+        }
+        Ok(keys)
+    }
+
+    pub(super) fn estimate_groups(&self, keys: &[Node<'p>], rows: f64) -> f64 {
         if keys.is_empty() {
             return 1.0;
         }
@@ -249,7 +335,7 @@ impl<'p> Upper<'p> {
 
     fn distinct(&self, target: Target<'p>) -> BuiltRelation<'p> {
         if self.parse.has_distinct_on() {
-            return Err(Refusal::DistinctOn);
+            return self.distinct_on();
         }
         let mut groups = Vec::new();
         let mut aggregates = Vec::new();
@@ -258,11 +344,18 @@ impl<'p> Upper<'p> {
         for (place, node) in target.expressions().iter().enumerate() {
             let reference = target.reference(place);
             let is_key = self.parse.distinct().iter().any(|clause| clause.reference() == reference);
+            if reference != 0 && !is_key && self.is_hidden(reference) {
+                // A key of a window, which nothing above reads.
+                let source = self.lowering().mirror(node)?;
+                let data_type = self.lowering().lower_source(&source)?.data_type().clone();
+                found.push((source, Lowered::plain(Expression::literal(Value::Null, data_type))));
+                continue;
+            }
             if reference == 0 || !is_key {
                 return Err(Refusal::NotDistinct);
             }
             let (source, key) = self.lower_key(node)?;
-            found.push((source, name_key(key, &mut groups, &mut aggregates)));
+            found.push((source, name_key(key, &mut groups, &mut aggregates)?));
             keys.push(node);
         }
         let rows = self.estimate_groups(&keys, self.info.rows);
@@ -276,20 +369,7 @@ impl<'p> Upper<'p> {
     }
 
     fn order(&self) -> BuiltRelation<'p> {
-        let mut keys = Vec::new();
-        for clause in self.parse.order().iter() {
-            let node = self.root.sorted_target(clause).expression();
-            check_order(node)?;
-            check_equality(node)?;
-            let lowered = self.lowering().lower(node)?;
-            if *lowered.data_type() == DataType::Numeric {
-                // A runtime value is the same in every row.
-                continue;
-            }
-            let descending = sort_descends(clause.sort_operator())?;
-            let nulls_first = clause.nulls_first();
-            keys.push(SortKey { expression: lowered.expression, descending, nulls_first });
-        }
+        let keys = self.sort_keys(self.parse.order())?;
         let mut relation = self.info.relation().clone();
         if !keys.is_empty() {
             relation = Relation::new(Operator::Sort { input: relation, keys }, self.info.rows);
@@ -303,13 +383,13 @@ impl<'p> Upper<'p> {
 
     fn finish(&self) -> BuiltRelation<'p> {
         let parse = self.parse;
-        if parse.limit_option() == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {
-            return Err(Refusal::WithTies);
-        }
         if parse.has_sets_in_target() {
             return Err(Refusal::SetInTarget);
         }
         let is_sorted = self.info.is_sorted;
+        if parse.limit_option() == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {
+            return self.first_with_ties();
+        }
         let has_limit = parse.limit_count().is_some() || parse.limit_offset().is_some();
         let mut relation = self.info.relation().clone();
         let mut rows = self.info.rows;
@@ -328,6 +408,45 @@ impl<'p> Upper<'p> {
         Ok(info)
     }
 
+    /// The rows to the last one that is asked for, and those that are equal to it by the order.
+    fn first_with_ties(&self) -> BuiltRelation<'p> {
+        let count = |node: Option<Node<'p>>| match self.lower_limit(node)? {
+            Some(Expression::Literal(Literal { value: Value::Int(count), .. })) if count >= 0 => Ok(count),
+            None => Ok(0),
+            // PostgreSQL says what is wrong with a negative one.
+            Some(_) => Err(Refusal::WithTies),
+        };
+        let (skipped, wanted) = (count(self.parse.limit_offset())?, count(self.parse.limit_count())?);
+        if wanted == 0 {
+            // No row has a tie.
+            let (input, count) =
+                (self.info.relation().clone(), Some(Expression::literal(Value::Int(0), DataType::Int64)));
+            let none = Relation::new(Operator::Limit { input, offset: None, count }, 1.0);
+            return Ok(self.info.above(none, self.info.scope().clone(), 1.0, 0.0));
+        }
+        let last = skipped.checked_add(wanted).ok_or(Refusal::WithTies)?;
+        let Operator::Sort { input, keys } = &self.info.relation().operator else {
+            return Err(Refusal::WithTies);
+        };
+        let (rank, mut at_most) = numbered_by(WindowFunction::Rank, Function::LessEqual, last);
+        let mut calls = vec![rank];
+        if skipped > 0 {
+            let (number, behind) = numbered_by(WindowFunction::RowNumber, Function::Greater, skipped);
+            calls.push(number);
+            at_most = Expression::predicate(Function::And, vec![at_most, behind]);
+        }
+        let rows = self.info.rows;
+        let (input, order) = (input.clone(), keys.clone());
+        let window = Operator::Window { input, partition: Vec::new(), order, calls };
+        let window = Relation::new(window, rows);
+        let rows = rows.min((wanted as f64).max(1.0));
+        let filter = Relation::new(Operator::Filter { input: window, predicate: at_most }, rows);
+        let sorted = Relation::new(Operator::Sort { input: filter, keys: keys.clone() }, rows);
+        let mut info = self.info.above(sorted, self.info.scope().clone(), rows, 0.0);
+        info.is_sorted = true;
+        Ok(info)
+    }
+
     fn lower_limit(&self, node: Option<Node<'p>>) -> Result<Option<Expression>, Refusal> {
         let Some(node) = node else { return Ok(None) };
         let lowered = self.lowering().lower(node)?;
@@ -336,6 +455,20 @@ impl<'p> Upper<'p> {
         }
         Ok(Some(lowered.expression))
     }
+}
+
+/// A number that a window gives each row, and a comparison of it.
+fn numbered_by(function: WindowFunction, comparison: Function, number: i64) -> (WindowCall, Expression) {
+    let call = WindowCall {
+        id: with_planning(|planning| planning.new_column()),
+        function,
+        argument: None,
+        frame: WindowFrame::whole(),
+        data_type: DataType::Int64,
+    };
+    let column = Expression::column(call.id, DataType::Int64);
+    let number = Expression::literal(Value::Int(number), DataType::Int64);
+    (call, Expression::predicate(comparison, vec![column, number]))
 }
 
 /// Whether core has put functions that return sets between the relation's plan and what is above: then a row of the plan is
@@ -349,9 +482,17 @@ fn expands_sets(relation: Rel<'_>) -> bool {
 }
 
 /// A key as a column of the groups. Where equal keys have several scales, a group shows the one with most digits, as it would
-/// over a heap table whose rows come in that order.
-fn name_key(key: Lowered, groups: &mut Vec<NamedExpression>, aggregates: &mut Vec<AggregateCall>) -> Lowered {
-    let Scale::Varies(digits) = key.scale else { return name_column(key, groups) };
+/// over a heap table whose rows come in that order. Between members of a UNION the order is known: PostgreSQL shows the
+/// value of the first.
+fn name_key(
+    key: Lowered,
+    groups: &mut Vec<NamedExpression>,
+    aggregates: &mut Vec<AggregateCall>,
+) -> Result<Lowered, Refusal> {
+    let Scale::Varies(digits) = key.scale else { return Ok(name_column(key, groups)) };
+    if let Expression::Column { .. } = *digits {
+        return Err(Refusal::GroupsOfSeveralScales);
+    }
     let key = name_column(Lowered { scale: Scale::None, ..key }, groups);
     let call = AggregateCall {
         id: with_planning(|planning| planning.new_column()),
@@ -363,7 +504,7 @@ fn name_key(key: Lowered, groups: &mut Vec<NamedExpression>, aggregates: &mut Ve
     };
     let digits = Expression::column(call.id, DataType::Int32);
     aggregates.push(call);
-    Lowered { scale: Scale::Varies(Box::new(digits)), ..key }
+    Ok(Lowered { scale: Scale::Varies(Box::new(digits)), ..key })
 }
 
 /// The row of `count(DISTINCT (a, b))`.
@@ -379,15 +520,29 @@ fn counted_row(aggregate: tree::AggregateCall<'_>) -> Option<tree::Row<'_>> {
 
 /// Adds the calls of an aggregate, using those that are there already: `sum(x)` and `avg(x)` share a sum.
 fn share_calls(lowered: LoweredAggregate, aggregates: &mut Vec<AggregateCall>) -> Lowered {
-    let mut renamed = Vec::new();
-    for call in lowered.calls {
-        let same = |known: &&AggregateCall| AggregateCall { id: known.id, ..call.clone() } == **known;
-        match aggregates.iter().find(same) {
-            Some(known) => renamed.push((call.id, known.id)),
-            None => aggregates.push(call),
+    share(lowered.calls, lowered.value, aggregates, |call| &mut call.id)
+}
+
+/// Adds calls, using those that are there already but for their ids, and gives their value over what is there then.
+pub(super) fn share<C: Clone + PartialEq>(
+    calls: Vec<C>,
+    value: Lowered,
+    known: &mut Vec<C>,
+    id: impl Fn(&mut C) -> &mut ColumnId,
+) -> Lowered {
+    let mut renamed: Vec<(ColumnId, ColumnId)> = Vec::new();
+    for mut call in calls {
+        let same = known.iter_mut().find_map(|known| {
+            let (mut as_known, other) = (call.clone(), *id(known));
+            *id(&mut as_known) = other;
+            (as_known == *known).then_some(other)
+        });
+        match same {
+            Some(other) => renamed.push((*id(&mut call), other)),
+            None => known.push(call),
         }
     }
-    lowered.value.map_expressions(&mut |mut expression| {
+    value.map_expressions(&mut |mut expression| {
         expression.map_parts(&mut |part| {
             if let Expression::Column { id, .. } = part
                 && let Some((_, known)) = renamed.iter().find(|(renamed, _)| renamed == id)
@@ -400,7 +555,7 @@ fn share_calls(lowered: LoweredAggregate, aggregates: &mut Vec<AggregateCall>) -
 }
 
 /// Whether a sort operator sorts the greatest first.
-fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
+pub(super) fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
     // Operator families that initdb made order as the types' comparisons do; `text_pattern_ops` too, but
     // its operators have names of their own and never come here by ORDER BY.
     match tree::operator_descends(operator) {

@@ -7,7 +7,7 @@
 //! Engines that run no request end where that makes room, those first that were not used for longest. A server with
 //! `device 'auto'` whose GPU is taken runs on the processors until the GPU is free.
 //!
-//! Deliberately absent: processors, which the kernel shares; sizes of GPUs, which only an engine knows, so that an option
+//! Deliberately absent: processors, which all engines share (`processors.rs`); sizes of GPUs, which only an engine knows, so that an option
 //! `device_memory` in bytes counts for nothing here.
 
 use std::time::Duration;

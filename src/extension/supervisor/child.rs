@@ -9,7 +9,8 @@ use std::{
     process::{Child, ExitStatus, Stdio},
 };
 
-use super::{EngineHome, budget::Share, engine_log::EngineLog, executable};
+use super::{EngineHome, budget::Share, engine_log::EngineLog, executable, processors::Processors};
+use crate::settings;
 
 /// Where PostgreSQL has its own temporary files: base backups leave it out, and a server that starts empties it.
 const SPILL_DIRECTORY: &str = "base/pgsql_tmp";
@@ -21,6 +22,11 @@ const CONNECTIONS_VARIABLE: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const CONNECTIONS: &str = "32";
 /// What NCCL reads from the environment of ranks that use it (`src/cuda/nccl`).
 const NCCL_VARIABLES: [(&str, &str); 2] = [("NCCL_NVLS_ENABLE", "0"), ("NCCL_P2P_DIRECT_DISABLE", "1")];
+/// The kernel's flag of a process that is ending (`PF_EXITING`).
+const EXITING: u32 = 0x4;
+/// Fields of `/proc/<pid>/stat` between the process's name and its flags, and between these and how it ends, as `waitpid` will say.
+const FIELDS_BEFORE_FLAGS: usize = 6;
+const FIELDS_BEFORE_STATUS: usize = 42;
 /// `CLOSE_RANGE_CLOEXEC` of linux/close_range.h.
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
@@ -44,7 +50,7 @@ impl EngineProcess {
     ///
     /// # Errors
     ///
-    /// The executable can't be run; the error names it.
+    /// The executable can't be run; the error names it. Or the kernel does not tell the processors.
     pub fn start(home: &EngineHome, share: Share, owner: &str) -> io::Result<Self> {
         // What a process that was killed has left.
         let _ = std::fs::remove_file(home.socket());
@@ -80,6 +86,12 @@ impl EngineProcess {
         if let Some(bytes_max) = options.spill_bytes_max {
             command.arg(format!("--spill-limit={bytes_max}"));
         }
+        if let Some(bytes) = options.object_cache_bytes {
+            command.arg(format!("--object-cache={bytes}"));
+        }
+        if let Some(directory) = &options.object_cache_directory {
+            command.arg(format!("--object-cache-directory={directory}"));
+        }
         if let Some(hosts) = &options.hosts {
             command
                 .arg(format!("--hosts={}", hosts.hosts.join(",")))
@@ -92,8 +104,14 @@ impl EngineProcess {
             command.envs(NCCL_VARIABLES);
         }
         let supervisor_pid = std::process::id();
+        let processors = settings::threads().map(|count| Processors::first(count as usize)).transpose()?;
         // SAFETY: only system calls that are allowed between fork and exec.
-        unsafe { command.pre_exec(move || prepare(supervisor_pid)) };
+        unsafe {
+            command.pre_exec(move || {
+                prepare(supervisor_pid)?;
+                processors.as_ref().map_or(Ok(()), Processors::bind)
+            });
+        }
         let mut child = command.spawn().map_err(|error| {
             io::Error::other(format!("can't be started: \"{}\": {error}", executable.display()))
         })?;
@@ -200,6 +218,16 @@ fn prepare(supervisor_pid: u32) -> io::Result<()> {
         libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC);
     }
     Ok(())
+}
+
+/// How a process ends that the kernel is ending, and that was not waited for. Not of one that ends with status 0: that is what the
+/// kernel shows before it knows.
+pub(super) fn ending_reason(pid: u32) -> Option<String> {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = line.rsplit_once(')')?.1.split_ascii_whitespace();
+    let flags: u32 = fields.nth(FIELDS_BEFORE_FLAGS)?.parse().ok()?;
+    let status: i32 = fields.nth(FIELDS_BEFORE_STATUS)?.parse().ok()?;
+    (flags & EXITING != 0 && status != 0).then(|| exit_text(ExitStatus::from_raw(status)))
 }
 
 fn exit_text(status: ExitStatus) -> String {

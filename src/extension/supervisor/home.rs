@@ -18,7 +18,7 @@ use std::{
 use pgrx::pg_sys;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{budget::Refusal, lock};
+use super::{budget::Refusal, child, lock};
 use crate::{
     options::{self, ServerOptions},
     pg::wait::{WaitEvent, wait_time},
@@ -209,16 +209,21 @@ impl EngineHome {
         fs::metadata(self.directory().join(USED_FILE)).ok()?.modified().ok()
     }
 
-    /// Why this process of the engine ended, once the supervisor has noted it.
+    /// Why this process of the engine ended or ends, once the supervisor has noted it or the kernel shows it. The kernel takes seconds
+    /// to end a process with a GPU, whose connections it has closed before.
     pub fn wait_exit_reason(&self, engine_pid: u32, timeout: Duration) -> Option<String> {
         let deadline = Instant::now() + timeout;
         loop {
             let state = self.read_state();
-            match state.filter(|state| state.exited_pid == Some(engine_pid)) {
-                Some(state) => return state.last_error,
-                None if Instant::now() >= deadline => return None,
-                None => wait_time(NOTE_POLL_INTERVAL, WaitEvent::Other),
+            if let Some(state) = state.filter(|state| state.exited_pid == Some(engine_pid)) {
+                return state.last_error;
             }
+            // No other process has its number before the supervisor has waited for it.
+            let reason = child::ending_reason(engine_pid);
+            if reason.is_some() || Instant::now() >= deadline {
+                return reason;
+            }
+            wait_time(NOTE_POLL_INTERVAL, WaitEvent::Other);
         }
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! - `home.rs`: that folder; `lock.rs`: whether there is a supervisor, and waking it
 //! - `start.rs`: the backend's side: connects, requests an engine, and starts a supervisor if there is none
-//! - `worker.rs`: the supervisor; `budget.rs`: which memory and GPUs an engine may have; `engine.rs`: one generation and its processes; `child.rs`: a process; `executable.rs`: which file it runs; `engine_log.rs`: its log;
+//! - `worker.rs`: the supervisor; `budget.rs`: which memory and GPUs an engine may have; `processors.rs`: on which processors all of them run; `engine.rs`: one generation and its processes; `child.rs`: a process; `executable.rs`: which file it runs; `engine_log.rs`: its log;
 //!   `readable.rs`: waiting for all logs at once
 //! - `checks.rs`: workers that read a database's servers: to retire engines whose server is gone, or to start engines
 //! - `watch.rs`: notices DROP and ALTER
@@ -30,6 +30,7 @@ mod engine_log;
 mod executable;
 mod home;
 mod lock;
+mod processors;
 mod readable;
 mod start;
 mod watch;

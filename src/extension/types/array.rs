@@ -30,27 +30,58 @@ pub struct ArrayReader {
     context: BlockContext,
 }
 
-/// A memory context for the arrays of one block.
-struct BlockContext(pg_sys::MemoryContext);
+/// A memory context for values of one block that PostgreSQL makes.
+pub struct BlockContext(pg_sys::MemoryContext);
 
 impl ElementLayout {
     /// The layout of an array type's elements; `None` for what is no array.
     pub fn of(array_oid: pg_sys::Oid) -> Option<Self> {
-        let mut layout = Self { type_oid: pg_sys::InvalidOid, length: 0, by_value: false, alignment: 0 };
-        // SAFETY: catalog lookups that fill the fields given.
+        // SAFETY: a catalog lookup.
+        let type_oid = unsafe { pg_sys::get_element_type(array_oid) };
+        (type_oid != pg_sys::InvalidOid).then(|| Self::of_elements(type_oid))
+    }
+
+    /// The layout of elements of this type.
+    pub fn of_elements(type_oid: pg_sys::Oid) -> Self {
+        let mut layout = Self { type_oid, length: 0, by_value: false, alignment: 0 };
+        // SAFETY: a catalog lookup that fills the fields given.
         unsafe {
-            layout.type_oid = pg_sys::get_element_type(array_oid);
-            if layout.type_oid == pg_sys::InvalidOid {
-                return None;
-            }
             pg_sys::get_typlenbyvalalign(
-                layout.type_oid,
+                type_oid,
                 &mut layout.length,
                 &mut layout.by_value,
                 &mut layout.alignment,
             );
         }
-        Some(layout)
+        layout
+    }
+
+    /// The type of the elements.
+    pub fn type_oid(&self) -> pg_sys::Oid {
+        self.type_oid
+    }
+
+    /// The elements of an array, whatever its dimensions: their values, whether they are NULL, and how many they are.
+    ///
+    /// # Safety
+    ///
+    /// The array is valid, detoasted, and has such elements.
+    pub unsafe fn deconstruct(&self, array: *mut pg_sys::ArrayType) -> (*mut Datum, *mut bool, usize) {
+        let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        // SAFETY: as the caller says; the others are catalog facts about the elements.
+        unsafe {
+            pg_sys::deconstruct_array(
+                array,
+                self.type_oid,
+                i32::from(self.length),
+                self.by_value,
+                self.alignment,
+                &mut values,
+                &mut nulls,
+                &mut count,
+            );
+        }
+        (values, nulls, count.unsigned_abs() as usize)
     }
 }
 
@@ -92,9 +123,8 @@ impl ArrayReader {
         )?;
         let count = i32::try_from(count).map_err(|_| Error::internal("array is too long"))?;
         // SAFETY: as many values and flags as the only dimension says, laid out as the catalog says.
-        let array = unsafe {
-            let former = pg_sys::MemoryContextSwitchTo(self.context.0);
-            let array = if count == 0 {
+        let array = self.context.enter(|| unsafe {
+            if count == 0 {
                 pg_sys::construct_empty_array(self.layout.type_oid)
             } else {
                 pg_sys::construct_md_array(
@@ -108,22 +138,20 @@ impl ArrayReader {
                     self.layout.by_value,
                     self.layout.alignment,
                 )
-            };
-            pg_sys::MemoryContextSwitchTo(former);
-            array
-        };
+            }
+        });
         Ok(Datum::from(array))
     }
 }
 
 impl BlockContext {
     /// A child of the current context, which outlives the reader.
-    fn new() -> Self {
+    pub fn new() -> Self {
         // SAFETY: the parent is the current context, and the name lives for ever.
         Self(unsafe {
             pg_sys::AllocSetContextCreateExtended(
                 pg_sys::CurrentMemoryContext,
-                c"pystachio arrays".as_ptr(),
+                c"pystachio values".as_ptr(),
                 pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
                 pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
                 pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
@@ -131,8 +159,21 @@ impl BlockContext {
         })
     }
 
-    fn reset(&self) {
+    /// Frees the values of the block before.
+    pub fn reset(&self) {
         // SAFETY: the context lives as long as its parent, which outlives the reader.
         unsafe { pg_sys::MemoryContextReset(self.0) };
+    }
+
+    /// Makes values in the context.
+    pub fn enter<T>(&self, make: impl FnOnce() -> T) -> T {
+        // SAFETY: the context lives as long as its parent, which outlives the reader. After an ERROR PostgreSQL sets the current
+        // context itself.
+        unsafe {
+            let former = pg_sys::MemoryContextSwitchTo(self.0);
+            let made = make();
+            pg_sys::MemoryContextSwitchTo(former);
+            made
+        }
     }
 }

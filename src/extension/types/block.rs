@@ -91,6 +91,12 @@ impl<'a> Cells<'a> {
         Self { values, nulls, width: 1 }
     }
 
+    /// Cells of one of the columns whose rows lie one behind the other.
+    pub fn of_column(values: &'a mut [Datum], nulls: &'a mut [bool], place: usize, width: usize) -> Self {
+        let (first_value, first_null) = (place.min(values.len()), place.min(nulls.len()));
+        Self { values: &mut values[first_value..], nulls: &mut nulls[first_null..], width }
+    }
+
     /// Sets the cells of these rows of an array; `datum` is not called for NULLs.
     pub fn fill(&mut self, array: &dyn Array, rows: Range<usize>, mut datum: impl FnMut(usize) -> Datum) {
         let values = self.values.iter_mut().step_by(self.width);
@@ -133,6 +139,15 @@ impl<'a> Cells<'a> {
     pub fn values(&self, row_count: usize) -> impl Iterator<Item = Datum> {
         let cells = self.values.iter().step_by(self.width).zip(self.nulls.iter().step_by(self.width));
         cells.take(row_count).filter(|(_, null)| !**null).map(|(value, _)| *value)
+    }
+
+    /// Replaces the first cells' values that are not NULL.
+    pub fn replace(&mut self, row_count: usize, mut replace: impl FnMut(Datum) -> Datum) {
+        let values = self.values.iter_mut().step_by(self.width);
+        let cells = values.zip(self.nulls.iter().step_by(self.width));
+        for (value, _) in cells.take(row_count).filter(|(_, null)| !**null) {
+            *value = replace(*value);
+        }
     }
 
     /// Sets all cells to NULL.

@@ -5,23 +5,27 @@ use std::ops::Range;
 use arrow_array::{
     Array, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array,
     FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    IntervalMonthDayNanoArray, LargeBinaryArray, ListArray, RecordBatch, Time64MicrosecondArray,
+    IntervalMonthDayNanoArray, LargeBinaryArray, ListArray, RecordBatch, StructArray, Time64MicrosecondArray,
     TimestampMicrosecondArray,
 };
 use arrow_schema::{DataType as ArrowType, TimeUnit};
 use pgrx::pg_sys;
+use pystachio_lower::SourceType;
 use pystachio_plan::{Error, Result};
 
 use super::{
     array::{ArrayReader, ElementLayout},
     base_type,
     block::Cells,
+    composite_fields,
     domain::DomainCheck,
     fixed,
+    input::InputReader,
     numeric::{self, NumericScratch, Scales},
+    record::RecordReader,
     text::{self, TextScratch},
 };
-use crate::scan_private::DisplayScale;
+use crate::{pg::mirror::source_type, scan_private::DisplayScale};
 
 /// Where a column's values come from, and as what PostgreSQL sees them.
 #[derive(Clone, Debug)]
@@ -55,12 +59,15 @@ enum Family {
     Numeric,
     Date,
     Time,
+    TimeTz,
     Timestamp,
     Interval,
     Text { pad_to: Option<usize> },
+    Input(InputReader),
     Bytea,
     Uuid,
     Array(Box<ArrayReader>),
+    Record(Box<RecordReader>),
 }
 
 impl ColumnReader {
@@ -131,6 +138,10 @@ impl ColumnReader {
             (Family::Time, ArrowType::Time64(TimeUnit::Microsecond)) => {
                 fixed::fill_time(cast::<Time64MicrosecondArray>(any)?, rows, cells)?;
             }
+            (Family::TimeTz, ArrowType::Time64(TimeUnit::Microsecond)) => {
+                let array = cast::<Time64MicrosecondArray>(any)?;
+                fixed::fill_time_of_utc(array, rows, cells, &mut self.text)?;
+            }
             (Family::Timestamp, ArrowType::Timestamp(TimeUnit::Microsecond, _)) => {
                 fixed::fill_timestamp(cast::<TimestampMicrosecondArray>(any)?, rows, cells)?;
             }
@@ -152,9 +163,16 @@ impl ColumnReader {
             (Family::Text { pad_to }, _) => {
                 fill_text(array, *pad_to, rows, cells, &mut self.text)?;
             }
+            (Family::Input(reader), _) => {
+                fill_text(array, None, rows, cells, &mut self.text)?;
+                reader.read(cells, row_count);
+            }
             (Family::Bytea, _) => fill_bytea(array, rows, cells, &mut self.text)?,
             (Family::Array(reader), ArrowType::List(_)) => {
                 reader.fill(cast::<ListArray>(any)?, rows, cells)?;
+            }
+            (Family::Record(reader), ArrowType::Struct(_)) => {
+                reader.fill(cast::<StructArray>(any)?, rows, cells)?;
             }
             (_, other) => return Err(wrong_type(other)),
         }
@@ -177,14 +195,22 @@ impl Family {
             pg_sys::NUMERICOID => Self::Numeric,
             pg_sys::DATEOID => Self::Date,
             pg_sys::TIMEOID => Self::Time,
+            pg_sys::TIMETZOID => Self::TimeTz,
             pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => Self::Timestamp,
             pg_sys::INTERVALOID => Self::Interval,
             pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::JSONOID => Self::Text { pad_to: None },
             pg_sys::BPCHAROID => Self::Text { pad_to: usize::try_from(type_modifier - 4).ok() },
+            pg_sys::JSONBOID => Self::Input(InputReader::new(type_oid, type_modifier)),
             pg_sys::BYTEAOID => Self::Bytea,
             pg_sys::UUIDOID => Self::Uuid,
             other => match ElementLayout::of(other) {
                 Some(layout) => Self::Array(Box::new(ArrayReader::new(layout, type_modifier)?)),
+                None if composite_fields(other).is_some() => {
+                    Self::Record(Box::new(RecordReader::new(other)?))
+                }
+                None if matches!(source_type(other), SourceType::FromText(_)) => {
+                    Self::Input(InputReader::new(other, type_modifier))
+                }
                 None => return Err(Error::internal(format!("nothing is read as type {other}"))),
             },
         })

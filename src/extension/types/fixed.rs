@@ -85,6 +85,26 @@ pub fn fill_time(array: &Time64MicrosecondArray, rows: Range<usize>, cells: &mut
     })
 }
 
+/// `timetz`, of times in UTC: microseconds, and the zone's seconds west of Greenwich.
+pub fn fill_time_of_utc(
+    array: &Time64MicrosecondArray,
+    rows: Range<usize>,
+    cells: &mut Cells<'_>,
+    scratch: &mut TextScratch,
+) -> Result<()> {
+    let values = array.values();
+    let times = scratch.words(2 * rows.len());
+    for (place, row) in rows.clone().enumerate() {
+        times[2 * place] = values[row] as u64;
+        times[2 * place + 1] = 0;
+    }
+    let start = rows.start;
+    cells.try_fill(array, rows, |row| match (0..=DAY_MICROSECONDS).contains(&values[row]) {
+        true => Ok(Datum::from(&raw const times[2 * (row - start)])),
+        false => Err(out_of_range("time", values[row])),
+    })
+}
+
 /// `timestamp` and `timestamptz`.
 pub fn fill_timestamp(
     array: &TimestampMicrosecondArray,

@@ -10,6 +10,7 @@ use pgrx::{
 use pystachio_plan::{DataType, Error, ErrorKind, Interval, Literal, Result, Value};
 
 use super::{
+    array::ElementLayout,
     fixed::{EPOCH_DAYS, EPOCH_MICROSECONDS},
     numeric::{self, Decoded},
 };
@@ -61,7 +62,7 @@ pub unsafe fn literal(datum: Datum, type_oid: pg_sys::Oid, data_type: &DataType)
             DataType::Uuid => {
                 plain(Value::Bytes(std::slice::from_raw_parts(datum.cast_mut_ptr::<u8>(), 16).to_vec()))
             }
-            DataType::List(_) => {
+            DataType::List(_) | DataType::Record(_) => {
                 let message = format!("a parameter of type {data_type} can't be sent to the engine");
                 Err(Error::new(ErrorKind::NotSupported, message))
             }
@@ -84,23 +85,12 @@ pub unsafe fn elements(
     element_oid: pg_sys::Oid,
     data_type: &DataType,
 ) -> Result<Vec<Option<Literal>>> {
-    let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
-    let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-    // SAFETY: the caller says that the datum is an array; the others are catalog facts about its elements.
-    unsafe {
-        pg_sys::get_typlenbyvalalign(element_oid, &mut length, &mut by_value, &mut alignment);
-        pg_sys::deconstruct_array(
-            pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast(),
-            element_oid,
-            i32::from(length),
-            by_value,
-            alignment,
-            &mut values,
-            &mut nulls,
-            &mut count,
-        );
-    }
-    (0..count.unsigned_abs() as usize)
+    // SAFETY: the caller says that the datum is an array of such elements.
+    let (values, nulls, count) = unsafe {
+        ElementLayout::of_elements(element_oid)
+            .deconstruct(pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast())
+    };
+    (0..count)
         .map(|place| {
             // SAFETY: there are `count` values and flags.
             let (value, is_null) = unsafe { (*values.add(place), *nulls.add(place)) };

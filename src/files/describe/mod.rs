@@ -1,32 +1,47 @@
 //! Tables as the planner needs them: columns, exact row counts and statistics, from footers alone.
 //!
-//! Invariants: every file has the columns of the first, of the same type. A description whose identity is
-//! unchanged is not computed again.
+//! A table has the columns of all its files, by their names (`columns.rs`), and the keys of their folders (`keys.rs`); or those that
+//! its log says (`of_table.rs`).
+//!
+//! Invariant: a description whose identity is unchanged is not computed again.
 
+mod columns;
+mod keys;
+mod of_table;
+mod struct_fields;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    collections::HashSet,
+    ffi::OsStr,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::Path,
     sync::{Arc, OnceLock},
 };
 
-use parquet::{basic::Repetition, file::metadata::ParquetMetaData, schema::types::Type};
+use parquet::schema::types::Type;
 use pystachio_plan::{
-    ColumnDescription, Error, ErrorKind, FileDescription, FileSet, FilesState, Result, TableDescription,
+    ColumnDescription, DescribeExtent, FileDescription, FileSet, FilesState, Result, TableDescription,
 };
 
+use self::{columns::Columns, keys::Keys, of_table::describe_table, struct_fields::StructFields};
 use super::{
     bounded_map::BoundedMap,
-    file_type::{FileType, file_type},
-    files::{FileCatalog, FileFooter, FileIdentity, TableFile},
-    statistics::ColumnSummary,
+    file_set::FoundFile,
+    files::{FileCatalog, FileFooter, FileIdentity, FileVersion, FoundSet, TableFile},
+    table_files::FileOfTable,
 };
 
 /// Descriptions kept at most; a description is some kilobytes.
 const DESCRIPTIONS_MAX: usize = 1024;
+
+/// Files of which a table of more is described.
+const SAMPLED_FILES: usize = 256;
+
+/// Objects whose footers are fetched and held at once while a table is described. Of files one is.
+const OPENED_TOGETHER: usize = 64;
 
 /// Descriptions by the identity of their tables.
 pub(super) type Descriptions = BoundedMap<u64, TableDescription, DESCRIPTIONS_MAX>;
@@ -35,25 +50,113 @@ pub(super) type Descriptions = BoundedMap<u64, TableDescription, DESCRIPTIONS_MA
 ///
 /// # Errors
 ///
-/// Those of [`FileCatalog::open_all`]; `SchemaMismatch` if a file lacks a column of the first one or has it
-/// with another type, naming both.
-pub fn describe(catalog: &FileCatalog, files: &FileSet) -> Result<TableDescription> {
-    describe_opened(catalog, &catalog.open_all(files)?)
+/// Those of [`FileCatalog::open_all`].
+pub fn describe(catalog: &FileCatalog, files: &FileSet, extent: DescribeExtent) -> Result<TableDescription> {
+    describe_found(catalog, &catalog.find(files)?, extent)
 }
 
-/// Describes a table whose files are open. Blocks.
+/// Describes a table whose files were found.
 ///
 /// # Errors
 ///
-/// `SchemaMismatch` as of [`describe`].
-pub fn describe_opened(catalog: &FileCatalog, files: &[TableFile]) -> Result<TableDescription> {
-    let identity = opened_identity(files);
-    if let Some(known) = catalog.descriptions.get(&identity) {
-        return Ok(known);
+/// Those of [`FileCatalog::open_all`].
+pub(crate) fn describe_found(
+    catalog: &FileCatalog,
+    found: &FoundSet,
+    extent: DescribeExtent,
+) -> Result<TableDescription> {
+    let known = Known::of(found)?;
+    let is_sampled = known.files.len() < found.files.len();
+    if is_sampled && extent == DescribeExtent::All {
+        // Not kept: it rests on other files than those that the table is known by.
+        let (mut description, _) = describe_some(catalog, found, found.files.iter())?;
+        description.identity = known.identity;
+        return Ok(description);
     }
-    let description = describe_files(files, identity)?;
-    catalog.descriptions.insert(identity, description.clone());
+    if let Some(described) = catalog.descriptions.get(&known.identity) {
+        return Ok(described);
+    }
+    let (places, _): (Vec<usize>, Vec<FileIdentity>) = known.files.into_iter().unzip();
+    let (mut description, read) =
+        describe_some(catalog, found, places.iter().map(|place| &found.files[*place]))?;
+    description.identity = Known::new(found, places.into_iter().zip(read).collect()).identity;
+    // A log tells how many files and rows there are.
+    if is_sampled && found.table.is_none() {
+        estimate_whole(&mut description, &found.files);
+    }
+    catalog.descriptions.insert(description.identity, description.clone());
     Ok(description)
+}
+
+/// What a table is known by: which files it has, and what those are that a plan rests on.
+pub(crate) struct Known {
+    /// A digest of both: equal if nothing has changed.
+    pub(crate) identity: u64,
+    /// All files, or some of many, by their places.
+    pub(crate) files: Vec<(usize, FileIdentity)>,
+}
+
+impl Known {
+    /// Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `FileNotFound`, `FilePermission`, `FileAccess`, each naming the file.
+    pub(crate) fn of(found: &FoundSet) -> Result<Self> {
+        let files = &found.files;
+        let count = files.len().min(SAMPLED_FILES);
+        let place = |number: usize| match files.len() <= SAMPLED_FILES {
+            true => number,
+            false => number * (files.len() - 1) / (SAMPLED_FILES - 1),
+        };
+        let known = (0..count).map(place).map(|place| Ok((place, files[place].identity()?)));
+        Ok(Self::new(found, known.collect::<Result<_>>()?))
+    }
+
+    fn new(found: &FoundSet, files: Vec<(usize, FileIdentity)>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        found.table.as_ref().map(|table| &table.version).hash(&mut hasher);
+        for file in &found.files {
+            hash_path(&file.path, &mut hasher);
+            file.of_table.as_ref().and_then(FileOfTable::deletes).hash(&mut hasher);
+        }
+        files.hash(&mut hasher);
+        Self { identity: hasher.finish(), files }
+    }
+}
+
+fn folder_of(file: &FoundFile) -> Option<&OsStr> {
+    file.path.parent().map(Path::as_os_str)
+}
+
+/// In much less time than by the path's parts.
+fn hash_path(path: &Path, hasher: &mut impl Hasher) {
+    path.as_os_str().hash(hasher);
+}
+
+/// Makes of the description of some files one of the table, which has the files `found`. Of the others' columns nothing is known.
+fn estimate_whole(description: &mut TableDescription, found: &[FoundFile]) {
+    let scale = found.len() as f64 / description.files.len().max(1) as f64;
+    let scaled = |count: u64| (count as f64 * scale).round() as u64;
+    description.row_count = scaled(description.row_count);
+    // As if all files had as many rows.
+    let file_rows = description.row_count / found.len().max(1) as u64;
+    let mut keys = Keys::default();
+    for folder in found.chunk_by(|one, next| folder_of(one) == folder_of(next)) {
+        drop(keys.add_file(&folder[0].path, file_rows * folder.len() as u64));
+    }
+    let table = Table { file_count: 0, row_count: description.row_count };
+    description.columns.retain(|column| !column.is_folder_key());
+    for column in description.columns.iter_mut().chain(&mut description.by_id) {
+        column.required = false;
+        (column.null_count, column.minimum, column.maximum) = (None, None, None);
+        column.compressed_bytes = scaled(column.compressed_bytes);
+        column.uncompressed_bytes = scaled(column.uncompressed_bytes);
+        column.fields.clear();
+    }
+    let stored: Vec<String> = description.columns.iter().map(|column| column.name.to_lowercase()).collect();
+    let keys = keys.0.into_iter().filter(|key| !stored.contains(&key.name.to_lowercase()));
+    description.columns.extend(keys.map(|key| key.description(&table)));
 }
 
 /// The identity of a table, from its files alone. Blocks.
@@ -62,35 +165,46 @@ pub fn describe_opened(catalog: &FileCatalog, files: &[TableFile]) -> Result<Tab
 ///
 /// `FileNotFound`, `FilePermission`, `FileAccess`, each naming the file.
 pub fn identify(catalog: &FileCatalog, files: &FileSet) -> Result<u64> {
-    let found = catalog.find(files)?;
-    let files: Result<Vec<_>> =
-        found.iter().map(|file| Ok((file.path.as_path(), FileIdentity::at(&file.path)?))).collect();
-    Ok(table_identity(files?.into_iter()))
+    Ok(Known::of(&catalog.find(files)?)?.identity)
 }
 
-/// The identity of a table whose files are open.
+/// A digest of files that are open: equal if they are the same.
 pub fn opened_identity(files: &[TableFile]) -> u64 {
-    table_identity(files.iter().map(|file| (file.footer.path.as_path(), file.footer.identity)))
-}
-
-/// A digest of what the files are: equal if nothing has changed.
-fn table_identity<'a>(files: impl Iterator<Item = (&'a Path, FileIdentity)>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for (path, identity) in files {
-        path.hash(&mut hasher);
-        identity.hash(&mut hasher);
+    hash_version(files, &mut hasher);
+    for TableFile { footer, of_table, .. } in files {
+        hash_path(&footer.path, &mut hasher);
+        (footer.identity, of_table.as_ref().and_then(FileOfTable::deletes)).hash(&mut hasher);
     }
     hasher.finish()
 }
 
-/// The state of a table whose files are open.
-pub fn opened_state(files: &[TableFile]) -> FilesState {
+/// What all files of a table have in common.
+struct Table {
+    file_count: u64,
+    row_count: u64,
+}
+
+/// The version of the log that names the files, if one does.
+fn hash_version(files: &[TableFile], hasher: &mut impl Hasher) {
+    let of_table = files.first().and_then(|file| file.of_table.as_ref());
+    of_table.map(|of_table| &of_table.table.version).hash(hasher);
+}
+
+/// The state of files that are open.
+pub fn files_state(files: &[TableFile]) -> FilesState {
     let (mut places, mut content) = (DefaultHasher::new(), DefaultHasher::new());
     places.write(machine());
-    for file in files {
-        let FileFooter { path, identity, digest, .. } = &*file.footer;
-        identity.device.hash(&mut places);
-        (path, identity.file_bytes, digest).hash(&mut content);
+    hash_version(files, &mut content);
+    for TableFile { footer, of_table, .. } in files {
+        let FileFooter { path, identity, digest, .. } = &**footer;
+        match identity.version {
+            FileVersion::Local { device, .. } => device.hash(&mut places),
+            // All machines see the same object.
+            FileVersion::Object(_) => 0_u64.hash(&mut places),
+        }
+        hash_path(path, &mut content);
+        (identity.file_bytes, digest, of_table.as_ref().and_then(FileOfTable::deletes)).hash(&mut content);
     }
     FilesState { places: places.finish(), identity: opened_identity(files), content: content.finish() }
 }
@@ -101,25 +215,63 @@ fn machine() -> &'static [u8] {
     MACHINE.get_or_init(|| fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
 }
 
-fn describe_files(files: &[TableFile], identity: u64) -> Result<TableDescription> {
-    let Some(first) = files.first() else {
-        return Err(Error::new(ErrorKind::FileNotFound, "a table without files"));
-    };
-    let mut columns = Vec::new();
-    for (column_index, field) in fields(&first.footer).iter().enumerate() {
-        let mut column = ColumnParts::new(field);
-        column.add_file(&first.footer, column_index);
-        for file in &files[1..] {
-            let expected =
-                ExpectedColumn { first: &first.footer, column_index, field, file_type: &column.file_type };
-            let column_index = expected.place_in(&file.footer)?;
-            column.add_file(&file.footer, column_index);
+/// Describes a table from some of its files, and says what each of them was.
+fn describe_some<'f>(
+    catalog: &FileCatalog,
+    found: &FoundSet,
+    files: impl ExactSizeIterator<Item = &'f FoundFile>,
+) -> Result<(TableDescription, Vec<FileIdentity>)> {
+    let Some(table) = &found.table else { return describe_files(catalog, files) };
+    let files: Vec<&FoundFile> = files.collect();
+    let opened = catalog.open_each(files.iter().copied())?;
+    let identities =
+        files.iter().zip(&opened).map(|(found, file)| found.seen(file.footer.identity)).collect();
+    Ok((describe_table(table, &opened, 0), identities))
+}
+
+/// Describes files, and says what each of them was. Of its footer only what the description takes is held.
+fn describe_files<'f>(
+    catalog: &FileCatalog,
+    files: impl ExactSizeIterator<Item = &'f FoundFile>,
+) -> Result<(TableDescription, Vec<FileIdentity>)> {
+    let (mut columns, mut by_id) = (Columns::default(), Columns::default());
+    let mut keys = Keys::default();
+    let mut row_count = 0u64;
+    let mut descriptions = Vec::with_capacity(files.len());
+    let mut identities = Vec::with_capacity(files.len());
+    let files: Vec<&FoundFile> = files.collect();
+    let together = if files.iter().any(|file| file.object.is_some()) { OPENED_TOGETHER } else { 1 };
+    for files in files.chunks(together) {
+        for (found, footer) in files.iter().zip(catalog.open_footers(files)?) {
+            let described = describe_file(&footer);
+            row_count = row_count.saturating_add(described.row_count);
+            let of_folders = keys.add_file(&footer.path, described.row_count);
+            columns.add_file(&footer, &of_folders);
+            by_id.add_file_by_id(&footer);
+            descriptions.push(described);
+            identities.push(found.seen(footer.identity));
         }
-        columns.push(column.description(field.name()));
     }
-    let files: Vec<FileDescription> = files.iter().map(|file| describe_file(&file.footer)).collect();
-    let row_count = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.row_count));
-    Ok(TableDescription { files, columns, row_count, identity })
+    let table = Table { file_count: descriptions.len() as u64, row_count };
+    // Of files without the key, the column is their own.
+    let (mixed, keys): (Vec<_>, Vec<_>) = keys.0.into_iter().partition(|key| columns.has(&key.name));
+    let (mut described, fields): (Vec<ColumnDescription>, Vec<StructFields>) =
+        columns.parts.into_iter().map(|column| column.description(&table, &mixed)).unzip();
+    described.extend(keys.into_iter().map(|key| key.description(&table)));
+    let names: HashSet<String> = described.iter().map(|column| column.name.to_lowercase()).collect();
+    for (column, fields) in described.iter_mut().zip(fields) {
+        column.fields = fields.descriptions(&column.name, |name| names.contains(&name.to_lowercase()));
+    }
+    let by_id = by_id.descriptions_by_id(&table);
+    let description = TableDescription {
+        files: descriptions,
+        columns: described,
+        by_id,
+        row_count,
+        identity: 0,
+        version: None,
+    };
+    Ok((description, identities))
 }
 
 fn describe_file(footer: &FileFooter) -> FileDescription {
@@ -129,101 +281,6 @@ fn describe_file(footer: &FileFooter) -> FileDescription {
         file_bytes: footer.identity.file_bytes,
         row_count: metadata.row_groups().iter().map(|group| count(group.num_rows())).sum(),
         row_group_count: metadata.num_row_groups() as u32,
-    }
-}
-
-/// One column over the files seen so far.
-struct ColumnParts {
-    file_type: FileType,
-    required: bool,
-    summary: ColumnSummary,
-    compressed_bytes: u64,
-    uncompressed_bytes: u64,
-}
-
-impl ColumnParts {
-    fn new(field: &Type) -> Self {
-        let file_type = file_type(field);
-        let summary =
-            if file_type.storage.is_some() { ColumnSummary::new() } else { ColumnSummary::unknown() };
-        Self { file_type, required: true, summary, compressed_bytes: 0, uncompressed_bytes: 0 }
-    }
-
-    fn add_file(&mut self, footer: &FileFooter, column_index: usize) {
-        let metadata: &ParquetMetaData = footer.metadata();
-        let field = &fields(footer)[column_index];
-        let required = field.get_basic_info().repetition() == Repetition::REQUIRED;
-        self.required &= required;
-        // Files may store the same type in different ways.
-        let file_type = file_type(field);
-        for group in metadata.row_groups() {
-            for leaf_index in footer.leaves(column_index) {
-                let chunk = group.column(leaf_index);
-                // A footer may state any number of bytes.
-                let add = |sum: u64, bytes: i64| sum.saturating_add(count(bytes));
-                self.compressed_bytes = add(self.compressed_bytes, chunk.compressed_size());
-                self.uncompressed_bytes = add(self.uncompressed_bytes, chunk.uncompressed_size());
-                if file_type.storage.is_some() {
-                    match footer.statistics_of(group, leaf_index, &file_type) {
-                        Some(statistics) => self.summary.add(&statistics),
-                        None => self.summary = ColumnSummary::unknown(),
-                    }
-                }
-            }
-        }
-    }
-
-    fn description(self, name: &str) -> ColumnDescription {
-        ColumnDescription {
-            name: name.to_owned(),
-            data_type: self.file_type.data_type,
-            file_type: self.file_type.words,
-            sql_type: self.file_type.sql_type,
-            required: self.required,
-            null_count: self.summary.null_count(),
-            minimum: self.summary.minimum(),
-            maximum: self.summary.maximum(),
-            compressed_bytes: self.compressed_bytes,
-            uncompressed_bytes: self.uncompressed_bytes,
-        }
-    }
-}
-
-/// A column of the first file, which the others must have too.
-struct ExpectedColumn<'a> {
-    first: &'a FileFooter,
-    column_index: usize,
-    field: &'a Type,
-    file_type: &'a FileType,
-}
-
-impl ExpectedColumn<'_> {
-    /// Where a later file has it: by its exact name, mostly at the same place, else without regard to case.
-    fn place_in(&self, file: &FileFooter) -> Result<usize> {
-        let (columns, name) = (fields(file), self.field.name());
-        let is_same = |place: &usize| columns.get(*place).is_some_and(|column| column.name() == name);
-        let place = Some(self.column_index).filter(is_same);
-        let place = place
-            .or_else(|| columns.iter().position(|column| column.name() == name))
-            .or_else(|| columns.iter().position(|column| column.name().eq_ignore_ascii_case(name)))
-            .ok_or_else(|| self.mismatch(file, "is missing"))?;
-        let (found, expected) = (file_type(&columns[place]), self.file_type);
-        if found.data_type != expected.data_type || found.sql_type != expected.sql_type {
-            return Err(self.mismatch(file, &format!("is {}", found.words)));
-        }
-        Ok(place)
-    }
-
-    fn mismatch(&self, file: &FileFooter, found: &str) -> Error {
-        let message = format!(
-            "files of one table have different columns: column \"{}\" {found} in \"{}\" and is {} in \"{}\"",
-            self.field.name(),
-            file.path.display(),
-            self.file_type.words,
-            self.first.path.display()
-        );
-        Error::new(ErrorKind::SchemaMismatch, message)
-            .with_hint("Give files of different schemas tables of their own.")
     }
 }
 

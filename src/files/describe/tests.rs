@@ -9,10 +9,10 @@ use std::{
 use arrow::{
     array::{
         ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray,
-        Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, ListArray, RecordBatch,
-        StringArray, StructArray, Time32MillisecondArray, Time64NanosecondArray, TimestampMicrosecondArray,
-        TimestampMillisecondArray, TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array,
-        UInt64Array,
+        Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, ListArray, NullArray,
+        RecordBatch, StringArray, StructArray, Time32MillisecondArray, Time64NanosecondArray,
+        TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt8Array,
+        UInt16Array, UInt32Array, UInt64Array,
     },
     datatypes::{DataType as ArrowType, Field, Int32Type, Schema},
 };
@@ -24,10 +24,12 @@ use parquet::{
     },
     schema::parser::parse_message_type,
 };
-use pystachio_plan::{ColumnDescription, DataType, ErrorKind, FileSet, TableDescription, Value};
+use pystachio_plan::{
+    ColumnDescription, DataType, DescribeExtent, ErrorKind, FileColumn, FileSet, TableDescription, Value,
+};
 
 use super::*;
-use crate::files::FileCatalog;
+use crate::{file_memory::tests::CountedMemory, files::FileCatalog};
 
 fn write_with(path: &Path, columns: Vec<(&str, ArrayRef)>, properties: WriterProperties) {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
@@ -53,7 +55,11 @@ fn write_schema(path: &Path, columns: &str) {
 }
 
 fn describe_path(path: &Path) -> Result<TableDescription> {
-    describe(&FileCatalog::default(), &FileSet { paths: vec![path.display().to_string()] })
+    describe(
+        &FileCatalog::default(),
+        &FileSet::parquet(vec![path.display().to_string()]),
+        DescribeExtent::All,
+    )
 }
 
 fn column<'a>(table: &'a TableDescription, name: &str) -> &'a ColumnDescription {
@@ -241,7 +247,7 @@ fn annotations_that_arrow_does_not_write_are_understood() {
         ("h", "real", false),
         ("t", "timestamp without time zone", false),
         ("d", "numeric(30,3)", false),
-        ("w", "", false),
+        ("w", "numeric(50,3)", false),
         ("m", "timestamp with time zone", false),
         ("r", "integer[]", false),
         ("i", "", false),
@@ -253,7 +259,7 @@ fn annotations_that_arrow_does_not_write_are_understood() {
 }
 
 #[test]
-fn nested_columns_are_arrays_or_have_no_type() {
+fn nested_columns_are_arrays_or_jsonb() {
     let (_folder, file) = folder();
     let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None]), None]);
     let field = Arc::new(Field::new("x", ArrowType::Int32, true));
@@ -264,7 +270,8 @@ fn nested_columns_are_arrays_or_have_no_type() {
     assert_eq!(list.data_type, Some(DataType::List(Box::new(DataType::Int32))));
     assert_eq!((list.sql_type.as_str(), list.null_count, &list.minimum), ("integer[]", None, &None));
     let record = column(&table, "s");
-    assert_eq!((&record.data_type, record.file_type.as_str()), (&None, "struct"));
+    assert_eq!((&record.data_type, record.sql_type.as_str()), (&Some(DataType::Text), "jsonb"));
+    assert_eq!((record.file_type.as_str(), record.null_count, &record.minimum), ("struct", None, &None));
 }
 
 #[test]
@@ -329,7 +336,7 @@ fn files_of_a_table_are_added_up() {
     fs::write(folder.path().join(".hidden.parquet"), "junk").unwrap();
     fs::write(folder.path().join("notes.txt"), "junk").unwrap();
     let table = describe_path(folder.path()).unwrap();
-    assert_eq!((table.row_count, table.files.len(), table.columns.len()), (3, 2, 2));
+    assert_eq!((table.row_count, table.files.len(), table.columns.len()), (3, 2, 3));
     assert_eq!(
         (&column(&table, "k").minimum, &column(&table, "k").maximum),
         (&Some(Value::Int(4)), &Some(Value::Int(6)))
@@ -337,24 +344,197 @@ fn files_of_a_table_are_added_up() {
     assert_eq!(column(&table, "x").minimum, Some(Value::Int(0)));
 }
 
-#[test]
-fn files_that_differ_are_an_error_that_names_both() {
+/// A table of files with these columns, in the order of their names.
+fn table_of(files: Vec<Vec<(&str, ArrayRef)>>) -> TableDescription {
     let folder = tempfile::tempdir().unwrap();
-    let (first, second) = (folder.path().join("a.parquet"), folder.path().join("b.parquet"));
-    write(&first, vec![("k", numbers(vec![5]))]);
-    write(&second, vec![("k", Arc::new(StringArray::from(vec!["x"])) as ArrayRef)]);
-    let error = describe_path(folder.path()).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::SchemaMismatch);
-    for part in ["a.parquet", "b.parquet", "\"k\"", "INT32", "BYTE_ARRAY String"] {
-        assert!(error.message.contains(part), "{part}: {}", error.message);
+    for (number, columns) in files.into_iter().enumerate() {
+        write(&folder.path().join(format!("{number}.parquet")), columns);
     }
-    write(&second, vec![("other", numbers(vec![5]))]);
-    let error = describe_path(folder.path()).unwrap_err();
-    assert!(
-        error.message.contains("is missing in") && error.message.contains("b.parquet"),
-        "{}",
-        error.message
+    describe_path(folder.path()).unwrap()
+}
+
+#[test]
+fn a_column_that_a_file_lacks_is_null_there() {
+    let table = table_of(vec![
+        vec![("k", numbers(vec![5, 6, 7]))],
+        vec![("other", numbers(vec![1])), ("K", numbers(vec![9]))],
+    ]);
+    let [k, other] = [column(&table, "k"), column(&table, "other")];
+    assert_eq!(table.columns.len(), 2);
+    assert_eq!((&k.minimum, &k.maximum, k.null_count), (&Some(Value::Int(5)), &Some(Value::Int(9)), Some(0)));
+    assert_eq!(
+        (&other.minimum, &other.maximum, other.null_count, other.required),
+        (&Some(Value::Int(1)), &Some(Value::Int(1)), Some(3), false)
     );
+    assert_eq!(k.differences, None);
+    assert_eq!(other.differences.as_deref(), Some("missing in 1 file, where it is NULL"));
+}
+
+#[test]
+fn a_column_has_the_narrowest_type_that_holds_all_values() {
+    let bigint: ArrayRef = Arc::new(Int64Array::from(vec![1 << 40]));
+    let decimal = |digits: u8, scale: i8, value: i128| -> ArrayRef {
+        let values = Decimal128Array::from(vec![value]).with_precision_and_scale(digits, scale);
+        Arc::new(values.unwrap())
+    };
+    let day: ArrayRef = Arc::new(Date32Array::from(vec![2]));
+    let moment: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![5]));
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+    let nothing: ArrayRef = Arc::new(NullArray::new(1));
+    let of_decimal = |precision, scale| Some(DataType::Decimal { precision, scale });
+    let cases: Vec<(ArrayRef, ArrayRef, Option<DataType>, Bounds)> = vec![
+        (numbers(vec![3]), bigint.clone(), Some(DataType::Int64), ints(3, 1 << 40)),
+        (
+            decimal(5, 2, 120),
+            decimal(6, 1, 7),
+            of_decimal(7, 2),
+            Some((Value::Decimal(70), Value::Decimal(120))),
+        ),
+        (
+            decimal(5, 2, 120),
+            numbers(vec![3]),
+            of_decimal(12, 2),
+            Some((Value::Decimal(120), Value::Decimal(300))),
+        ),
+        (day, moment, Some(DataType::Timestamp), ints(5, 2 * 86_400_000_000)),
+        (
+            nothing,
+            text.clone(),
+            Some(DataType::Text),
+            Some((Value::Text("x".into()), Value::Text("x".into()))),
+        ),
+        (numbers(vec![3]), text, None, None),
+        (decimal(38, 30, 1), bigint, of_decimal(49, 30), None),
+    ];
+    for (one, other, expected, bounds) in cases {
+        for (first, second) in [(one.clone(), other.clone()), (other, one)] {
+            let table = table_of(vec![vec![("k", first)], vec![("k", second)]]);
+            let k = column(&table, "k");
+            assert_eq!(k.data_type, expected);
+            assert_eq!(k.minimum.clone().zip(k.maximum.clone()), bounds, "{expected:?}");
+            assert!(k.differences.as_deref().unwrap().contains("0.parquet"), "{:?}", k.differences);
+            if expected.is_none() {
+                let named = ["0.parquet", "1.parquet"].iter().all(|name| k.file_type.contains(name));
+                assert!(named, "{}", k.file_type);
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_folders_are_columns_with_what_their_values_say() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, rows) in
+        [("y=2023/d=2024-01-05", 2), ("y=2024/d=2024-01-04", 1), ("y=__HIVE_DEFAULT_PARTITION__/d=x", 4)]
+    {
+        let path = folder.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        // The folder's value counts, whatever the file has.
+        write(&path.join("a.parquet"), vec![("k", numbers(vec![7; rows])), ("Y", numbers(vec![1; rows]))]);
+    }
+    let table = describe_path(folder.path()).unwrap();
+    let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["k", "d", "y"]);
+    let (y, d) = (column(&table, "y"), column(&table, "d"));
+    assert_eq!((&y.data_type, y.null_count, y.distinct_count), (&Some(DataType::Int32), Some(4), Some(2)));
+    assert_eq!((&y.minimum, &y.maximum), (&Some(Value::Int(2023)), &Some(Value::Int(2024))));
+    assert_eq!((&d.data_type, d.null_count, d.distinct_count), (&Some(DataType::Text), Some(0), Some(3)));
+    assert_eq!(d.maximum, Some(Value::Text("x".into())));
+}
+
+#[test]
+fn of_many_files_some_are_read_and_all_keys_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..600 {
+        let path = folder.path().join(format!("n={number}"));
+        fs::create_dir_all(&path).unwrap();
+        match number {
+            // Not one of those that are read.
+            1 => fs::write(path.join("a.parquet"), "junk").unwrap(),
+            _ => write(&path.join("a.parquet"), vec![("k", numbers(vec![number, 1]))]),
+        }
+    }
+    let files = FileSet::parquet(vec![folder.path().display().to_string()]);
+    let catalog = FileCatalog::default();
+    let table = describe(&catalog, &files, DescribeExtent::Some).unwrap();
+    assert_eq!(table.identity, identify(&catalog, &files).unwrap());
+    assert_eq!(table.files.len(), 256);
+    assert!((1100..=1300).contains(&table.row_count), "{}", table.row_count);
+    let (k, n) = (column(&table, "k"), column(&table, "n"));
+    assert_eq!(
+        (&k.data_type, &k.minimum, &k.maximum, k.null_count),
+        (&Some(DataType::Int32), &None, &None, None)
+    );
+    assert_eq!((&n.minimum, &n.maximum), (&Some(Value::Int(0)), &Some(Value::Int(599))));
+    assert_eq!((n.distinct_count, n.null_count), (Some(600), Some(table.row_count % 600)));
+    assert_eq!(describe(&catalog, &files, DescribeExtent::All).unwrap_err().kind, ErrorKind::FileCorrupt);
+}
+
+#[test]
+fn columns_are_described_by_their_ids_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |files: [&str; 2]| {
+        for (number, columns) in files.into_iter().enumerate() {
+            write_schema(&folder.path().join(format!("{number}.parquet")), columns);
+        }
+        describe_path(folder.path()).unwrap()
+    };
+    let renamed = table([
+        "required int32 k = 1; optional binary v (UTF8) = 2; optional int32 w;",
+        "required int64 key = 1; optional int32 v = 3; optional int32 w;",
+    ]);
+    let shown = |table: &TableDescription| -> Vec<(Option<i32>, String, Option<DataType>)> {
+        let of =
+            |column: &ColumnDescription| (column.field_id, column.name.clone(), column.data_type.clone());
+        table.by_id.iter().map(of).collect()
+    };
+    let expected =
+        [(1, "key", Some(DataType::Int64)), (2, "v", Some(DataType::Text)), (3, "v", Some(DataType::Int32))];
+    assert_eq!(shown(&renamed), expected.map(|(id, name, kind)| (Some(id), name.to_owned(), kind)));
+    assert_eq!((column(&renamed, "v").field_id, column(&renamed, "k").field_id), (None, Some(1)));
+    let of = |name: &str, field_id| renamed.column(&FileColumn { name: name.to_owned(), field_id });
+    assert_eq!(of("k", Some(3)).unwrap().data_type, Some(DataType::Int32));
+    assert_eq!(of("k", None).unwrap().data_type, Some(DataType::Int32));
+    assert_eq!(of("k", Some(4)), None);
+    // A file without ids may have the column by any name.
+    let mixed = table(["required int32 k = 1;", "required int64 other;"]);
+    assert_eq!(shown(&mixed), [(Some(1), "k".to_owned(), None)]);
+    assert_eq!(shown(&table(["required int32 k;", "required int64 k;"])), []);
+}
+
+#[test]
+fn a_large_table_is_the_same_while_its_paths_and_the_files_that_are_read_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |number: i32| folder.path().join(format!("{number:03}.parquet"));
+    (0..300).for_each(|number| write(&path(number), vec![("k", numbers(vec![number]))]));
+    let files = FileSet::parquet(vec![folder.path().display().to_string()]);
+    let catalog = FileCatalog::default();
+    let before = describe(&catalog, &files, DescribeExtent::Some).unwrap().identity;
+    let read = describe(&catalog, &files, DescribeExtent::Some).unwrap().files;
+    let is_read = |number: &i32| read.iter().any(|file| Path::new(&file.path) == path(*number));
+    let (unread, read): (Vec<i32>, Vec<i32>) = (0..300).partition(|number| !is_read(number));
+    assert_eq!(read.len(), 256);
+    write(&path(unread[0]), vec![("k", numbers(vec![1, 2, 3]))]);
+    assert_eq!(identify(&catalog, &files).unwrap(), before);
+    write(&path(read[7]), vec![("k", numbers(vec![1, 2, 3]))]);
+    let after = identify(&catalog, &files).unwrap();
+    assert_ne!(after, before);
+    fs::rename(path(unread[1]), folder.path().join("other.parquet")).unwrap();
+    assert_ne!(identify(&catalog, &files).unwrap(), after);
+}
+
+#[test]
+fn describing_holds_one_footer_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..40 {
+        write(&folder.path().join(format!("{number}.parquet")), vec![("k", numbers(vec![number]))]);
+    }
+    let files = FileSet::parquet(vec![folder.path().display().to_string()]);
+    // Some of the footers fit, and not all.
+    let memory = Arc::new(CountedMemory::new(40_000));
+    let catalog = FileCatalog::new(memory, u64::MAX);
+    assert_eq!(catalog.open_all(&files).unwrap_err().kind, ErrorKind::OutOfMemory);
+    assert_eq!(describe(&catalog, &files, DescribeExtent::All).unwrap().row_count, 40);
 }
 
 #[test]
@@ -377,14 +557,14 @@ fn same_type_stored_differently_is_one_type() {
 fn change_is_seen_and_so_is_sameness() {
     let (_folder, file) = folder();
     let catalog = FileCatalog::default();
-    let files = FileSet { paths: vec![file.display().to_string()] };
+    let files = FileSet::parquet(vec![file.display().to_string()]);
     write(&file, vec![("k", numbers(vec![5]))]);
-    let before = describe(&catalog, &files).unwrap();
+    let before = describe(&catalog, &files, DescribeExtent::All).unwrap();
     for _ in 0..100 {
-        assert_eq!(describe(&catalog, &files).unwrap().identity, before.identity);
+        assert_eq!(describe(&catalog, &files, DescribeExtent::All).unwrap().identity, before.identity);
     }
     write(&file, vec![("k", numbers(vec![5, 6, 7]))]);
-    let after = describe(&catalog, &files).unwrap();
+    let after = describe(&catalog, &files, DescribeExtent::All).unwrap();
     assert_ne!(before.identity, after.identity);
     assert_eq!(after.row_count, 3);
 }
@@ -392,8 +572,9 @@ fn change_is_seen_and_so_is_sameness() {
 #[test]
 fn files_that_are_missing_say_which() {
     let folder = tempfile::tempdir().unwrap();
-    for path in ["no.parquet", "no*.parquet", ""] {
-        let path = folder.path().join(path);
+    for path in
+        [folder.path().join("no.parquet"), folder.path().join("no*.parquet"), folder.path().to_owned()]
+    {
         let error = describe_path(&path).unwrap_err();
         assert_eq!(error.kind, ErrorKind::FileNotFound, "{}", error.message);
         assert!(error.message.contains(&path.display().to_string()), "{}", error.message);
@@ -481,4 +662,11 @@ fn description_of_an_empty_file_is_empty() {
     ArrowWriter::try_new(fs::File::create(&file).unwrap(), schema, None).unwrap().close().unwrap();
     let table = describe_path(&file).unwrap();
     assert_eq!((table.row_count, table.columns[0].required, table.columns[0].null_count), (0, true, Some(0)));
+}
+
+#[test]
+fn a_file_may_have_two_columns_of_one_name() {
+    let (_folder, file) = folder();
+    write_schema(&file, "required int32 a; required int32 a;");
+    assert_eq!(column(&describe_path(&file).unwrap(), "a").differences, None);
 }

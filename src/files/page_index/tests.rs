@@ -9,7 +9,7 @@ use parquet::{
     arrow::ArrowWriter,
     file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
 };
-use pystachio_plan::{DataType, FileSet, Function, Value};
+use pystachio_plan::{ColumnContent, DataType, FileSet, Function, Value};
 
 use super::*;
 use crate::{
@@ -42,7 +42,7 @@ fn table_file(settings: WriterPropertiesBuilder) -> (tempfile::TempDir, TableFil
     let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
-    let files = FileSet { paths: vec![path.display().to_string()] };
+    let files = FileSet::parquet(vec![path.display().to_string()]);
     (folder, FileCatalog::default().open_all(&files).unwrap().remove(0))
 }
 
@@ -55,13 +55,20 @@ fn columns() -> Vec<ScanColumn> {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content: ColumnContent::Column,
+        field_id: None,
         common: Vec::new(),
     };
     (0..).zip(types).map(column).collect()
 }
 
 fn left(file: &TableFile, conditions: &[Expression]) -> Option<Vec<Range<u32>>> {
-    let place = IndexedRowGroup { file, row_group: 0, columns: &columns(), leaves: &[0, 1, 2] };
+    let place = IndexedRowGroup {
+        file,
+        row_group: 0,
+        columns: &columns(),
+        places: &[0, 1, 2].map(|column| ColumnPlace::Stored(column.into())),
+    };
     rows_left(&place, conditions, &[])
 }
 
@@ -110,7 +117,12 @@ fn pages_of_several_columns_need_not_begin_together() {
     let (_folder, file) = table_file(WriterProperties::builder());
     let indexes = &file.footer.page_indexes;
     let columns = columns();
-    let place = IndexedRowGroup { file: &file, row_group: 0, columns: &columns, leaves: &[0, 1, 2] };
+    let place = IndexedRowGroup {
+        file: &file,
+        row_group: 0,
+        columns: &columns,
+        places: &[0, 1, 2].map(|column| ColumnPlace::Stored(column.into())),
+    };
     let ends = [0, 2].map(|column| indexes.bounds(&place, column).unwrap().ends.clone());
     assert_ne!(ends[0], ends[1]);
     // Rows 200 and more by the first column, up to 230 by the other.
@@ -175,7 +187,12 @@ fn a_column_declared_as_another_type_is_not_ruled_out() {
     let (_folder, file) = table_file(WriterProperties::builder());
     let mut columns = columns();
     columns[0].data_type = DataType::Date;
-    let place = IndexedRowGroup { file: &file, row_group: 0, columns: &columns, leaves: &[0, 1, 2] };
+    let place = IndexedRowGroup {
+        file: &file,
+        row_group: 0,
+        columns: &columns,
+        places: &[0, 1, 2].map(|column| ColumnPlace::Stored(column.into())),
+    };
     assert_eq!(left(&file, &[integer(Function::Equal, 0, 5000)]), Some(Vec::new()));
     assert_eq!(rows_left(&place, &[integer(Function::Equal, 0, 5000)], &[]), None);
 }
@@ -238,7 +255,7 @@ fn indexes_that_the_pages_contradict_are_ignored() {
         assert_eq!(written.len(), bytes.len());
         let target = std::fs::File::options().write(true).open(&file.footer.path).unwrap();
         target.write_all_at(&written, offset as u64).unwrap();
-        let files = FileSet { paths: vec![file.footer.path.display().to_string()] };
+        let files = FileSet::parquet(vec![file.footer.path.display().to_string()]);
         let file = FileCatalog::default().open_all(&files).unwrap().remove(0);
         assert_eq!(page_locations(&file, 0, 0).is_some(), is_used);
         let found = left(&file, &condition);
@@ -284,7 +301,7 @@ fn indexes_of_a_file_are_read_once() {
     let written = std::fs::File::options().write(true).open(&file.footer.path).unwrap();
     written.write_all_at(&vec![0; length as usize], offset as u64).unwrap();
     assert_eq!(left(&file, &condition), first);
-    let files = FileSet { paths: vec![file.footer.path.display().to_string()] };
+    let files = FileSet::parquet(vec![file.footer.path.display().to_string()]);
     let again = FileCatalog::default().open_all(&files).unwrap().remove(0);
     assert_eq!(left(&again, &condition), None);
 }

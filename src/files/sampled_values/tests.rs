@@ -45,7 +45,7 @@ impl Place {
     }
 
     fn files(&self) -> FileSet {
-        FileSet { paths: vec![self.path.display().to_string()] }
+        FileSet::parquet(vec![self.path.display().to_string()])
     }
 
     fn values(&self, data_type: DataType) -> Vec<(Value, f64)> {
@@ -66,6 +66,8 @@ fn column(data_type: DataType) -> ScanColumn {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content: ColumnContent::Column,
+        field_id: None,
         common: Vec::new(),
     }
 }

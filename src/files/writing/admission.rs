@@ -45,6 +45,11 @@ impl Admission {
         Self { memory, admitted: Arc::default() }
     }
 
+    /// Another one over the same memory, for work of its own: neither waits for the other's pieces.
+    pub(crate) fn again(&self) -> Self {
+        Self::new(self.memory.clone())
+    }
+
     /// The total, free or not.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.memory.bytes_max()

@@ -1,7 +1,8 @@
 //! Files that a run writes: all of them appear, or none.
 //!
 //! Invariants: files have provisional names until [`WrittenFiles::commit`]; a name that begins with a point is
-//! no part of a table. What an uncommitted run wrote is removed when it is dropped.
+//! no part of a table. What an uncommitted run wrote is removed when it is dropped, unless it was handed over
+//! ([`WrittenFiles::keep`]).
 
 use std::{
     collections::BTreeSet,
@@ -23,6 +24,8 @@ static RUN_NUMBER: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct WrittenFiles {
     files: Vec<WrittenFile>,
     overwrite: bool,
+    /// The end of all provisional names: the process that writes, and a number.
+    run: String,
     committed: AtomicBool,
     /// Folders that the run made, innermost first.
     made_folders: Vec<PathBuf>,
@@ -41,27 +44,72 @@ impl WrittenFiles {
     ///
     /// `InvalidArgument` if a file exists and may not be replaced; those of the file system.
     pub(crate) fn create(paths: Vec<PathBuf>, known: &BTreeSet<String>, overwrite: bool) -> Result<Self> {
-        let run = format!("{}-{}", std::process::id(), RUN_NUMBER.fetch_add(1, Ordering::Relaxed));
-        let mut written = Self {
-            files: Vec::new(),
-            overwrite,
-            committed: AtomicBool::new(false),
-            made_folders: Vec::new(),
-        };
+        let mut written = Self::of_process(std::process::id(), overwrite);
         let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
         for folder in folders {
-            let made = make_folders(folder)?;
-            // Those below come later, and are removed first.
-            written.made_folders.splice(0..0, made);
-            remove_abandoned(folder, known);
+            written.make_folder(folder)?;
+            remove_abandoned(folder, |name| known.contains(name));
         }
         for path in paths {
-            written.check_replaceable(&path)?;
-            let name = file_name(&path);
-            let provisional_path = path.with_file_name(format!(".{name}.{run}"));
-            written.files.push(WrittenFile { path, provisional_path });
+            written.add(path)?;
         }
         Ok(written)
+    }
+
+    /// No files yet, of a process whose end makes them abandoned.
+    pub(crate) fn of_process(process: u32, overwrite: bool) -> Self {
+        let run = format!("{process}-{}", RUN_NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self {
+            files: Vec::new(),
+            overwrite,
+            run,
+            committed: AtomicBool::new(false),
+            made_folders: Vec::new(),
+        }
+    }
+
+    /// Makes a folder and those above it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn make_folder(&mut self, folder: &Path) -> Result<()> {
+        let made = make_folders(folder)?;
+        // Those below come later, and are removed first.
+        self.made_folders.splice(0..0, made);
+        Ok(())
+    }
+
+    /// Adds a file, in a folder that exists, and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it exists and may not be replaced; those of the file system.
+    pub(crate) fn add(&mut self, path: PathBuf) -> Result<usize> {
+        self.check_replaceable(&path)?;
+        let provisional_path = path.with_file_name(format!(".{}.{}", file_name(&path), self.run));
+        self.files.push(WrittenFile { path, provisional_path });
+        Ok(self.files.len() - 1)
+    }
+
+    /// The name that a file has until then.
+    pub(crate) fn provisional_path(&self, file: usize) -> &Path {
+        &self.files[file].provisional_path
+    }
+
+    /// How many files there are.
+    pub(crate) fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Folders that the run made, innermost first.
+    pub(crate) fn made_folders(&self) -> &[PathBuf] {
+        &self.made_folders
+    }
+
+    /// Leaves the files to another process, under their provisional names.
+    pub(crate) fn keep(&self) {
+        self.committed.store(true, Ordering::Relaxed);
     }
 
     /// The name that a file will have.
@@ -109,7 +157,7 @@ impl WrittenFiles {
             }
             Ok(_) if self.overwrite => Ok(()),
             Ok(_) => Err(invalid(format!("file \"{}\" already exists", path.display()))
-                .with_hint("Pass overwrite => true to replace it, or choose another directory.")),
+                .with_hint("Pass overwrite => true to replace it, or choose another name.")),
         }
     }
 }
@@ -155,12 +203,12 @@ fn make_folders(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(missing)
 }
 
-/// Removes provisional files of engines that were killed.
-fn remove_abandoned(folder: &Path, known: &BTreeSet<String>) {
+/// Removes provisional files of processes that were killed, of files that `is_known`.
+pub(crate) fn remove_abandoned(folder: &Path, is_known: impl Fn(&str) -> bool) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let process = name.to_str().and_then(|name| provisional_process(name, known));
+        let process = name.to_str().and_then(|name| provisional_process(name, &is_known));
         if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
             remove_file(&entry.path());
         }
@@ -168,11 +216,11 @@ fn remove_abandoned(folder: &Path, known: &BTreeSet<String>) {
 }
 
 /// The process that writes the file, if this is the provisional name of a known one.
-fn provisional_process(name: &str, known: &BTreeSet<String>) -> Option<u32> {
+fn provisional_process(name: &str, is_known: impl Fn(&str) -> bool) -> Option<u32> {
     let (file, run) = name.strip_prefix('.')?.rsplit_once('.')?;
     let (process, number) = run.split_once('-')?;
     number.parse::<u64>().ok()?;
-    known.contains(file).then(|| process.parse().ok())?
+    is_known(file).then(|| process.parse().ok())?
 }
 
 fn folder_failed(folder: &Path, error: &io::Error) -> Error {

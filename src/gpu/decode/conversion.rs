@@ -14,7 +14,7 @@ use super::{
     abi::{ColumnFlag as column_flags, Conversion as ConversionCode, PageColumn},
     stored_type::{StoredTimeUnit, StoredType},
 };
-use crate::device::CellType;
+use crate::device::{CellType, DECIMAL128_DIGITS_MAX};
 
 const DATE_DAYS: RangeInclusive<i128> = *files::DATE_DAYS.start() as i128..=*files::DATE_DAYS.end() as i128;
 const TIMESTAMP_US_MIN: i128 = files::TIMESTAMP_US_MIN as i128;
@@ -85,10 +85,7 @@ impl ColumnConversion {
             let message = format!("no kernel reads column \"{}\" as {}", column.name, column.data_type);
             Error::new(ErrorKind::NotSupported, message)
         };
-        let is_flat = descriptor.max_rep_level() == 0
-            && descriptor.max_def_level() <= 1
-            && descriptor.path().parts().len() == 1;
-        if !is_flat {
+        if descriptor.max_rep_level() > 0 || descriptor.max_def_level() > 1 {
             let message = format!("no kernel reads column \"{}\", which is nested", column.name);
             return Err(Error::new(ErrorKind::NotSupported, message));
         }
@@ -205,7 +202,8 @@ fn plan_step(file: StoredType, declared: &DataType, physical: PhysicalType) -> O
             Microseconds => ConversionStep::integer(TIMESTAMP_US_MIN..=i128::from(i64::MAX), 1),
             Nanoseconds => ConversionStep::new(Code::Nanoseconds),
         },
-        (DataType::Timestamp, StoredType::Int96) => {
+        // INT96 says no zone: as `timestamptz` it is a time of UTC.
+        (DataType::Timestamp | DataType::TimestampTz, StoredType::Int96) => {
             ConversionStep::checked(Code::Int96, TIMESTAMP_US_MIN..=i128::from(i64::MAX))
         }
         (DataType::Text, StoredType::Text | StoredType::Bytes)
@@ -243,7 +241,9 @@ fn plan_decimal(
     let digits = scale.checked_sub(file_scale)?;
     let may_overflow = file_precision.saturating_sub(file_scale) > precision.saturating_sub(scale);
     let is_same = is_decimal && file_precision == precision && digits == 0;
-    let is_checked = !is_same && (digits > 0 || may_overflow || is_wide);
+    // The annotation of fewer digits is checked by itself.
+    let is_long = file_precision > DECIMAL128_DIGITS_MAX;
+    let is_checked = is_long || (!is_same && (digits > 0 || may_overflow || is_wide));
     let power = |exponent: u8| i256::from(10).checked_pow(exponent.into());
     let factor = power(digits)?;
     let cell = CellType::of(&DataType::Decimal { precision, scale }).ok()?;

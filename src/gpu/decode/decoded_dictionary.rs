@@ -262,10 +262,15 @@ impl CodeEntries {
     }
 }
 
-#[cfg(test)]
 impl JoinedDictionaries {
     /// Device memory that it takes.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
-        self.entries.buffers().map(Buffer::bytes).sum()
+        self.buffers().map(Buffer::bytes).sum()
+    }
+
+    /// Its memory.
+    pub(super) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.entries.buffers()
     }
 }

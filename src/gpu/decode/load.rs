@@ -213,6 +213,19 @@ impl ResidentChunk {
         self.page_buffers().chain(&self.index)
     }
 
+    /// The buffers that are free once the chunk is dropped, with those that stay with it: the start
+    /// and the bytes of each. Cells of other rows may still point into its pages.
+    pub fn idle_buffers(&self) -> Vec<(u64, u64)> {
+        let place = |buffer: &Buffer| (!buffer.is_shared()).then(|| buffer.held());
+        let dictionary = self.kept.dictionary.get().into_iter().flat_map(DecodedDictionary::buffers);
+        let descriptors = self.kept.descriptors.get().and_then(Option::as_deref).map(PageDescriptors::buffer);
+        let mut idle: Vec<_> =
+            self.buffers().chain(dictionary).chain(descriptors).filter_map(place).collect();
+        let joined = lock_whole(&self.kept.joined);
+        idle.extend(joined.iter().flat_map(JoinedDictionaries::buffers).filter_map(place));
+        idle
+    }
+
     /// The memory of its pages, which cells may point into.
     pub(super) fn page_buffers(&self) -> impl Iterator<Item = &Buffer> {
         self.encoded.iter().chain(&self.decompressed)

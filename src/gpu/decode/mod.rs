@@ -6,6 +6,7 @@
 //! - `pinned_chunk.rs`: a loaded chunk off the device and back
 //! - `row_selection.rs`: which rows are decoded, and where their cells go
 //! - `column_chunk.rs`: a chunk's metadata, and whether kernels can decode it
+//! - `derived_chunk.rs`: the chunk of a column that has one value in all rows
 //! - `column_memory.rs`: the memory that a column's chunks are decoded into
 //! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
 //! - `page_map.rs`: where a chunk's pages are, and which of them are read
@@ -40,6 +41,7 @@ mod column_memory;
 mod conversion;
 mod decoded_dictionary;
 mod decompression;
+mod derived_chunk;
 mod fault;
 mod frame_batches;
 mod host_codec;
@@ -60,6 +62,7 @@ use crate::abi;
 
 pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column};
+pub use derived_chunk::DerivedChunk;
 pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host};
 pub use page_map::{ChunkExtent, HEADER_READ_BYTES, PageMap};
 pub use pinned_chunk::PinnedChunk;

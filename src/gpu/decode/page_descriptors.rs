@@ -223,6 +223,11 @@ impl PageDescriptors {
     pub(super) fn bytes(&self) -> u64 {
         self.buffer.bytes()
     }
+
+    /// Its memory.
+    pub(super) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
 }
 
 /// The outcome of making descriptors.

@@ -120,10 +120,14 @@ impl RowSelection {
 
     /// The rows that both selections have.
     pub fn common(&self, other: &Self) -> Self {
-        let common = |own: Range<u32>| {
-            other.ranges().map(move |range| own.start.max(range.start)..own.end.min(range.end))
-        };
-        Self::of(self.ranges().flat_map(common))
+        let (mut own, mut others) = (self.ranges().peekable(), other.ranges().peekable());
+        Self::of(std::iter::from_fn(move || {
+            let (one, two) = (own.peek()?.clone(), others.peek()?.clone());
+            let _ = if one.end <= two.end { own.next() } else { others.next() };
+            // It may be empty, and is left out then.
+            let start = one.start.max(two.start);
+            Some(start..one.end.min(two.end).max(start))
+        }))
     }
 
     /// The same places without the rows of unwanted tiles. `is_wanted` has a flag for every

@@ -23,7 +23,7 @@
 //!
 //! - `account.rs`: the memory of a query, and the claims of its operators
 //!
-//! Deliberately absent: addresses. The platform has an allocator.
+//! Deliberately absent: addresses. The pool (`memory/pool.rs`) places buffers.
 
 mod account;
 #[cfg(test)]
@@ -31,6 +31,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::Range,
     sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic::AtomicU64},
     time::{Duration, Instant},
 };
@@ -52,6 +53,14 @@ pub trait Reclaim: Send + Sync {
     /// Frees `bytes`, or all if it holds less. Any thread that needs memory may call this; it holds
     /// no lock of the arena.
     fn reclaim(&self, bytes: u64);
+
+    /// Its buffers that nothing else uses: the start and the bytes of each.
+    fn idle_buffers(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
+
+    /// Frees those of them that touch these ranges. Called as [`Reclaim::reclaim`] is.
+    fn reclaim_ranges(&self, _ranges: &[Range<u64>]) {}
 }
 
 /// The memory of a device as numbers.
@@ -150,15 +159,23 @@ impl Arena {
         lock(&self.state)
     }
 
+    fn reclaimers(&self) -> Vec<Arc<dyn Reclaim>> {
+        lock_whole(&self.reclaimers).iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Requests memory from caches.
     pub(super) fn reclaim(&self, bytes: u64) {
-        let reclaimers: Vec<Arc<dyn Reclaim>> = {
-            let known = lock_whole(&self.reclaimers);
-            known.iter().filter_map(Weak::upgrade).collect()
-        };
-        for reclaimer in reclaimers {
-            reclaimer.reclaim(bytes);
-        }
+        self.reclaimers().iter().for_each(|reclaimer| reclaimer.reclaim(bytes));
+    }
+
+    /// The buffers of caches that nothing else uses: the start and the bytes of each.
+    pub(super) fn idle_buffers(&self) -> Vec<(u64, u64)> {
+        self.reclaimers().iter().flat_map(|reclaimer| reclaimer.idle_buffers()).collect()
+    }
+
+    /// Requests from caches the memory in some ranges.
+    pub(super) fn reclaim_ranges(&self, ranges: &[Range<u64>]) {
+        self.reclaimers().iter().for_each(|reclaimer| reclaimer.reclaim_ranges(ranges));
     }
 
     /// Counts memory that is about to be allocated.

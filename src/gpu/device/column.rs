@@ -18,7 +18,7 @@ impl CellType {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for types without a kernel: arrays and decimals of more than 76 digits.
+    /// `NotSupported` for types without a kernel: arrays, composite values and decimals of more than 76 digits.
     pub fn of(data_type: &DataType) -> Result<Self> {
         Ok(match data_type {
             DataType::Bool => Self::Bool,
@@ -33,7 +33,7 @@ impl CellType {
             DataType::Text | DataType::Bytea => Self::String,
             DataType::Uuid => Self::Bytes16,
             DataType::Interval => Self::Interval,
-            DataType::Decimal { .. } | DataType::Numeric | DataType::List(_) => {
+            DataType::Decimal { .. } | DataType::Numeric | DataType::List(_) | DataType::Record(_) => {
                 let message = format!("no kernel handles values of type {data_type}");
                 return Err(Error::new(ErrorKind::NotSupported, message));
             }

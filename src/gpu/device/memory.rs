@@ -81,6 +81,9 @@ struct Watch {
     operator: Arc<AtomicU32>,
 }
 
+/// How often caches empty a range for a buffer: another thread may take a part of the range first.
+const RANGE_TRIES_MAX: usize = 8;
+
 /// The place of work without an operator.
 const NO_OPERATOR: u32 = u32::MAX;
 
@@ -313,8 +316,7 @@ impl DeviceMemory {
     ///
     /// Errors of [`DeviceMemory::allocate`].
     pub fn allocate_for(&self, lifetime: Lifetime, bytes: u64, stream: Stream) -> Result<Buffer> {
-        let pool = &self.shared.pool;
-        self.take(bytes, stream, || Ok((pool.allocate(bytes, stream, lifetime)?, Origin::Pool)))
+        self.take(bytes, stream, |shared| shared.allocate_in_pool(bytes, stream, lifetime))
     }
 
     /// A buffer that is a reservation of its own, which a platform can share with other processes. Slow.
@@ -323,23 +325,22 @@ impl DeviceMemory {
     ///
     /// Errors of [`DeviceMemory::allocate`].
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
-        self.take(bytes, stream, || self.shared.allocate_own(bytes, stream))
+        self.take(bytes, stream, |shared| shared.allocate_own(bytes, stream))
     }
 
     fn take(
         &self,
         bytes: u64,
         stream: Stream,
-        allocate: impl Fn() -> Result<(u64, Origin)>,
+        allocate: impl Fn(&DeviceMemoryInner) -> Result<(u64, Origin)>,
     ) -> Result<Buffer> {
         let shared = &self.shared;
         shared.arena.take(self.account.as_deref(), bytes)?;
-        let allocated = match allocate() {
+        let allocated = match allocate(shared) {
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                // The device may have less than the arena promises, since other programs use it
-                // too, or it may be fragmented.
+                // The device may have less than the arena promises, since other programs use it too.
                 shared.arena.reclaim(bytes);
-                allocate()
+                allocate(shared)
             }
             other => other,
         };
@@ -466,6 +467,21 @@ impl DeviceMemory {
 }
 
 impl DeviceMemoryInner {
+    /// Memory of the pool. If free memory is too scattered, caches empty the range where they lose
+    /// least.
+    fn allocate_in_pool(&self, bytes: u64, stream: Stream, lifetime: Lifetime) -> Result<(u64, Origin)> {
+        let mut allocated = self.pool.allocate(bytes, stream, lifetime);
+        for _ in 0..RANGE_TRIES_MAX {
+            if !allocated.as_ref().is_err_and(|error| error.kind == ErrorKind::OutOfMemory) {
+                break;
+            }
+            let Some(ranges) = self.pool.room(bytes, self.arena.idle_buffers()) else { break };
+            self.arena.reclaim_ranges(&ranges);
+            allocated = self.pool.allocate(bytes, stream, lifetime);
+        }
+        Ok((allocated?, Origin::Pool))
+    }
+
     /// Memory of a reservation of its own.
     fn allocate_own(&self, bytes: u64, stream: Stream) -> Result<(u64, Origin)> {
         let reserved_bytes = self.pool.own_bytes(bytes);

@@ -2,8 +2,9 @@
 //!
 //! - `engine`: what the host starts, and how a query of it runs
 //! - `compile`: a plan becomes a tree of sources
-//! - `scan`, `join`, `aggregate`, `sort`: these operators; `row_wise.rs`: filter, project, limit and union
+//! - `scan`, `join`, `aggregate`, `sort`, `window`: these operators; `row_wise.rs`: filter, project, limit and union
 //! - `runtime_filter`: filters that joins make of their keys, and the scans that use them
+//! - `shared.rs`: parts of a plan that are computed once for several readers
 //! - `exchange`: rows to and from other ranks; `ranks`: a query on all of them
 //! - `expressions`: expressions over rows, evaluated once an entry where a column comes as codes
 //! - `query`: drivers, the memory of a query, and rows that operators hold
@@ -51,10 +52,12 @@ mod ranks;
 mod row_wise;
 mod runtime_filter;
 mod scan;
+mod shared;
 mod sort;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod window;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 pub use exchange::{FilesOfFirst, QueryStart, RankPart};

@@ -5,6 +5,7 @@
 //! - `join.rs`, `key_filter.rs`: tables and sets that rows are looked up in by key
 //! - `group.rs`, `slots.rs`: groups and their accumulators
 //! - `sort.rs`, `text_ranks.rs`, `partition.rs`: orders of rows, and rows by partition
+//! - `window_frames.rs`, `window_aggregates.rs`: functions of the rows around each row
 //! - `scatter.rs`, `packing.rs`, `compression.rs`: rows partitioned by owner, integers packed and text
 //!   compressed for exchanges
 //! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as indices into a
@@ -44,6 +45,8 @@ mod tests;
 mod text;
 mod text_ranks;
 mod traffic;
+mod window_aggregates;
+mod window_frames;
 
 use crate::{
     abi,
@@ -71,6 +74,8 @@ pub(crate) use status::status_error;
 pub use text::{MeasuredText, PackedColumn, PackedText};
 #[cfg(test)]
 pub(crate) use traffic::{GROUPS_OF_FEW, SLICES, operation_of};
+pub use window_aggregates::FilledRows;
+pub use window_frames::{FrameValues, Frames, WindowRows};
 
 impl Column {
     /// The column as kernels are given it.

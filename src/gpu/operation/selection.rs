@@ -271,6 +271,18 @@ impl Queue {
         self.select(flags, row_count)
     }
 
+    /// How many of some flags are not 0 before each row, and of all rows: a `u32` a row and one more.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Queue::offsets`].
+    pub(super) fn count_before(&self, flags: &Buffer, row_count: usize) -> Result<Buffer> {
+        match row_count {
+            0 => self.allocate_filled::<u32>(1, 0),
+            _ => Ok(self.scan_into::<u32>(Kernel::CountBefore, (flags, 1), row_count, row_count + 1)?.target),
+        }
+    }
+
     fn no_rows(&self) -> Result<RowNumbers> {
         Ok(RowNumbers { rows: self.allocate::<u32>(0)?, count: 0, may_miss: false, is_every_row: true })
     }
@@ -283,9 +295,20 @@ impl Queue {
         count_bytes: u32,
         row_count: usize,
     ) -> Result<PrefixScan> {
+        self.scan_into::<T>(kernel, (counts, count_bytes), row_count, row_count)
+    }
+
+    /// The same, into so many values.
+    fn scan_into<T>(
+        &self,
+        kernel: Kernel,
+        (counts, count_bytes): (&Buffer, u32),
+        row_count: usize,
+        value_count: usize,
+    ) -> Result<PrefixScan> {
         let tiles = (row_count as u64).div_ceil(TILE_ROWS);
         let scan = PrefixScan {
-            target: self.allocate::<T>(row_count as u64)?,
+            target: self.allocate::<T>(value_count as u64)?,
             sums: self.allocate::<u64>(tiles + 1)?,
             tiles,
         };

@@ -6,6 +6,7 @@ mod packing;
 mod ranges;
 mod scatter;
 mod slots;
+mod windows;
 
 use std::{collections::BTreeMap, sync::Arc};
 

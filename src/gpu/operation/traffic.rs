@@ -13,12 +13,13 @@ use super::{
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
         AssignRangePartitions, CellRange as CellRangeView, CollectRuns, ColumnView, CombineFlags,
-        CompareTexts, CompressTexts, CopyRanges, CopyStrings, DecompressTexts, EncodeSortWords,
-        FindEqualKeys, FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns,
-        MarkRows, MeasureKeys, MeasureRanges, MeasureSortWords, MoveStrings, PackCells, PlaceStrings,
-        ProbeRows, SLOTS_BY_KEY, ScanCounts, ScatterRows, SlotInput, SlotKey as SlotKeyView, SlotKeyTarget,
-        SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups, UnpackCells, UnpackedRange,
-        WritePairs,
+        CompareTexts, CompressTexts, CopyRanges, CopyStrings, CountFrames, DecompressTexts, EncodeSortWords,
+        FindBest, FindEqualKeys, FindFrames, FindRows, FinishSums, GatherCells, HashKeys, InsertBuildRows,
+        InsertFilterKeys, KeyColumns, MarkRows, MarkRuns, MeasureKeys, MeasureRanges, MeasureSortWords,
+        MoveStrings, NumberRows, PackCells, PairBest, PlaceStrings, ProbeRows, RowRuns, SLOTS_BY_KEY,
+        ScanBest, ScanCounts, ScatterRows, SlotInput, SlotKey as SlotKeyView, SlotKeyTarget, SlotOutput,
+        SortDigits, SumFrames, SumRows, TakeSlots, TestFilterKeys, TextGroups, UnpackCells, UnpackedRange,
+        WindowFrames, WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -57,6 +58,10 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::SelectRows => {
             let ScanCounts { row_count, count_bytes, .. } = read(arguments);
             row_count * u64::from(count_bytes)
+        }
+        Kernel::CountBefore => {
+            let ScanCounts { row_count, count_bytes, .. } = read(arguments);
+            row_count * (u64::from(count_bytes) + NUMBER_BYTES)
         }
         Kernel::WriteOffsets => {
             let ScanCounts { row_count, count_bytes, .. } = read(arguments);
@@ -225,6 +230,60 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let bounds = 2 * WORD_BYTES + FLAG_BYTES + NUMBER_BYTES;
             read::<TextGroups>(arguments).kept_count * (bounds + 8 * NUMBER_BYTES)
         }
+        Kernel::MarkRuns => {
+            let MarkRuns { keys, outer, row_count, .. } = read(arguments);
+            row_count * (key_bytes(&keys) + if_set(outer, FLAG_BYTES) + FLAG_BYTES)
+        }
+        Kernel::FindFrames => {
+            let FindFrames { partitions, peers, key, row_count, .. } = read(arguments);
+            let key = if_set(key.values, 2 * cell(&key));
+            row_count * (run(&partitions) + run(&peers) + key + 2 * NUMBER_BYTES)
+        }
+        Kernel::NumberRows => {
+            let NumberRows { partitions, peers, row_count, .. } = read(arguments);
+            row_count * (run(&partitions) + run(&peers) + WORD_BYTES)
+        }
+        Kernel::FindRows => {
+            let FindRows { frames, partitions, row_count, .. } = read(arguments);
+            row_count * (frame(&frames) + run(&partitions) + NUMBER_BYTES)
+        }
+        Kernel::CountFrames => {
+            let CountFrames { frames, filled, .. } = read(arguments);
+            frames.row_count * (frame(&frames) + if_set(filled, 2 * NUMBER_BYTES) + WORD_BYTES)
+        }
+        Kernel::SumTiles | Kernel::SumLargeTiles => {
+            let SumRows { addends, row_count, .. } = read(arguments);
+            row_count * cell(&addends)
+        }
+        Kernel::WriteSums | Kernel::WriteLargeSums => {
+            let SumRows { addends, row_count, .. } = read(arguments);
+            let sum = if kernel == Kernel::WriteSums { SUM_BYTES } else { 2 * SUM_BYTES };
+            row_count * (cell(&addends) + sum)
+        }
+        Kernel::SumFrames | Kernel::SumLargeFrames => {
+            let SumFrames { frames, filled, cell_bytes, .. } = read(arguments);
+            let sum = if kernel == Kernel::SumFrames { SUM_BYTES } else { 2 * SUM_BYTES };
+            let counts = if_set(filled, 2 * NUMBER_BYTES);
+            frames.row_count * (frame(&frames) + counts + 2 * sum + u64::from(cell_bytes) + FLAG_BYTES)
+        }
+        Kernel::BestTiles | Kernel::WriteBest => {
+            let ScanBest { column, starts, states, count, .. } = read(arguments);
+            let state = match states {
+                0 => cell(&column) + if_set(starts, FLAG_BYTES),
+                _ => WORD_BYTES,
+            };
+            let written = if kernel == Kernel::WriteBest { NUMBER_BYTES } else { 0 };
+            count * (state + written)
+        }
+        Kernel::PairBest => {
+            let PairBest { column, source, count, .. } = read(arguments);
+            count * (cell(&column) + if_set(source, NUMBER_BYTES)) + count.div_ceil(2) * NUMBER_BYTES
+        }
+        Kernel::FindBest => {
+            let FindBest { column, frames, running, .. } = read(arguments);
+            let found = if running == 0 { cell(&column) } else { NUMBER_BYTES };
+            frames.row_count * (frame(&frames) + found + NUMBER_BYTES)
+        }
         Kernel::CountDigits => read::<SortDigits>(arguments).row_count * WORD_BYTES,
         Kernel::ScatterDigits => read::<SortDigits>(arguments).row_count * 2 * (WORD_BYTES + NUMBER_BYTES),
         _ => 0,
@@ -248,6 +307,16 @@ fn cells_of(range: &CellRangeView) -> u64 {
 /// Values of so many bits.
 fn bits(count: u64, width: u32) -> u64 {
     (count * u64::from(width)).div_ceil(8)
+}
+
+/// The number of a row's run and the first row of that.
+fn run(runs: &RowRuns) -> u64 {
+    if_set(runs.numbers, 2 * NUMBER_BYTES)
+}
+
+/// The first row of a frame, and the one behind its last.
+fn frame(frames: &WindowFrames) -> u64 {
+    if_set(frames.starts, 2 * NUMBER_BYTES)
 }
 
 /// A cell with its validity, read.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{ARRAY_ITEMS_MAX, ArrayComparison, RuntimeValue};
+use crate::{ARRAY_ITEMS_MAX, ARRAY_SUBSCRIPT, ArrayComparison, RuntimeValue};
 
 fn any(name: &str, is_any: bool, scalar: Source, array: Source) -> Source {
     let function = Rc::new(CatalogFunction::builtin(name));
@@ -102,4 +102,47 @@ fn a_cast_of_an_array_of_run_time_is_evaluated_with_it() {
     let guarded =
         Part::Logic { function: pystachio_plan::Function::Or, arguments: vec![column(FLAG), found] };
     assert_eq!(refused(&Source::new(guarded, SourceType::Bool)), Refusal::AnyOfRow);
+}
+
+#[test]
+fn an_element_of_a_columns_array_is_found() {
+    assert_eq!(
+        lowered(&any("int4eq", true, column(NUMBER), column(NUMBERS))),
+        "(column 1 = ANY (column 15))"
+    );
+    assert_eq!(lowered(&any("texteq", true, text("a"), column(NAMES))), "('a' = ANY (column 16))");
+    assert_eq!(lowered(&any("int4ne", false, integer(3), column(NUMBERS))), "(NOT (3 = ANY (column 15)))");
+    // An element would have to be converted.
+    let of_wider = any("int84eq", true, column(BIG), column(NUMBERS));
+    assert_eq!(refused(&of_wider), Refusal::AnyOfType("integer[]".into()));
+    assert_eq!(refused(&any("int4lt", true, column(NUMBER), column(NUMBERS))), Refusal::RuntimeAny);
+}
+
+#[test]
+fn containment_is_membership_of_each_element() {
+    let on = |name, first, second| call(name, SourceType::Bool, vec![first, second]);
+    let found = |test: &str| format!("CASE WHEN (column 15 IS NOT NULL) THEN {test} END");
+    let both = found("(((1 = ANY (column 15)) IS TRUE) AND ((2 = ANY (column 15)) IS TRUE))");
+    assert_eq!(lowered(&on("arraycontains", column(NUMBERS), constants([1, 2]))), both);
+    assert_eq!(lowered(&on("arraycontained", constants([1, 2]), column(NUMBERS))), both);
+    let one = found("(((1 = ANY (column 15)) IS TRUE) OR ((2 = ANY (column 15)) IS TRUE))");
+    assert_eq!(lowered(&on("arrayoverlap", column(NUMBERS), constants([1, 2]))), one);
+    assert_eq!(lowered(&on("arrayoverlap", constants([1, 2]), column(NUMBERS))), one);
+    assert_eq!(lowered(&on("arraycontains", column(NUMBERS), constants([]))), found("true"));
+    assert_eq!(lowered(&on("arrayoverlap", column(NUMBERS), constants([]))), found("false"));
+    let is_refused = |source| matches!(lower(&source), Err(Refusal::Function(_)));
+    assert!(is_refused(on("arraycontained", column(NUMBERS), constants([1]))));
+    assert!(is_refused(on("arraycontains", column(NUMBERS), column(NUMBERS))));
+}
+
+#[test]
+fn elements_are_taken_and_counted() {
+    let element = |array, number| call(ARRAY_SUBSCRIPT, SourceType::Integer, vec![array, number]);
+    assert_eq!(lowered(&element(column(NUMBERS), integer(1))), "column 15[1]");
+    assert_eq!(lowered(&element(column(NUMBERS), column(NUMBER))), "column 15[column 1]");
+    let count = |name, arguments| call(name, SourceType::Integer, arguments);
+    assert_eq!(lowered(&count("cardinality", vec![column(NAMES)])), "cardinality(column 16)");
+    let length = count("array_length", vec![column(NAMES), integer(1)]);
+    assert_eq!(lowered(&length), "null_if(cardinality(column 16), 0)");
+    assert!(lower(&count("array_length", vec![column(NAMES), integer(2)])).is_err());
 }

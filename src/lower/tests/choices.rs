@@ -40,6 +40,19 @@ fn coalesce_shows_the_scale_of_the_first_that_is_not_null() {
 }
 
 #[test]
+fn a_choice_does_not_show_where_another_operand_has_more_digits() {
+    let binary = |name, left, right| call(name, SourceType::Numeric, vec![left, right]);
+    let price = || Source::new(Part::Coalesce(vec![column(PRICE), numeric("0.0")]), SourceType::Numeric);
+    assert!(matches!(lower(&price()).unwrap().scale, Scale::Varies(_)));
+    assert_eq!(lower(&binary("numeric_sub", column(PRICE), price())).unwrap().scale, Scale::Fixed(2));
+    assert_eq!(lower(&binary("numeric_add", price(), column(RATE))).unwrap().scale, Scale::Fixed(4));
+    assert!(matches!(
+        lower(&binary("numeric_add", price(), numeric("1.5"))).unwrap().scale,
+        Scale::Varies(_)
+    ));
+}
+
+#[test]
 fn greatest_needs_one_scale() {
     let greatest = |arguments| {
         let collation = None;

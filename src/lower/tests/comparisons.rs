@@ -49,6 +49,16 @@ fn intervals_and_json_are_not_compared() {
 }
 
 #[test]
+fn text_that_is_none_in_postgresql_is_only_returned_and_tested_for_null() {
+    let function = |name: &str| Refusal::Function(name.into());
+    assert_eq!(refused(&test("texteq", column(JSONB), column(JSONB))), function("texteq"));
+    assert_eq!(refused(&call("concat", SourceType::Text, vec![column(JSONB)])), function("concat"));
+    let value = given(0, SourceType::from_text("jsonb"));
+    assert_eq!(refused(&value), Refusal::RuntimeValue("jsonb".into()));
+    assert!(lower(&column(JSONB)).is_ok());
+}
+
+#[test]
 fn a_date_before_a_timestamp_is_before_a_date() {
     const DAY_MICROSECONDS: i64 = 86_400_000_000;
     let moment = |microseconds| constant(Value::Int(microseconds), SourceType::Timestamp);

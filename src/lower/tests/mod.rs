@@ -9,6 +9,7 @@ mod aggregates;
 mod arrays;
 mod choices;
 mod comparisons;
+mod json;
 mod moments;
 mod numbers;
 mod random;
@@ -87,6 +88,9 @@ fn columns() -> Vec<(i16, SourceType, i32, DataType)> {
         (11, SourceType::Character, 9, DataType::Text),
         (12, SourceType::Json, -1, DataType::Text),
         (13, SourceType::Interval, -1, DataType::Interval),
+        (14, SourceType::from_text("jsonb"), -1, DataType::Text),
+        (15, SourceType::array_of(SourceType::Integer), -1, DataType::List(Box::new(DataType::Int32))),
+        (16, SourceType::array_of(SourceType::Text), -1, DataType::List(Box::new(DataType::Text))),
     ]
 }
 
@@ -103,20 +107,22 @@ const BIG: i16 = 10;
 const CODE: i16 = 11;
 const JSON: i16 = 12;
 const SPAN: i16 = 13;
+const JSONB: i16 = 14;
+const NUMBERS: i16 = 15;
+const NAMES: i16 = 16;
 
 /// The scope of relation 1, whose columns have their attributes' numbers as ids.
 fn scope() -> Scope {
     let column = |(attribute, _, modifier, data_type): (i16, SourceType, i32, DataType)| {
-        let scale = match &data_type {
-            DataType::Decimal { scale, .. } => Scale::Fixed(i32::from(*scale)),
-            _ => Scale::None,
-        };
-        let magnitude = type_magnitude(&data_type);
         let expression = Expression::column(ColumnId(u32::from(attribute.unsigned_abs())), data_type);
         let modifier = if attribute == CODE { modifier } else { -1 };
-        (attribute, Lowered { modifier, ..Lowered::number(expression, scale, magnitude) })
+        (attribute, Lowered { modifier, ..Lowered::of_type(expression) })
     };
-    Scope::Base { relation_index: 1, columns: columns().into_iter().map(column).collect::<HashMap<_, _>>() }
+    Scope::Base {
+        relation_index: 1,
+        columns: columns().into_iter().map(column).collect::<HashMap<_, _>>(),
+        fields: HashMap::new(),
+    }
 }
 
 fn column(attribute: i16) -> Source {

@@ -400,6 +400,7 @@ impl Generator {
             1 => self.random.pick(&[
                 SourceType::Character,
                 SourceType::Json,
+                SourceType::from_text("jsonb"),
                 SourceType::Name,
                 SourceType::Bytea,
                 SourceType::Uuid,

@@ -21,7 +21,9 @@
 use std::slice;
 
 use super::ranges::ColumnRanges;
-use crate::{ColumnId, DataType, ExchangeKind, Operator, Relation};
+use crate::{
+    AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeKind, NamedExpression, Operator, Relation,
+};
 
 /// What exchanges and operators cost. The host measures its own links; the other defaults are what two H100s of one host, with NVLink between
 /// them, took for TPC-H SF 100 and joins of 440 million rows whose columns were on the devices (benches/results/2026-11-25-two-gpus.md).
@@ -54,6 +56,12 @@ pub struct ExchangeCosts {
     pub pair_s: f64,
     /// Finding a row's group, and adding it up. Default: 0.08 ns.
     pub group_row_s: f64,
+    /// Merging a group, or a value of a DISTINCT argument, with those of other chunks. Default: 0.4 ns, what 12 million values took an H200.
+    pub merge_row_s: f64,
+    /// Partitioning one before that, where they are too many for one merge. Default: 0.7 ns, what 36 million values took more.
+    pub partition_row_s: f64,
+    /// So many are merged at once. Default: 16 million, as of the operator.
+    pub merge_rows_max: f64,
     /// One comparison of a sort. Default: 0.005 ns.
     pub compare_row_s: f64,
     /// Writing a row of an operator's result. Default: 0.01 ns.
@@ -80,6 +88,9 @@ impl Default for ExchangeCosts {
             probe_row_s: 3e-11,
             pair_s: 6e-11,
             group_row_s: 8e-11,
+            merge_row_s: 4e-10,
+            partition_row_s: 7e-10,
+            merge_rows_max: (16u64 << 20) as f64,
             compare_row_s: 5e-12,
             output_row_s: 1e-11,
             scan_bytes_per_s: 250e9,
@@ -194,7 +205,33 @@ fn cell_bytes(data_type: &DataType) -> f64 {
         DataType::Decimal { .. } | DataType::Numeric => 32.0,
         DataType::Text | DataType::Bytea => TEXT_BYTES,
         DataType::List(item) => 4.0 * cell_bytes(item),
+        DataType::Record(fields) => fields.iter().map(|field| cell_bytes(&field.data_type)).sum(),
     }
+}
+
+/// The different arguments of DISTINCT calls.
+fn distinct_argument_count(aggregates: &[AggregateCall]) -> usize {
+    let mut arguments = Vec::new();
+    for call in aggregates.iter().filter(|call| call.counts_distinct()) {
+        let argument = (&call.argument, &call.filter);
+        if !arguments.contains(&argument) {
+            arguments.push(argument);
+        }
+    }
+    arguments.len()
+}
+
+/// Whether an aggregate merges its groups. It finds groups of one integer by its value. The first of two phases passes groups on that stay
+/// many.
+fn merges_groups(groups: &[NamedExpression], phase: AggregatePhase) -> bool {
+    let is_merged = match groups {
+        [] => false,
+        [group] => {
+            !matches!(group.expression.data_type(), DataType::Int16 | DataType::Int32 | DataType::Int64)
+        }
+        _ => true,
+    };
+    is_merged && phase != AggregatePhase::Partial
 }
 
 impl ExchangeCosts {
@@ -269,6 +306,12 @@ impl ExchangeCosts {
         matching + output_rows * self.output_row_s
     }
 
+    /// How long a rank merges rows most of which stay.
+    fn merge_seconds(&self, rows: f64) -> f64 {
+        let partitioning = if rows > self.merge_rows_max { self.partition_row_s } else { 0.0 };
+        rows * (self.merge_row_s + partitioning)
+    }
+
     /// How long an operator takes on a rank that has so many rows of it and of its inputs. Nothing for scans and exchanges,
     /// of which rows do not tell it.
     pub(super) fn operator_seconds(&self, operator: &Operator, rows: f64, input_rows: &[f64]) -> f64 {
@@ -278,13 +321,20 @@ impl ExchangeCosts {
             (Operator::Filter { .. } | Operator::Project { .. } | Operator::UnionAll { .. }, _) => {
                 below * self.output_row_s
             }
-            (Operator::Limit { .. }, _) => rows * self.output_row_s,
+            (Operator::Limit { .. } | Operator::Unnest { .. }, _) => rows * self.output_row_s,
             (Operator::Join { keys, .. }, [left, right]) => {
                 self.join_seconds(!keys.is_empty(), (*left, *right), rows)
             }
             (Operator::Join { .. }, _) => 0.0,
-            (Operator::Aggregate { .. }, _) => below * self.group_row_s,
-            (Operator::Sort { .. }, _) => below * below.max(2.0).log2() * self.compare_row_s,
+            (Operator::Aggregate { groups, aggregates, phase, .. }, _) => {
+                let merged_groups = if merges_groups(groups, *phase) { rows } else { 0.0 };
+                // How many values differ is not known: as many as there are rows.
+                let values = distinct_argument_count(aggregates) as f64 * self.merge_seconds(below);
+                below * self.group_row_s + self.merge_seconds(merged_groups) + values
+            }
+            (Operator::Sort { .. } | Operator::Window { .. }, _) => {
+                below * below.max(2.0).log2() * self.compare_row_s
+            }
         }
     }
 

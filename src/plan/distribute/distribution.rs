@@ -115,7 +115,10 @@ impl Distribution {
             (_, inputs) if inputs.iter().any(|input| matches!(input, Self::Halfway(_))) => {
                 Err(misplaced("rows that have gone between hosts go on within them"))
             }
-            (Operator::Filter { .. } | Operator::Sort { .. }, [input]) => Ok(input.clone()),
+            (Operator::Window { partition, .. }, [input]) => windowed(partition, input),
+            (Operator::Filter { .. } | Operator::Sort { .. } | Operator::Unnest { .. }, [input]) => {
+                Ok(input.clone())
+            }
             (Operator::Project { expressions, .. }, [input]) => {
                 Ok(input.renamed(&|expression| renamed(expression, expressions, &|_| true)))
             }
@@ -368,6 +371,16 @@ fn aggregated(
         (_, Distribution::Arbitrary | Distribution::Chosen { .. } | Distribution::Halfway(_)) => {
             Err(misplaced("the rows of a group do not meet"))
         }
+    }
+}
+
+/// Where the rows of a window function's partitions are.
+pub(super) fn windowed(partition: &[Expression], input: &Distribution) -> Result<Distribution> {
+    let meet = |expression: &Expression| partition.contains(expression).then(|| expression.clone());
+    match (input, input.renamed(&meet)) {
+        (Distribution::Single, _) | (_, Distribution::Partitioned { .. }) => Ok(input.clone()),
+        // Each rank would order rows with equal keys for itself.
+        _ => Err(misplaced("the rows of a window's partition do not meet")),
     }
 }
 

@@ -11,14 +11,14 @@ use super::{
     DistributeRequest, ExchangeFacts,
     alternatives::{Placed, Price, keep_cheapest, spread_of},
     cost::{ExchangeCosts, Load, Movement, ScanFigures, ShuffleSpread},
-    distribution::{Distribution, renamed},
+    distribution::{Distribution, renamed, windowed},
     levels::Step,
     ranges::{RangedScan, ranged_scans},
     reason::ExchangeReason,
 };
 use crate::{
     AggregatePhase, ColumnId, DataType, Error, ExchangeId, ExchangeKind, Expression, NamedExpression,
-    Operator, Plan, Relation, Result, ScanExtent, SortKey, TwoLevelExchange, Value,
+    Operator, Plan, Relation, Result, ScanExtent, SortKey, TwoLevelExchange, Value, is_exchange_key,
     prune::{Required, require_columns},
 };
 
@@ -87,6 +87,25 @@ impl Placement<'_> {
                     let operator = Operator::Filter { input, predicate: predicate.clone() };
                     let above = placement.above(operator, rows, &[&below])?;
                     Ok(Placed { owed_order: below.owed_order, ..above })
+                })?
+            }
+            Operator::Unnest { input, arrays, number, keeps_rows } => {
+                self.place_each(input, &needed, |placement, below| {
+                    let operator = Operator::Unnest {
+                        input: below.relation.clone(),
+                        arrays: arrays.clone(),
+                        number: *number,
+                        keeps_rows: *keeps_rows,
+                    };
+                    let above = placement.above(operator, rows, &[&below])?;
+                    Ok(Placed { owed_order: below.owed_order, ..above })
+                })?
+            }
+            Operator::Window { input, partition, .. } => {
+                self.place_each(input, &needed, |placement, below| {
+                    let below = placement.by_partition(below.unordered(), partition, &needed)?;
+                    let operator = relation.map_inputs(&mut |_| below.relation.clone()).operator.clone();
+                    placement.above(operator, rows, &[&below])
                 })?
             }
             Operator::Project { input, expressions } => {
@@ -269,6 +288,24 @@ impl Placement<'_> {
             self.above(operator, rows, &below.iter().collect::<Vec<_>>())
         };
         [replicated, Some(parted)].iter().flatten().map(|below| union(below)).collect()
+    }
+
+    /// The rows of each partition of a window on one rank.
+    fn by_partition(&self, below: Placed, partition: &[Expression], needed: &Required) -> Result<Placed> {
+        if windowed(partition, &below.distribution).is_ok() {
+            return Ok(below);
+        }
+        if below.distribution == Distribution::Replicated {
+            return self.owned_by_first(below, needed);
+        }
+        let keys = partition.iter().filter(|key| is_exchange_key(key.data_type())).cloned();
+        let keys: Vec<Expression> = keys.collect();
+        if keys.is_empty() {
+            return self.collected(below, needed, ExchangeReason::WindowPartition);
+        }
+        let (kind, reason) = (ExchangeKind::Hash { keys }, ExchangeReason::WindowPartition);
+        let shuffle = ShuffleSpread::among(self.costs.rank_count());
+        self.exchange(below, Wanted { kind, reason, shuffle }, needed)
     }
 
     /// All rows on rank 0, or on every rank, in the order that is owed.

@@ -30,6 +30,8 @@ pub enum ExchangeReason {
     ManyGroups,
     /// Different values of a group are counted where all of them are.
     DistinctValues,
+    /// Rows of a window's partition meet.
+    WindowPartition,
     /// The first rows of all ranks.
     FirstRows,
     /// The order of all ranks' rows.
@@ -59,6 +61,7 @@ impl fmt::Display for ExchangeReason {
             Self::FewGroups => "few partial results",
             Self::ManyGroups => "about as many groups as rows",
             Self::DistinctValues => "different values of a group meet",
+            Self::WindowPartition => "rows of a window's partition meet",
             Self::FirstRows => "the first rows of all ranks",
             Self::Order => "the order of all ranks' rows",
             Self::Result => "the result",

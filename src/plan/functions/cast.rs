@@ -73,6 +73,10 @@ fn could_fail(arguments: &[Expression], to: &DataType) -> bool {
         (Some(from), DataType::Decimal { precision, scale }) if from.is_integer() => {
             i32::from(*precision) - i32::from(*scale) < integer_digits(from)
         }
+        (
+            Some(DataType::Decimal { precision, scale }),
+            DataType::Decimal { precision: wider, scale: longer },
+        ) => longer < scale || wider - longer < precision - scale,
         _ => true,
     }
 }

@@ -8,17 +8,18 @@
 //!
 //! - `signature.rs`: what a function takes and gives, by classes of types
 //! - `name.rs`: names of functions with their parameters; `catalog.rs`: PostgreSQL's names
-//! - `comparison.rs`, `logic.rs`, `arithmetic.rs`, `decimal.rs`, `cast.rs`, `text.rs`, `datetime.rs`, `statistics.rs`: the
+//! - `array.rs`, `comparison.rs`, `logic.rs`, `arithmetic.rs`, `decimal.rs`, `cast.rs`, `text.rs`, `datetime.rs`, `statistics.rs`: the
 //!   entries by family
 //!
 //! Invariants: an entry is data and pure functions. What [`Function::is_strict`] and [`crate::call_could_fail`] say is in no
-//! other place. Every signature has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them. How a
+//! other place. Every signature without arrays has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them. How a
 //! function is evaluated is a table of each engine's (`src/cpu/functions`, `src/gpu/program/compile`), which the compiler keeps
 //! complete.
 //!
 //! Deliberately absent: engines, and what is PostgreSQL's alone: collations, oids. Whether a caveat holds is checked in `src/lower`.
 
 mod arithmetic;
+mod array;
 mod cast;
 mod catalog;
 mod comparison;
@@ -137,6 +138,10 @@ pub enum Shown {
     Prefix(&'static str),
     /// `(a IN (b, c))`, `(a = ANY ($1))`.
     List,
+    /// `(a = ANY (b))`.
+    Any,
+    /// `a[b]`.
+    Subscript,
     /// `(a / b)`, without the third argument.
     Quotient,
     /// `(a)::type`.
@@ -219,6 +224,9 @@ entries! {
     Function::StartsWith => text::STARTS_WITH,
     Function::PadBlanks => text::PAD_BLANKS,
     Function::TrimBlanks => text::TRIM_BLANKS,
+    Function::EqualsAny => array::EQUALS_ANY,
+    Function::Cardinality => array::CARDINALITY,
+    Function::Element => array::ELEMENT,
     Function::Extract(_) => datetime::EXTRACT,
     Function::DatePart(_) => datetime::DATE_PART,
     Function::DateTrunc(_) => datetime::DATE_TRUNC,

@@ -37,6 +37,8 @@ pub enum TypeClass {
     Bytea,
     /// `uuid`.
     Uuid,
+    /// Arrays.
+    Lists,
 }
 
 /// The type of a result.
@@ -78,16 +80,17 @@ impl TypeClass {
     /// Whether a type is of the class.
     pub fn contains(self, data_type: &DataType) -> bool {
         match self {
-            Self::Any => !matches!(data_type, DataType::List(_)),
+            Self::Any => !data_type.is_nested(),
             Self::Decimals => data_type.is_decimal(),
+            Self::Lists => matches!(data_type, DataType::List(_)),
             _ => self.members().contains(data_type),
         }
     }
 
-    /// The types of a class that has few: not of [`TypeClass::Any`] and [`TypeClass::Decimals`].
+    /// The types of a class that has few: not of [`TypeClass::Any`], [`TypeClass::Decimals`] and [`TypeClass::Lists`].
     pub fn members(self) -> &'static [DataType] {
         match self {
-            Self::Any | Self::Decimals => &[],
+            Self::Any | Self::Decimals | Self::Lists => &[],
             Self::Bool => &[DataType::Bool],
             Self::Integers => &[DataType::Int16, DataType::Int32, DataType::Int64],
             Self::Int32 => &[DataType::Int32],
@@ -122,6 +125,7 @@ impl TypeClass {
             Self::Text => "text",
             Self::Bytea => "bytea",
             Self::Uuid => "uuid",
+            Self::Lists => "array",
         }
     }
 }

@@ -12,8 +12,9 @@ use std::{
 };
 
 use pystachio_plan::{
-    ColumnId, FRAME_HEADER_BYTES, FileLayout, FileSet, FrameHeader, FrameKind, GenerateRequest, Greeting,
-    OptimizeRequest, Request, Response, SampleRequest, ScanColumn, decode_message, encode_message,
+    ColumnId, DescribeExtent, FRAME_HEADER_BYTES, FileLayout, FileSet, FrameHeader, FrameKind,
+    GenerateRequest, Greeting, OptimizeRequest, Request, Response, SampleRequest, ScanColumn, decode_message,
+    encode_message,
 };
 
 fn main() {
@@ -24,9 +25,11 @@ fn main() {
     stream.write_all(&Greeting::own("example").encode()).unwrap();
     println!("{:?}", Greeting::read(&mut stream).unwrap());
     let request = match (*command, rest) {
-        ("describe", paths) => {
-            Request::Describe { tables: paths.iter().map(|path| file_set(path)).collect() }
-        }
+        ("describe", paths) => Request::Describe {
+            access: pystachio_plan::StoreAccess::default(),
+            tables: paths.iter().map(|path| file_set(path)).collect(),
+            extent: DescribeExtent::All,
+        },
         ("status", []) => Request::Status,
         ("cache", []) => Request::Cache,
         ("sample", [path, rows]) => sample(&mut stream, path, rows.parse().unwrap()),
@@ -63,7 +66,11 @@ fn main() {
 }
 
 fn sample(stream: &mut UnixStream, path: &str, row_count: u64) -> Request {
-    let describe = Request::Describe { tables: vec![file_set(path)] };
+    let describe = Request::Describe {
+        tables: vec![file_set(path)],
+        extent: DescribeExtent::All,
+        access: pystachio_plan::StoreAccess::default(),
+    };
     let Response::Described(mut tables) = ask(stream, &describe) else { panic!("no description") };
     let table = tables.remove(0).unwrap();
     let columns = table.columns.iter().zip(0..).filter_map(|(column, id)| {
@@ -74,14 +81,22 @@ fn sample(stream: &mut UnixStream, path: &str, row_count: u64) -> Request {
             not_null: column.required,
             length_max: None,
             trim_blanks: false,
+            content: column.content(),
+            field_id: None,
             common: Vec::new(),
         })
     });
-    Request::Sample(SampleRequest { files: file_set(path), columns: columns.collect(), row_count, seed: 1 })
+    Request::Sample(SampleRequest {
+        files: file_set(path),
+        columns: columns.collect(),
+        row_count,
+        seed: 1,
+        access: pystachio_plan::StoreAccess::default(),
+    })
 }
 
 fn file_set(path: &str) -> FileSet {
-    FileSet { paths: vec![path.to_owned()] }
+    FileSet::parquet(vec![path.to_owned()])
 }
 
 fn ask(stream: &mut UnixStream, request: &Request) -> Response {

@@ -159,7 +159,7 @@ impl QueryWatch {
     fn entry(&self) -> QueryEntry {
         let account = self.stop.account();
         let (state, place) = (self.state(), account.place());
-        let QueryProgress { bytes_read, bytes_expected, bytes_done, memory_bytes, spilled_bytes } =
+        let QueryProgress { bytes_read, bytes_expected, bytes_done, memory_bytes, spilled_bytes, .. } =
             account.progress();
         let waits_for = match state {
             QueryState::Waiting => Some(QueryWait::Turn),

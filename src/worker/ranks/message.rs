@@ -130,6 +130,17 @@ pub enum Carrier {
     },
 }
 
+impl Carrier {
+    /// What the log calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Sockets => "sockets",
+            Self::Direct => "copies between GPUs",
+            Self::Nccl { .. } => "NCCL",
+        }
+    }
+}
+
 /// From another rank to rank 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromRank {

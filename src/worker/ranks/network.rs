@@ -26,7 +26,7 @@ const SOCKETS_OF_LINK: usize = 2;
 /// How long the first transfers may take. With what links and NCCL take to connect it is less than what ranks have to join (`watch.rs`).
 const WARM_UP_MAX: Duration = Duration::from_secs(8);
 
-/// Networks that did not come about, after which GPUs don't read each other's memory.
+/// Networks that failed while all ranks lived, after which GPUs don't read each other's memory.
 const DIRECT_FAILURES_MAX: u32 = 1;
 /// And after which they are connected by sockets.
 const NCCL_FAILURES_MAX: u32 = 3;
@@ -66,8 +66,8 @@ impl RankNetwork {
         self.listener.as_ref().map(LinkListener::address)
     }
 
-    /// What each rank is told, by rank, so that all meet under a new generation; after so many in a row that did not come about. Called on
-    /// rank 0. The addresses are where the other ranks listen, on several hosts.
+    /// What each rank is told, by rank, so that all meet under a new generation; after so many in a row that failed while all ranks lived.
+    /// Called on rank 0. The addresses are where the other ranks listen, on several hosts.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl RankNetwork {
         Ok((0..rank_count).map(|_| (invitation.clone(), Vec::new())).collect())
     }
 
-    /// What moves blocks after so many networks in a row that did not come about.
+    /// What moves blocks after so many networks in a row that failed.
     fn carrier(&self, failures: u32) -> Carrier {
         if self.listener.is_none() && failures < DIRECT_FAILURES_MAX && self.has_direct_memory() {
             return Carrier::Direct;

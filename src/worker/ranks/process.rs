@@ -20,6 +20,7 @@ use std::{
 use pystachio_gpu::exchange::Rank;
 
 use super::hosts::{HostRank, Hosts};
+use crate::process::ending_status;
 
 /// The executable of this process, whatever has become of its file: ranks of different versions do not understand each other.
 const EXECUTABLE: &str = "/proc/self/exe";
@@ -112,7 +113,7 @@ impl RankProcess {
         }
     }
 
-    /// How it ended, if it did.
+    /// How it ended, or ends, if it does.
     pub(super) fn end_reason(&mut self) -> Option<String> {
         match self {
             Self::Child(child) => child.end_reason(),
@@ -143,14 +144,15 @@ impl ChildProcess {
         self.child.id()
     }
 
-    /// How it ended, if it did.
+    /// How it ended, or ends, if it does. Its connections to others are closed long before the last of a process with a GPU.
     pub(super) fn end_reason(&mut self) -> Option<String> {
         let reason = match self.child.try_wait() {
-            Ok(status) => status.map(exit_text),
-            Err(error) => Some(format!("can't be waited for: {error}")),
+            Ok(None) => return ending_status(self.child.id()).map(exit_text),
+            Ok(Some(status)) => exit_text(status),
+            Err(error) => format!("can't be waited for: {error}"),
         };
-        self.has_ended |= reason.is_some();
-        reason
+        self.has_ended = true;
+        Some(reason)
     }
 
     /// Asks it to end.

@@ -211,7 +211,11 @@ impl RankServer {
             ToRank::Recall { number, wanted } => {
                 let engine = self.setup.device.engine();
                 let recalled = match wanted {
-                    Recollection::Cache => Recalled::Cache(engine.cache_entries()),
+                    Recollection::Cache => {
+                        let objects = engine.catalog().stores().map(|stores| stores.cache_entries());
+                        let objects = objects.unwrap_or_default();
+                        Recalled::Cache(engine.cache_entries().into_iter().chain(objects).collect())
+                    }
                     Recollection::Timeline { query } => {
                         Recalled::Timeline(engine.timeline_of(QueryId(query)))
                     }
@@ -312,7 +316,7 @@ impl RankServer {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
 
     use pystachio_engine::spill::Spilling;
@@ -376,15 +380,16 @@ mod tests {
     }
 
     /// A query over a file that is nowhere.
-    fn request() -> QueryRequest {
+    pub(in crate::ranks) fn request() -> QueryRequest {
         let scan = Operator::Scan {
             table: "t".to_owned(),
-            files: FileSet { paths: vec!["/nowhere".to_owned()] },
+            files: FileSet::parquet(vec!["/nowhere".to_owned()]),
             columns: Vec::new(),
             filters: Vec::new(),
             extent: ScanExtent::Whole,
         };
         QueryRequest {
+            access: pystachio_plan::StoreAccess::default(),
             plan: Plan { root: Relation::new(scan, 1.0), outputs: Vec::new() },
             planned_files: Vec::new(),
             parameters: Vec::new(),

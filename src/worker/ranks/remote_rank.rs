@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use pystachio_engine::{Meter, StopFlag, locking::lock_whole};
 use pystachio_gpu::{
     exchange::{QueryId, Rank},
-    execution::{FilesOfFirst, RankPeer, never_begun},
+    execution::{FilesOfFirst, RankPeer},
 };
 use pystachio_plan::{
     CacheEntry, Error, ErrorKind, QueryMetrics, QueryProgress, QueryRequest, QueryTimeline, Result,
@@ -313,7 +313,7 @@ impl RankPeer for RemotePeer {
         if !self.remote.tell(run, Vec::new()) {
             return Err(unheard());
         }
-        let mut has_begun = false;
+        let mut is_begin_awaited = true;
         loop {
             if stop.is_stopped() {
                 running.stop();
@@ -323,12 +323,17 @@ impl RankPeer for RemotePeer {
                 outcome = &mut outcome => {
                     return outcome.unwrap_or_else(|_| Err(Error::internal("the query's outcome was lost")));
                 }
-                begun = first.wait_for(Option::is_some), if !has_begun => {
-                    let seen_files = begun.map_err(|_| never_begun())?.clone().unwrap_or_default();
-                    if !self.remote.tell(ToRank::Begin { query: query.0, seen_files }, Vec::new()) {
-                        return Err(unheard());
+                begun = first.wait_for(Option::is_some), if is_begin_awaited => {
+                    is_begin_awaited = false;
+                    match begun.map(|seen_files| seen_files.clone().unwrap_or_default()) {
+                        Ok(seen_files) => {
+                            if !self.remote.tell(ToRank::Begin { query: query.0, seen_files }, Vec::new()) {
+                                return Err(unheard());
+                            }
+                        }
+                        // It never begins, perhaps because this rank is lost: the outcome says so.
+                        Err(_) => running.stop(),
                     }
-                    has_begun = true;
                 }
                 () = tokio::time::sleep(STOP_INTERVAL) => {}
             }
@@ -352,4 +357,32 @@ impl RankPeer for RemotePeer {
 
 fn answered_otherwise() -> Error {
     Error::new(ErrorKind::Protocol, "has answered something else than it was asked")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::ranks::{control, rank_server::tests::request};
+
+    /// What ends a query before it begins may be that this rank is lost, which is known a little later.
+    #[tokio::test]
+    async fn a_query_that_never_begins_waits_for_what_its_rank_says() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut orders, _writer) = control::open(theirs).unwrap();
+        let remote = RemoteRank::start(Rank(1), control::open(ours).unwrap(), Arc::default());
+        let peer = RemotePeer { remote: remote.clone(), generation: 1 };
+        let (begun, first) = watch::channel(None);
+        drop(begun);
+        let run =
+            tokio::spawn(async move { peer.run(QueryId(7), request(), first, StopFlag::default()).await });
+        assert!(matches!(orders.next().await.unwrap(), Some(ToRank::Run { query: 7, .. })));
+        assert_eq!(orders.next().await.unwrap(), Some(ToRank::Stop { query: 7 }));
+        let lost = Error::new(ErrorKind::Unavailable, "was lost").with_detail("Its process 31 was killed.");
+        remote.lose(lost.clone());
+        assert_eq!(run.await.unwrap().unwrap_err(), lost);
+    }
 }

@@ -46,6 +46,8 @@ pub(super) enum SlotPhase {
 pub(super) struct Slot {
     pub(super) rank: Rank,
     live: Option<LiveRank>,
+    /// A process that it has lost, and that may not have ended.
+    lost: Option<RankProcess>,
     start_at: Instant,
     failures: u32,
     pub(super) restarts: u64,
@@ -68,7 +70,7 @@ struct LiveRank {
 
 impl Slot {
     pub(super) fn new(rank: Rank, now: Instant) -> Self {
-        Self { rank, live: None, start_at: now, failures: 0, restarts: 0, last_error: None }
+        Self { rank, live: None, lost: None, start_at: now, failures: 0, restarts: 0, last_error: None }
     }
 
     /// Where its process is in its life.
@@ -80,6 +82,11 @@ impl Slot {
                 Some(_) => SlotPhase::Ready,
             },
         }
+    }
+
+    /// Whether it can be connected: it is ready, and not about to be lost.
+    pub(super) fn can_join(&self) -> bool {
+        self.phase() == SlotPhase::Ready && self.live.as_ref().is_some_and(|live| live.closing.is_none())
     }
 
     /// The rank, if it has a process.
@@ -134,27 +141,38 @@ impl Slot {
         Some(self.lose(reason, now))
     }
 
-    /// Ends its process, if it has one, and says why.
-    pub(super) fn end(&mut self, reason: &str, now: Instant) -> Option<Error> {
-        self.live.as_ref()?;
-        Some(self.lose(reason.to_owned(), now))
+    /// Gives up its process, if it has one, and says why.
+    pub(super) fn end(&mut self, reason: &str, now: Instant) {
+        if self.live.is_some() {
+            self.lose(reason.to_owned(), now);
+        }
+    }
+
+    /// Ends the process that it has lost, if it has, and waits for that: a GPU takes a second and more. The process, if it was on
+    /// this host.
+    pub(super) fn bury(&mut self) -> Option<u32> {
+        let mut process = self.lost.take()?;
+        process.kill();
+        process.host().is_none().then(|| process.pid()).flatten()
     }
 
     fn lose(&mut self, reason: String, now: Instant) -> Error {
         let name = self.live.as_ref().map_or_else(String::new, |live| live.process.name());
         let is_on_host = self.host().is_some();
-        let error = Error::new(ErrorKind::Unavailable, format!("was lost: its {name} {reason}")).with_hint(
-            "Run the query again: the rank restarts by itself. Look into the server log for the reason.",
-        );
+        let error = Error::new(ErrorKind::Unavailable, "was lost")
+            .with_detail(format!("Its {name} {reason}."))
+            .with_hint(
+                "Run the query again: the rank restarts by itself. Look into the server log for the reason.",
+            );
         let back_off_max = match self.phase() {
             SlotPhase::Ready => BACK_OFF_MAX,
             // It costs nothing to ask whether it is there again.
             SlotPhase::Starting if is_on_host => BACK_OFF_MAX,
             SlotPhase::Starting | SlotPhase::Waiting => OPEN_BACK_OFF_MAX,
         };
-        if let Some(mut live) = self.live.take() {
-            live.process.kill();
+        if let Some(live) = self.live.take() {
             live.remote.lose(error.clone());
+            self.lost = Some(live.process);
             if now.saturating_duration_since(live.started) > HEALTHY_TIME {
                 self.failures = 0;
             }

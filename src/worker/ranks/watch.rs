@@ -84,6 +84,8 @@ enum Connection {
 
 struct Connecting {
     generation: u64,
+    /// What is to move blocks, for the log.
+    carrier: &'static str,
     deadline: Deadline,
     /// Rank 0's own end.
     own: OwnEnd,
@@ -102,8 +104,48 @@ struct Watcher {
     slots: Vec<Slot>,
     connection: Connection,
     generation: u64,
-    /// Networks in a row that did not come about or lasted.
-    failures: u32,
+    failures: NetworkFailures,
+}
+
+/// Networks in a row that did not come about, or ended while all of their ranks lived. They choose what connects the ranks next.
+///
+/// A rank that is lost while it connects counts: connecting may be what ends it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct NetworkFailures {
+    count: u32,
+    /// The last one may turn out to be the end of a rank: connections to it close before its process is known to end.
+    is_in_doubt: bool,
+}
+
+impl NetworkFailures {
+    /// A network did not come about.
+    fn note_unconnected(&mut self) {
+        *self = Self { count: self.count + 1, is_in_doubt: false };
+    }
+
+    /// A network has ended, and no rank is known to be lost.
+    fn note_ended(&mut self) {
+        *self = Self { count: self.count + 1, is_in_doubt: true };
+    }
+
+    /// A rank was lost: that is why the last network has ended, if none was begun since.
+    fn note_lost_rank(&mut self) {
+        if std::mem::take(&mut self.is_in_doubt) {
+            self.count -= 1;
+        }
+    }
+
+    /// Another network begins, after so many.
+    fn begin(&mut self) -> u32 {
+        self.is_in_doubt = false;
+        self.count
+    }
+
+    /// How long to wait before another network begins.
+    fn pause(&self) -> Duration {
+        let pause = CONNECT_AGAIN_MIN.saturating_mul(1 << self.count.saturating_sub(1).min(16));
+        pause.min(CONNECT_AGAIN_MAX)
+    }
 }
 
 impl RankWatch {
@@ -127,7 +169,7 @@ impl RankWatch {
             slots: (1..rank_count as u16).map(|rank| Slot::new(Rank(rank), now)).collect(),
             connection: Connection::Apart(now),
             generation: 0,
-            failures: 0,
+            failures: NetworkFailures::default(),
         };
         let thread =
             std::thread::Builder::new().name("pystachio-ranks".to_owned()).spawn(move || watcher.run())?;
@@ -183,16 +225,14 @@ impl Watcher {
 
     fn look(&mut self) {
         let now = Instant::now();
-        let spill_directory = self.setup.spill_directory.clone();
         let mut lost = None;
         for slot in &mut self.slots {
-            let pid = slot.own_pid();
             if let Some(error) = slot.look(now) {
-                remove_spill_of(&spill_directory, pid);
                 lost = lost.or(Some((slot.rank, error)));
             }
         }
         if let Some((rank, error)) = lost {
+            self.failures.note_lost_rank();
             self.disconnect(named(rank, error), now);
         }
         self.connection = match std::mem::replace(&mut self.connection, Connection::Apart(now)) {
@@ -200,16 +240,17 @@ impl Watcher {
             Connection::Connecting(connecting) => self.look_connecting(connecting, now),
             Connection::Connected(generation, network) => self.look_connected(generation, network, now),
         };
-        let WatchSetup { command, rank_0, .. } = &self.setup;
+        let WatchSetup { command, rank_0, spill_directory, .. } = &self.setup;
         for slot in &mut self.slots {
+            // All have been told by now.
+            remove_spill_of(spill_directory, slot.bury());
             slot.start_if_due(command, rank_0.options.silence_max, &self.news);
         }
     }
 
     /// Begins to connect ranks that are all there.
     fn look_apart(&mut self, connect_at: Instant, now: Instant) -> Connection {
-        let are_ready = self.slots.iter().all(|slot| slot.phase() == SlotPhase::Ready);
-        if !are_ready || now < connect_at {
+        if now < connect_at || !self.slots.iter().all(Slot::can_join) {
             return Connection::Apart(connect_at);
         }
         self.generation += 1;
@@ -230,8 +271,10 @@ impl Watcher {
         let options = NetworkOptions { generation, block_bytes_max, ..rank_0.options };
         let (_, rank_count) = rank_0.place;
         let addresses: Vec<_> = self.slots.iter().filter_map(|slot| slot.news()?.link_address).collect();
-        let mut invitations = rank_0.network.invite(rank_count, self.failures, &addresses)?.into_iter();
+        let failures = self.failures.begin();
+        let mut invitations = rank_0.network.invite(rank_count, failures, &addresses)?.into_iter();
         let own = invitations.next().ok_or_else(|| Error::internal("an invitation for no rank"))?;
+        let carrier = own.0.carrier.name();
         for (slot, (invitation, descriptors)) in self.slots.iter().zip(invitations) {
             let join = ToRank::Join { generation, block_bytes_max, invitation };
             // One that is not told is found to be lost, or not to join.
@@ -241,7 +284,8 @@ impl Watcher {
         let own = self
             .runtime
             .spawn_blocking(move || rank_0.network.join(rank_0.place, own, &rank_0.device, options));
-        Ok(Connecting { generation, deadline: Deadline::new(JOIN_MAX, now), own: OwnEnd::Pending(own) })
+        let deadline = Deadline::new(JOIN_MAX, now);
+        Ok(Connecting { generation, carrier, deadline, own: OwnEnd::Pending(own) })
     }
 
     fn look_connecting(&mut self, mut connecting: Connecting, now: Instant) -> Connection {
@@ -275,7 +319,9 @@ impl Watcher {
             return self.connect_later(now);
         }
         match connecting.own {
-            OwnEnd::Joined(network) if missing.is_empty() => self.connect(connecting.generation, network),
+            OwnEnd::Joined(network) if missing.is_empty() => {
+                self.connect((connecting.generation, connecting.carrier), network)
+            }
             _ if !connecting.deadline.is_over(now) => Connection::Connecting(connecting),
             _ => {
                 let reason = format!("has not joined within {JOIN_MAX:?}, and was ended");
@@ -289,32 +335,35 @@ impl Watcher {
     }
 
     /// All ranks are connected.
-    fn connect(&self, generation: u64, network: Arc<ExchangeNetwork>) -> Connection {
+    fn connect(&self, (generation, carrier): (u64, &str), network: Arc<ExchangeNetwork>) -> Connection {
         let peer = |slot: &Slot| -> Option<Arc<dyn RankPeer>> {
             Some(Arc::new(RemotePeer { remote: slot.remote()?.clone(), generation }))
         };
         let peers = self.slots.iter().filter_map(peer).collect();
         self.setup.table.connect(network.clone(), peers);
         self.shared.is_connected.send_replace(true);
-        tracing::info!(generation, ranks = self.slots.len() + 1, "ranks are connected");
+        tracing::info!(generation, ranks = self.slots.len() + 1, carrier, "ranks are connected");
         Connection::Connected(generation, network)
     }
 
     fn look_connected(&mut self, generation: u64, network: Arc<ExchangeNetwork>, now: Instant) -> Connection {
         let Some(error) = network.failure() else {
-            self.failures = 0;
+            self.failures = NetworkFailures::default();
             return Connection::Connected(generation, network);
         };
         tracing::error!(generation, "the network of ranks has ended: {error}");
         let quiet: Vec<Rank> =
             self.slots.iter().filter(|slot| slot.is_quiet()).map(|slot| slot.rank).collect();
-        let reason = silent(self.setup.rank_0.options.silence_max);
-        for rank in quiet {
-            self.end_rank(rank, &reason, now);
-        }
         self.connection = Connection::Connected(generation, network);
         self.disconnect(error, now);
-        self.connect_later(now)
+        self.failures.note_ended();
+        let connect_at = now + self.failures.pause();
+        let reason = silent(self.setup.rank_0.options.silence_max);
+        for rank in quiet {
+            self.failures.note_lost_rank();
+            self.end_rank(rank, &reason, now);
+        }
+        Connection::Apart(connect_at)
     }
 
     /// Ends what connects ranks, for a reason that all of them are told.
@@ -355,17 +404,13 @@ impl Watcher {
     }
 
     fn connect_later(&mut self, now: Instant) -> Connection {
-        self.failures += 1;
-        let pause = CONNECT_AGAIN_MIN.saturating_mul(1 << (self.failures - 1).min(16));
-        Connection::Apart(now + pause.min(CONNECT_AGAIN_MAX))
+        self.failures.note_unconnected();
+        Connection::Apart(now + self.failures.pause())
     }
 
     fn end_rank(&mut self, rank: Rank, reason: &str, now: Instant) {
-        let spill_directory = &self.setup.spill_directory;
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.rank == rank) {
-            let pid = slot.own_pid();
             slot.end(reason, now);
-            remove_spill_of(spill_directory, pid);
         }
     }
 
@@ -426,5 +471,47 @@ fn named(rank: Rank, error: Error) -> Error {
 fn remove_spill_of(directory: &std::path::Path, pid: Option<u32>) {
     if let Some(pid) = pid {
         remove_spill_folders(directory, pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_that_ends_with_a_rank_counts_nothing() {
+        // The network's end is noticed before that of the process.
+        let mut failures = NetworkFailures::default();
+        failures.note_ended();
+        failures.note_lost_rank();
+        assert_eq!(failures.begin(), 0);
+        // The process's end is noticed first.
+        failures.note_lost_rank();
+        assert_eq!(failures.begin(), 0);
+        // Two ranks are lost at once.
+        failures.note_ended();
+        failures.note_lost_rank();
+        failures.note_lost_rank();
+        assert_eq!(failures.begin(), 0);
+    }
+
+    #[test]
+    fn what_fails_while_all_ranks_live_counts_until_a_network_lasts() {
+        let mut failures = NetworkFailures::default();
+        failures.note_ended();
+        assert_eq!((failures.begin(), failures.pause()), (1, CONNECT_AGAIN_MIN));
+        // A rank that is lost later has not ended the network before.
+        failures.note_lost_rank();
+        assert_eq!(failures.begin(), 1);
+        // Nor has it kept one from coming about.
+        failures.note_unconnected();
+        failures.note_lost_rank();
+        assert_eq!((failures.begin(), failures.pause()), (2, CONNECT_AGAIN_MIN * 2));
+        // Of a network that ends after that, the count stays as it was.
+        failures.note_ended();
+        failures.note_lost_rank();
+        assert_eq!(failures.begin(), 2);
+        (0..40).for_each(|_| failures.note_unconnected());
+        assert_eq!(failures.pause(), CONNECT_AGAIN_MAX);
     }
 }

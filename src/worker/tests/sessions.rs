@@ -15,15 +15,17 @@ use std::{
 use arrow::{
     array::{AsArray, DictionaryArray, Int64Array, RecordBatch, StringViewArray, StringViewBuilder},
     datatypes::{DataType, Field, Int32Type, Schema, SchemaRef},
-    ipc::reader::StreamReader,
+    ipc::{reader::StreamReader, writer::StreamEncoder},
 };
 use async_trait::async_trait;
-use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
+use pystachio_engine::{Engine, Meter, ResultStream, RowWriter, StopFlag, WriteProgress};
 use pystachio_plan::{
-    CacheEntry, DeviceSettings, EngineChoice, EngineStatus, Error, ErrorKind, FileLayout, FileSet, FrameKind,
-    GenerateRequest, Greeting, Literal, Operator, OptimizeRequest, OptimizedColumn, Plan, QueryEntry,
-    QueryMetrics, QueryOrigin, QueryRequest, QueryState, QueryWait, Relation, Request, Response, Result,
-    SampleRequest, ScanExtent, SpillRequest, TableDescription, Value, decode_message, encode_message,
+    ANSWER_TO_OLDER, CacheEntry, DescribeExtent, DeviceSettings, EngineChoice, EngineStatus, Error,
+    ErrorKind, FRAME_HEADER_BYTES, FileLayout, FileSet, FrameHeader, FrameKind, GenerateRequest, Greeting,
+    Literal, Operator, OptimizeRequest, OptimizedColumn, Plan, QueryEntry, QueryMetrics, QueryOrigin,
+    QueryProgress, QueryRequest, QueryState, QueryWait, Relation, Request, Response, Result, SampleRequest,
+    ScanExtent, SpillRequest, StoreName, TableDescription, Value, WriteForm, WriteRequest, WriteTarget,
+    WrittenColumn, WrittenFile, WrittenRows, decode_message, encode_message,
 };
 use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server, VERSION};
 use tokio::{
@@ -58,9 +60,10 @@ enum Behaviour {
     Slow,
     DeviceFails,
     WaitsForTurn,
+    SpillsAndFails,
 }
 
-const BEHAVIOURS: [Behaviour; 13] = [
+const BEHAVIOURS: [Behaviour; 14] = [
     Behaviour::ThreeBatches,
     Behaviour::Endless,
     Behaviour::ErrorAfterTwo,
@@ -74,6 +77,7 @@ const BEHAVIOURS: [Behaviour; 13] = [
     Behaviour::Slow,
     Behaviour::DeviceFails,
     Behaviour::WaitsForTurn,
+    Behaviour::SpillsAndFails,
 ];
 
 #[derive(Default)]
@@ -81,6 +85,8 @@ struct Seen {
     produced: AtomicU64,
     streams_open: AtomicU64,
     turn_comes: AtomicU64,
+    writers_open: AtomicU64,
+    rows_kept: AtomicU64,
 }
 
 struct FakeEngine(Arc<Seen>);
@@ -89,6 +95,17 @@ struct FakeStream {
     behaviour: Behaviour,
     seen: Arc<Seen>,
     next: u64,
+    spilled: Arc<FakeMeter>,
+}
+
+/// Bytes in spill files.
+#[derive(Default)]
+struct FakeMeter(AtomicU64);
+
+impl Meter for FakeMeter {
+    fn progress(&self) -> QueryProgress {
+        QueryProgress { temp_file_bytes: self.0.load(Ordering::SeqCst), ..QueryProgress::default() }
+    }
 }
 
 fn numbers(rows: i64) -> RecordBatch {
@@ -152,6 +169,17 @@ impl ResultStream for FakeStream {
                 return Err(Error::new(ErrorKind::Device, "the GPU could not finish its work"));
             }
             Behaviour::Slow | Behaviour::WaitsForTurn => tokio::time::sleep(Duration::from_millis(50)).await,
+            Behaviour::SpillsAndFails => {
+                // The schema goes out meanwhile, and then the host looks at the bytes.
+                let waits = if self.next == 0 { [50, 300] } else { [0, 20] }.map(Duration::from_millis);
+                tokio::time::sleep(waits[0]).await;
+                self.spilled.0.fetch_add(1000, Ordering::SeqCst);
+                tokio::time::sleep(waits[1]).await;
+                self.spilled.0.fetch_add(7, Ordering::SeqCst);
+                if self.next == 2 {
+                    return Err(Error::new(ErrorKind::SpillLimit, "too much"));
+                }
+            }
             Behaviour::PanicInStream => panic!("stream of the test"),
             Behaviour::NeverReady => std::future::pending().await,
             Behaviour::BusyThreads => {
@@ -182,16 +210,86 @@ impl Drop for FakeStream {
     }
 }
 
+/// Fails at the row 1000; counts the rows that are kept.
+struct FakeWriter {
+    seen: Arc<Seen>,
+    row_count: u64,
+}
+
+#[async_trait]
+impl RowWriter for FakeWriter {
+    async fn write(&mut self, batch: RecordBatch) -> Result<()> {
+        self.row_count += batch.num_rows() as u64;
+        match self.row_count {
+            0..1000 => Ok(()),
+            _ => Err(Error::new(ErrorKind::FileAccess, "the disk is full")),
+        }
+    }
+
+    async fn finish(&mut self) -> Result<WrittenRows> {
+        let file = WrittenFile {
+            path: "/t/a".into(),
+            provisional_path: "/t/.a".into(),
+            overwrite: false,
+            row_count: self.row_count,
+            bytes: 1,
+        };
+        Ok(WrittenRows { files: vec![file], made_folders: Vec::new(), is_in_store: false })
+    }
+
+    fn keep(self: Box<Self>) {
+        self.seen.rows_kept.fetch_add(self.row_count, Ordering::SeqCst);
+    }
+}
+
+impl Drop for FakeWriter {
+    fn drop(&mut self) {
+        self.seen.writers_open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 #[async_trait]
 impl Engine for FakeEngine {
-    async fn describe(&self, files: &FileSet) -> Result<TableDescription> {
+    async fn names(
+        &self,
+        _folder: &str,
+        _request: (&pystachio_plan::StoreAccess, &StopFlag),
+    ) -> Result<Vec<StoreName>> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(
+        &self,
+        _paths: Vec<String>,
+        _request: (&pystachio_plan::StoreAccess, &StopFlag),
+    ) -> Result<Vec<(String, Error)>> {
+        Ok(Vec::new())
+    }
+
+    async fn describe(
+        &self,
+        files: &FileSet,
+        _extent: DescribeExtent,
+        _request: (&pystachio_plan::StoreAccess, &StopFlag),
+    ) -> Result<TableDescription> {
         if files.paths[0] == "/missing" {
             return Err(Error::new(ErrorKind::FileNotFound, "no file"));
         }
-        Ok(TableDescription { files: Vec::new(), columns: Vec::new(), row_count: 5, identity: 1 })
+        Ok(TableDescription {
+            files: Vec::new(),
+            columns: Vec::new(),
+            by_id: Vec::new(),
+            row_count: 5,
+            identity: 1,
+            version: None,
+        })
     }
 
-    async fn identify(&self, _files: &FileSet) -> Result<u64> {
+    async fn identify(
+        &self,
+        _files: &FileSet,
+        _request: (&pystachio_plan::StoreAccess, &StopFlag),
+    ) -> Result<u64> {
         Ok(1)
     }
 
@@ -208,16 +306,22 @@ impl Engine for FakeEngine {
             }
         }
         self.0.streams_open.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(FakeStream { behaviour, seen: self.0.clone(), next: 0 }))
+        let stream = FakeStream { behaviour, seen: self.0.clone(), next: 0, spilled: Arc::default() };
+        if behaviour == Behaviour::SpillsAndFails {
+            let meter: Arc<dyn Meter> = stream.spilled.clone();
+            stop.account().measure(Arc::downgrade(&meter));
+        }
+        Ok(Box::new(stream))
     }
 
-    async fn preview(&self, _request: QueryRequest) -> Result<QueryMetrics> {
+    async fn preview(&self, _request: QueryRequest, _stop: StopFlag) -> Result<QueryMetrics> {
         Ok(QueryMetrics { row_groups_total: 7, ..QueryMetrics::default() })
     }
 
-    async fn sample(&self, _request: SampleRequest) -> Result<Box<dyn ResultStream>> {
+    async fn sample(&self, _request: SampleRequest, _stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         self.0.streams_open.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(FakeStream { behaviour: Behaviour::ThreeBatches, seen: self.0.clone(), next: 0 }))
+        let (behaviour, seen, spilled) = (Behaviour::ThreeBatches, self.0.clone(), Arc::default());
+        Ok(Box::new(FakeStream { behaviour, seen, next: 0, spilled }))
     }
 
     async fn generate(
@@ -238,6 +342,14 @@ impl Engine for FakeEngine {
         progress(WriteProgress { name: request.source.clone(), rows_done: 1, rows_total: 2 });
         tokio::time::sleep(Duration::from_millis(20)).await;
         Ok(vec![optimized_column(&request.target)])
+    }
+
+    async fn begin_write(&self, request: WriteRequest) -> Result<Box<dyn RowWriter>> {
+        if request.columns.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "no columns"));
+        }
+        self.0.writers_open.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(FakeWriter { seen: self.0.clone(), row_count: 0 }))
     }
 
     async fn cache(&self) -> Vec<CacheEntry> {
@@ -381,7 +493,7 @@ impl Client {
 fn query(behaviour: Behaviour) -> Request {
     let scan = Operator::Scan {
         table: "t".to_owned(),
-        files: FileSet { paths: vec!["/t".to_owned()] },
+        files: FileSet::parquet(vec!["/t".to_owned()]),
         columns: Vec::new(),
         filters: Vec::new(),
         extent: ScanExtent::Whole,
@@ -389,6 +501,7 @@ fn query(behaviour: Behaviour) -> Request {
     let plan = Plan { root: Relation::new(scan, 0.0), outputs: Vec::new() };
     let behaviour = Literal::new(Value::Int(behaviour as i64), pystachio_plan::DataType::Int64);
     let request = QueryRequest {
+        access: pystachio_plan::StoreAccess::default(),
         plan,
         planned_files: Vec::new(),
         parameters: vec![behaviour],
@@ -420,8 +533,15 @@ fn result_arrives_whole_and_the_connection_serves_the_next_request() {
             let Response::Finished(metrics) = answer.end else { panic!("{:?}", answer.end) };
             assert_eq!((metrics.row_count, metrics.bytes_read), (30, 77));
         }
-        let tables = vec![FileSet { paths: vec!["/a".into()] }, FileSet { paths: vec!["/missing".into()] }];
-        let Response::Described(described) = client.ask(&Request::Describe { tables }).await else {
+        let tables = vec![FileSet::parquet(vec!["/a".into()]), FileSet::parquet(vec!["/missing".into()])];
+        let Response::Described(described) = client
+            .ask(&Request::Describe {
+                tables,
+                extent: DescribeExtent::All,
+                access: pystachio_plan::StoreAccess::default(),
+            })
+            .await
+        else {
             panic!()
         };
         assert_eq!(described[0].as_ref().unwrap().row_count, 5);
@@ -454,6 +574,35 @@ fn a_query_that_waits_for_its_turn_says_so_and_when_it_goes_on() {
     });
 }
 
+#[test]
+fn a_query_tells_what_it_has_spilled_before_its_rows_and_its_error() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        client.send(&query(Behaviour::SpillsAndFails)).await;
+        let mut told = Vec::new();
+        let end = loop {
+            let (kind, body) = client.receive().await.unwrap();
+            match kind {
+                FrameKind::Schema => told.push("schema".to_owned()),
+                FrameKind::Batch => told.push("batch".to_owned()),
+                FrameKind::Message => match decode_message::<Response>(&body).unwrap() {
+                    Response::Spilled { temp_file_bytes } => told.push(temp_file_bytes.to_string()),
+                    end => break end,
+                },
+            }
+        };
+        assert!(matches!(&end, Response::Failed(error) if error.kind == ErrorKind::SpillLimit), "{end:?}");
+        // While no row comes, with the rows that come after it, and before the error.
+        let batches = told.iter().filter(|said| *said == "batch").count();
+        assert_eq!((told.contains(&"1000".to_owned()), batches), (true, 2), "{told:?}");
+        assert!(told.iter().position(|said| said == "1000") < told.iter().position(|said| said == "batch"));
+        assert_eq!(told.last().unwrap(), "3021", "{told:?}");
+        // One that does not spill tells nothing.
+        assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+    });
+}
+
 fn optimized_column(file: &str) -> OptimizedColumn {
     OptimizedColumn {
         file: file.into(),
@@ -473,9 +622,15 @@ fn sample_generate_and_optimize_answer_as_promised() {
     let server = TestServer::start();
     server.run(async {
         let mut client = server.connect().await;
-        let files = FileSet { paths: vec!["/a".into()] };
+        let files = FileSet::parquet(vec!["/a".into()]);
         client
-            .send(&Request::Sample(SampleRequest { files, columns: Vec::new(), row_count: 3, seed: 1 }))
+            .send(&Request::Sample(SampleRequest {
+                files,
+                columns: Vec::new(),
+                row_count: 3,
+                seed: 1,
+                access: pystachio_plan::StoreAccess::default(),
+            }))
             .await;
         assert_eq!(client.receive_answer().await.batches.len(), 3);
         let request = GenerateRequest {
@@ -874,6 +1029,7 @@ fn protocol_violations_end_the_connection_only() {
         let greeting = Greeting::own("test").encode();
         let violations: HashMap<&str, Vec<u8>> = HashMap::from([
             ("garbage", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+            ("less than a greeting", b"\x04\0\0\0\0\0\x05\x80\x01".to_vec()),
             ("query without a greeting", encode_message(&query(Behaviour::ThreeBatches)).unwrap()),
             ("batch from a backend", [greeting.as_slice(), &[0, 0, 0, 0, 2]].concat()),
             ("unknown message", [greeting.as_slice(), &[1, 0, 0, 0, 0, 250]].concat()),
@@ -883,8 +1039,15 @@ fn protocol_violations_end_the_connection_only() {
             client.target.write_all(&bytes).await.unwrap();
             if bytes.starts_with(&greeting) {
                 client.receive_greeting().await;
+                assert_eq!(failure(client.receive_message().await).kind, ErrorKind::Protocol, "{name}");
+            } else {
+                // As a backend of 0.2.0 reads it.
+                let answer = client.reader.next().await.unwrap();
+                assert_eq!(
+                    answer,
+                    Some((FrameKind::Message, ANSWER_TO_OLDER[FRAME_HEADER_BYTES..].to_vec()))
+                );
             }
-            assert_eq!(failure(client.receive_message().await).kind, ErrorKind::Protocol, "{name}");
             // A server that has not read all resets the connection.
             let end = client.reader.next().await;
             let is_end = matches!(&end, Ok(None) | Err(Error { kind: ErrorKind::Unavailable, .. }));
@@ -979,4 +1142,140 @@ fn views_that_use_little_of_their_buffers_are_shipped_small() {
     let frames = encoder.encode(&batch).unwrap();
     assert_eq!(frames.len(), 1);
     assert!(frames[0].body_bytes() < 4_000, "{}", frames[0].body_bytes());
+}
+
+fn write_request(columns: usize) -> Request {
+    let column = |place| WrittenColumn {
+        name: format!("c{place}"),
+        data_type: pystachio_plan::DataType::Int64,
+        is_json: false,
+        not_null: true,
+    };
+    Request::Write(WriteRequest {
+        target: WriteTarget::Folder { path: "/t".into(), stem: "rows".into() },
+        columns: (0..columns).map(column).collect(),
+        form: WriteForm::default(),
+        spill: SpillRequest::default(),
+        access: pystachio_plan::StoreAccess::default(),
+        process: 1,
+    })
+}
+
+impl Client {
+    async fn send_rows(&mut self, encoder: &mut StreamEncoder, rows: i64) {
+        let body = encoder.encode(&numbers(rows)).unwrap();
+        let body_bytes = body.iter().map(|part| part.len()).sum();
+        let header = FrameHeader { kind: FrameKind::Batch, body_bytes }.encode().unwrap();
+        self.target.write_all(&header).await.unwrap();
+        for part in body {
+            self.target.write_all(&part).await.unwrap();
+        }
+    }
+}
+
+#[test]
+fn written_rows_are_kept_when_the_client_has_taken_them() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        for _ in 0..2 {
+            let mut encoder = StreamEncoder::try_new(&numbers(0).schema()).unwrap();
+            assert_eq!(client.ask(&write_request(1)).await, Response::Writing);
+            client.send_rows(&mut encoder, 10).await;
+            client.send_rows(&mut encoder, 5).await;
+            let Response::Written(rows) = client.ask(&Request::WriteEnd).await else { panic!("not written") };
+            assert_eq!(rows.files[0].row_count, 15);
+            client.send(&Request::Keep).await;
+        }
+        // The next request is answered after the files were kept.
+        assert_eq!(client.ask(&Request::Cache).await, Response::Cache(Vec::new()));
+        assert_eq!(server.seen.rows_kept.load(Ordering::SeqCst), 30);
+        assert_eq!(server.seen.writers_open.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn written_rows_go_with_a_client_that_has_not_taken_them() {
+    let server = TestServer::start();
+    server.run(async {
+        for is_complete in [false, true] {
+            let mut client = server.connect().await;
+            let mut encoder = StreamEncoder::try_new(&numbers(0).schema()).unwrap();
+            assert_eq!(client.ask(&write_request(1)).await, Response::Writing);
+            client.send_rows(&mut encoder, 10).await;
+            if is_complete {
+                assert!(matches!(client.ask(&Request::WriteEnd).await, Response::Written(_)));
+            }
+            drop(client);
+            while server.seen.writers_open.load(Ordering::SeqCst) > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        assert_eq!(server.seen.rows_kept.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn rows_that_cannot_be_written_end_the_connection_with_the_reason() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        let error = failure(client.ask(&write_request(0)).await);
+        assert_eq!(error.kind, ErrorKind::InvalidArgument);
+        assert!(client.receive().await.is_none());
+        let mut client = server.connect().await;
+        let mut encoder = StreamEncoder::try_new(&numbers(0).schema()).unwrap();
+        assert_eq!(client.ask(&write_request(1)).await, Response::Writing);
+        client.send_rows(&mut encoder, 1000).await;
+        assert_eq!(failure(client.receive_message().await).message, "the disk is full");
+        assert!(client.receive().await.is_none());
+        for request in [Request::WriteEnd, Request::Keep] {
+            let mut client = server.connect().await;
+            assert_eq!(failure(client.ask(&request).await).kind, ErrorKind::Protocol);
+        }
+        let mut client = server.connect().await;
+        assert_eq!(client.ask(&write_request(1)).await, Response::Writing);
+        assert_eq!(failure(client.ask(&Request::Status).await).kind, ErrorKind::Protocol);
+        while server.seen.writers_open.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(server.seen.rows_kept.load(Ordering::SeqCst), 0);
+    });
+}
+
+/// As [`query`], of rows that the engine writes.
+fn written_query(behaviour: Behaviour) -> Request {
+    match (write_request(1), query(behaviour)) {
+        (Request::Write(write), Request::Run(request, origin)) => Request::WriteQuery(write, request, origin),
+        _ => panic!("other requests"),
+    }
+}
+
+#[test]
+fn an_engine_writes_the_rows_of_a_query_and_keeps_what_the_client_takes() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        let Response::Written(rows) = client.ask(&written_query(Behaviour::ThreeBatches)).await else {
+            panic!("not written")
+        };
+        assert_eq!(rows.files[0].row_count, 30);
+        client.send(&Request::Keep).await;
+        assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+        assert_eq!(server.seen.rows_kept.load(Ordering::SeqCst), 30);
+        // A client that goes instead leaves no files.
+        assert!(matches!(client.ask(&written_query(Behaviour::ThreeBatches)).await, Response::Written(_)));
+        drop(client);
+        // Nor does one that cancels, or a write that fails; after these, the connection serves the next request.
+        let mut client = server.connect().await;
+        let error = failure(client.ask(&written_query(Behaviour::Endless)).await);
+        assert_eq!(error.message, "the disk is full");
+        client.send(&written_query(Behaviour::ThreeBatches)).await;
+        client.send(&Request::Cancel).await;
+        drop(client);
+        while server.seen.writers_open.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(server.seen.rows_kept.load(Ordering::SeqCst), 30);
+    });
 }

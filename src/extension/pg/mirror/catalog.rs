@@ -28,10 +28,11 @@ pub fn source_type(type_oid: pg_sys::Oid) -> SourceType {
         pg_sys::TIMESTAMPOID => SourceType::Timestamp,
         pg_sys::TIMESTAMPTZOID => SourceType::TimestampTz,
         pg_sys::INTERVALOID => SourceType::Interval,
-        pg_sys::TEXTOID => SourceType::Text,
+        pg_sys::TEXTOID | pg_sys::UNKNOWNOID => SourceType::Text,
         pg_sys::VARCHAROID => SourceType::Varchar,
         pg_sys::BPCHAROID => SourceType::Character,
         pg_sys::JSONOID => SourceType::Json,
+        pg_sys::JSONBOID => SourceType::from_text("jsonb"),
         pg_sys::NAMEOID => SourceType::Name,
         pg_sys::BYTEAOID => SourceType::Bytea,
         pg_sys::UUIDOID => SourceType::Uuid,
@@ -61,7 +62,11 @@ fn look_up_type(type_oid: pg_sys::Oid) -> SourceType {
     if element != pg_sys::InvalidOid {
         return SourceType::Array(Rc::new(ArrayType { name, item: source_type(element) }));
     }
-    SourceType::other(name)
+    // SAFETY: a catalog lookup, which returns false if no type has the number.
+    match unsafe { pg_sys::type_is_enum(type_oid) } {
+        true => SourceType::from_text(name),
+        false => SourceType::other(name),
+    }
 }
 
 /// A function as lowering takes it.
@@ -77,6 +82,11 @@ pub(super) fn function(function_oid: pg_sys::Oid) -> Rc<CatalogFunction> {
     found
 }
 
+/// Whether a function is PostgreSQL's own of this name.
+pub fn is_builtin(function_oid: pg_sys::Oid, name: &str) -> bool {
+    is_of_initdb(function_oid) && function_name(function_oid) == name
+}
+
 fn is_of_initdb(oid: pg_sys::Oid) -> bool {
     u32::from(oid) < pg_sys::FirstNormalObjectId
 }
@@ -85,6 +95,12 @@ fn is_of_initdb(oid: pg_sys::Oid) -> bool {
 pub fn type_name(type_oid: pg_sys::Oid) -> String {
     // SAFETY: a catalog lookup, which gives a C string for every oid.
     unsafe { string(pg_sys::format_type_be(type_oid)) }
+}
+
+/// PostgreSQL's name of a type with a modifier.
+pub fn type_name_with(type_oid: pg_sys::Oid, type_modifier: i32) -> String {
+    // SAFETY: as above.
+    unsafe { string(pg_sys::format_type_with_typemod(type_oid, type_modifier)) }
 }
 
 /// PostgreSQL's name of a function.

@@ -58,6 +58,14 @@ pub unsafe fn constant(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oi
                 Err(_) => return Constant::Refused(Refusal::UnreadableText),
             }
         }
+        // A literal among arguments of any type, as of `concat`: a C string.
+        pg_sys::UNKNOWNOID => {
+            // SAFETY: the caller says that it is such a literal.
+            return unsafe {
+                let text = pg_sys::cstring_to_text(datum.cast_mut_ptr::<std::ffi::c_char>());
+                constant(text.into(), false, pg_sys::TEXTOID)
+            };
+        }
         pg_sys::BYTEAOID => {
             // SAFETY: the caller says that it is a bytea.
             match unsafe { Vec::<u8>::from_datum(datum, false) } {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 use pystachio_lower::{
-    AggregateSource, ArrayComparison, Call, ColumnReference, DEPTH_MAX, Part, Placeholder, Refusal,
-    RowColumn, Source, SourceType, UnknownPart,
+    ARRAY_SUBSCRIPT, AggregateSource, ArrayComparison, Call, CatalogFunction, ColumnReference, DEPTH_MAX,
+    JSON_SUBSCRIPT, Part, Placeholder, Refusal, RowColumn, Source, SourceType, UnknownPart, WindowSource,
 };
 use pystachio_plan::Function;
 
@@ -14,11 +14,14 @@ use super::{
     catalog::{function, function_name, source_type},
     collation, constant,
 };
-use crate::pg::{
-    compat::{self, RowComparison},
-    list::{oids, pointers},
-    nodes::{contains, is_deeper, list_of, tag_of},
-    tree,
+use crate::{
+    pg::{
+        compat::{self, RowComparison},
+        list::{oids, pointers, string},
+        nodes::{contains, is_deeper, list_of, tag_of},
+        tree,
+    },
+    types::base_type,
 };
 
 /// An expression as a value.
@@ -56,6 +59,31 @@ struct Contents {
     has_columns: bool,
     has_given: bool,
     is_volatile: bool,
+}
+
+/// The function that a node is which takes one value out of `jsonb` or an array by subscripts, of an array by one alone.
+fn subscript(node: &pg_sys::SubscriptingRef) -> Option<&'static str> {
+    if !node.refassgnexpr.is_null() || !node.reflowerindexpr.is_null() {
+        return None;
+    }
+    if node.refcontainertype == pg_sys::JSONBOID {
+        return Some(JSON_SUBSCRIPT);
+    }
+    // SAFETY: NIL or a valid list.
+    let count = unsafe { pg_sys::list_length(node.refupperindexpr) };
+    let is_array = source_type(node.refcontainertype).item().is_some();
+    (is_array && count == 1).then_some(ARRAY_SUBSCRIPT)
+}
+
+/// The name of the field that a node takes out of a value of a named composite type.
+unsafe fn field_name(node: &pg_sys::FieldSelect) -> Option<String> {
+    // SAFETY: the caller has a valid node; the others are looks into catalogs.
+    unsafe {
+        let (type_oid, _) = base_type(pg_sys::exprType(node.arg.cast()), -1);
+        let relation_oid = pg_sys::get_typ_typrelid(type_oid);
+        let name = pg_sys::get_attname(relation_oid, node.fieldnum, true);
+        (relation_oid != pg_sys::InvalidOid && !name.is_null()).then(|| string(name))
+    }
 }
 
 impl Contents {
@@ -147,6 +175,9 @@ impl Mirror<'_> {
                     };
                     Part::Logic { function, arguments: self.list(logic.args, contents)? }
                 }
+                NodeTag::T_SubscriptingRef if subscript(&*node.cast()).is_some() => {
+                    self.subscripts(&*node.cast(), contents)?
+                }
                 NodeTag::T_RelabelType => {
                     Part::Relabel(self.boxed((*node.cast::<pg_sys::RelabelType>()).arg, contents)?)
                 }
@@ -191,6 +222,11 @@ impl Mirror<'_> {
                     Part::Array { items: items.collect::<Result<_, _>>()?, is_nested: array.multidims }
                 }
                 NodeTag::T_ArrayCoerceExpr => self.array_cast(node.cast(), contents)?,
+                NodeTag::T_FieldSelect if field_name(&*node.cast()).is_some() => {
+                    let field = &*node.cast::<pg_sys::FieldSelect>();
+                    let name = field_name(field).unwrap_or_default();
+                    Part::Field { record: self.boxed(field.arg, contents)?, name }
+                }
                 NodeTag::T_RowExpr => Part::Row(self.list((*node.cast::<pg_sys::RowExpr>()).args, contents)?),
                 NodeTag::T_Aggref => {
                     let known = self.origins.aggregate(node);
@@ -205,6 +241,11 @@ impl Mirror<'_> {
                     (contents.has_columns, contents.has_given) = (true, has_given);
                     Part::Aggregate(aggregate)
                 }
+                NodeTag::T_WindowFunc => {
+                    let window = self.window(&*node.cast(), contents)?;
+                    contents.has_columns = true;
+                    Part::Window(Rc::new(window))
+                }
                 NodeTag::T_GroupingFunc => {
                     contents.has_columns = true;
                     Part::Grouping { levels_up: (*node.cast::<pg_sys::GroupingFunc>()).agglevelsup }
@@ -213,7 +254,6 @@ impl Mirror<'_> {
                     note_unknown(node, contents);
                     match other {
                         NodeTag::T_SubPlan | NodeTag::T_AlternativeSubPlan => Part::Subquery,
-                        NodeTag::T_WindowFunc => Part::WindowFunction,
                         other => Part::Unknown(UnknownPart { kind: format!("{other:?}") }),
                     }
                 }
@@ -276,6 +316,35 @@ impl Mirror<'_> {
             nodes.map(|node| Ok(contents.add(self.expression(node)?))).collect::<Result<Vec<_>, _>>()?
         };
         Ok(Call { function, collation: collation(collation_oid), arguments })
+    }
+
+    /// `json['a']['b']` and `array[n]` as calls, of which each takes one subscript.
+    ///
+    /// # Safety
+    ///
+    /// The node is valid, and a [`subscript`].
+    unsafe fn subscripts(
+        &self,
+        node: &pg_sys::SubscriptingRef,
+        contents: &mut Contents,
+    ) -> Result<Part, Refusal> {
+        // SAFETY: as the caller says.
+        let (container, subscripts) = unsafe {
+            let container = contents.add(self.expression(node.refexpr.cast())?);
+            let subscripts = pointers::<Node>(node.refupperindexpr);
+            let subscripts = subscripts.map(|subscript| Ok(contents.add(self.expression(subscript)?)));
+            (container, subscripts.collect::<Result<Vec<_>, Refusal>>()?)
+        };
+        let function = Rc::new(CatalogFunction::builtin(subscript(node).unwrap_or(JSON_SUBSCRIPT)));
+        let part = subscripts.into_iter().fold(container.part, |part, subscript| {
+            let inner = Source { has_given: contents.has_given, ..Source::new(part, container.of.clone()) };
+            Part::Call(Call {
+                function: function.clone(),
+                collation: None,
+                arguments: vec![inner, subscript],
+            })
+        });
+        Ok(part)
     }
 
     /// # Safety
@@ -429,6 +498,27 @@ impl Mirror<'_> {
             is_distinct: !aggregate.aggdistinct.is_null(),
             arguments,
             filter,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// The node is valid.
+    unsafe fn window(
+        &self,
+        call: &pg_sys::WindowFunc,
+        contents: &mut Contents,
+    ) -> Result<WindowSource, Refusal> {
+        // SAFETY: as the caller says.
+        let (arguments, filter) =
+            unsafe { (self.list(call.args, contents)?, self.optional(call.aggfilter, contents)?) };
+        Ok(WindowSource {
+            function: function(call.winfnoid),
+            is_aggregate: call.winagg,
+            collation: collation(call.inputcollid),
+            arguments,
+            filter,
+            window: call.winref,
         })
     }
 }

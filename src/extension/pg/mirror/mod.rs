@@ -18,7 +18,7 @@ mod expression;
 mod origins;
 mod server;
 
-pub use catalog::{function_name, source_type, type_name};
+pub use catalog::{function_name, is_builtin, source_type, type_name, type_name_with};
 pub use collation::collation;
 pub use constant::constant;
 pub use expression::mirror;

@@ -1,6 +1,6 @@
 //! What catalogs say of columns, servers, operators, functions and collations, as values of our own.
 
-use std::{marker::PhantomData, sync::OnceLock};
+use std::{ffi::CStr, marker::PhantomData, sync::OnceLock};
 
 use pgrx::{pg_sys, pg_sys::Oid, prelude::*};
 use pystachio_lower::Constant;
@@ -122,6 +122,28 @@ pub fn library_of(function_oid: Oid) -> Option<String> {
         pg_sys::ReleaseSysCache(row);
         library
     }
+}
+
+/// Whether a function is one of this library, of a symbol.
+pub fn is_own_function(function_oid: Oid, symbol: &CStr) -> bool {
+    // None is part of PostgreSQL itself.
+    if u32::from(function_oid) < pg_sys::FirstNormalObjectId {
+        return false;
+    }
+    // SAFETY: the row is held until it has been read; the column is a text.
+    let is_symbol = unsafe {
+        let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
+        let row = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function_oid));
+        if row.is_null() {
+            return false;
+        }
+        let mut is_null = false;
+        let source = pg_sys::SysCacheGetAttr(cache, row, pg_sys::Anum_pg_proc_prosrc as _, &mut is_null);
+        let is_symbol = !is_null && CStr::from_ptr(pg_sys::text_to_cstring(source.cast_mut_ptr())) == symbol;
+        pg_sys::ReleaseSysCache(row);
+        is_symbol
+    };
+    is_symbol && library_of(function_oid).is_some_and(|library| library.ends_with("pystachio"))
 }
 
 static SERVERS_CHANGED: OnceLock<fn()> = OnceLock::new();

@@ -14,9 +14,9 @@ use pgrx::{pg_sys, prelude::*};
 
 use super::{
     ChosenCustomPath, ColumnStatistics, CustomScan, ForeignPath, ForeignScan, GroupExtra, JoinExtra, List,
-    Plan, Query, RangeEntry, Ref, Rel, Root, Routine, Statement,
+    Node, Plan, Query, RangeEntry, Ref, Rel, Root, Routine, Statement,
 };
-use crate::pg::{compat, hooks};
+use crate::pg::{compat, hooks, list};
 
 /// The functions of the planner that PostgreSQL's calls end in.
 pub struct Callbacks {
@@ -120,6 +120,25 @@ impl<'p> PlannerCall<'p> {
         // SAFETY: kept in a call within this one. What the planner makes is there until it returns, but for join relations and their
         // paths in the genetic search, which no one keeps.
         unsafe { Ref::known(kept.structure) }
+    }
+
+    /// The value of an expression of type `text`, with the parameters' values where they were given; `None` if it is not known or NULL.
+    pub fn text_of(self, expression: Node<'_>) -> Option<String> {
+        // SAFETY: PostgreSQL's evaluation reads the fields that are set here alone, and copies the expression.
+        unsafe {
+            let mut global: pg_sys::PlannerGlobal = std::mem::zeroed();
+            global.type_ = pg_sys::NodeTag::T_PlannerGlobal;
+            global.boundParams = self.parameters;
+            let mut root: pg_sys::PlannerInfo = std::mem::zeroed();
+            root.type_ = pg_sys::NodeTag::T_PlannerInfo;
+            root.glob = &raw mut global;
+            let value = pg_sys::eval_const_expressions(&raw mut root, expression.pointer());
+            let value = Ref::<pg_sys::Node>::at(value)?.downcast::<pg_sys::Const>()?.pointer();
+            if (*value).constisnull || (*value).consttype != pg_sys::TEXTOID {
+                return None;
+            }
+            Some(list::string(pg_sys::text_to_cstring((*value).constvalue.cast_mut_ptr())))
+        }
     }
 
     /// Plans a query with the other libraries and PostgreSQL. The query is used up.

@@ -1,12 +1,13 @@
 //! Expressions.
 
 use pgrx::pg_sys;
+use pystachio_lower::Constant;
 
 use super::{
     List, Memory, Node, OidList, Query, Ref, TargetEntry,
     fields::{fields, kinds},
 };
-use crate::pg::compat;
+use crate::pg::{compat, mirror::constant};
 
 /// A column.
 pub type Var<'p> = Ref<'p, pg_sys::Var>;
@@ -26,6 +27,8 @@ pub type SubLink<'p> = Ref<'p, pg_sys::SubLink>;
 pub type PlaceHolder<'p> = Ref<'p, pg_sys::PlaceHolderVar>;
 /// A row of values.
 pub type Row<'p> = Ref<'p, pg_sys::RowExpr>;
+/// A call of a window function.
+pub type WindowFunction<'p> = Ref<'p, pg_sys::WindowFunc>;
 /// A call of an aggregate.
 pub type AggregateCall<'p> = Ref<'p, pg_sys::Aggref>;
 
@@ -58,6 +61,7 @@ kinds! {
 
 fields! { 'p Var {
     varno as relation: i32;
+    varno = set_relation: i32;
     varattno as attribute: i16;
     varattno = set_attribute: i16;
     vartype as type_oid: pg_sys::Oid;
@@ -146,7 +150,13 @@ fields! { 'p CollateExpr {
     location = set_location: i32;
 } }
 
+fields! { 'p CoalesceExpr {
+    args as arguments: List<'p, pg_sys::Node>;
+} }
+
 fields! { 'p CaseExpr {
+    args as branches: List<'p, pg_sys::CaseWhen>;
+    defresult as default: Option<Node<'p>>;
     casetype = set_type_oid: pg_sys::Oid;
     casecollid = set_collation: pg_sys::Oid;
     args = set_branches: List<'p, pg_sys::CaseWhen>;
@@ -156,6 +166,7 @@ fields! { 'p CaseExpr {
 
 fields! { 'p CaseWhen {
     expr = set_condition: Node<'p>;
+    result as result: Node<'p>;
     result = set_result: Node<'p>;
     location = set_location: i32;
 } }
@@ -199,6 +210,10 @@ fields! { 'p Aggref {
     aggno = set_number: i32;
     aggtransno = set_transition_number: i32;
     location = set_location: i32;
+} }
+
+fields! { 'p WindowFunc {
+    winref as window: u32;
 } }
 
 fields! { 'p GroupingFunc {
@@ -323,6 +338,14 @@ impl<'p> Node<'p> {
         let name = name.map_or(std::ptr::null_mut(), |name| name.as_ptr().cast_mut());
         // SAFETY: an expression, and a name that lives as long as the process.
         unsafe { Ref::known(pg_sys::makeTargetEntry(self.pointer().cast(), number, name, is_hidden)) }
+    }
+}
+
+impl Const<'_> {
+    /// Its value as lowering takes it.
+    pub fn mirrored(self) -> Constant {
+        // SAFETY: the value is of the constant's type, or NULL.
+        unsafe { constant(self.value(), self.is_null(), self.type_oid()) }
     }
 }
 

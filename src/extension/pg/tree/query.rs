@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 
 use super::{
-    AggregateCall, IntegerList, List, Memory, Node, OidList, Ref,
+    AggregateCall, FunctionCall, IntegerList, List, Memory, Node, OidList, Ref, WindowFunction,
     fields::{fields, kinds},
 };
 use crate::pg::{compat, list};
@@ -16,6 +16,8 @@ pub type RangeEntry<'p> = Ref<'p, pg_sys::RangeTblEntry>;
 pub type TargetEntry<'p> = Ref<'p, pg_sys::TargetEntry>;
 /// How ORDER BY, GROUP BY or DISTINCT compares a target.
 pub type SortGroupClause<'p> = Ref<'p, pg_sys::SortGroupClause>;
+/// A window.
+pub type WindowClause<'p> = Ref<'p, pg_sys::WindowClause>;
 /// FROM and WHERE.
 pub type JoinTree<'p> = Ref<'p, pg_sys::FromExpr>;
 /// A join in FROM.
@@ -34,6 +36,7 @@ kinds! {
     RangeTblRef = T_RangeTblRef;
     TargetEntry = T_TargetEntry;
     SortGroupClause = T_SortGroupClause;
+    WindowClause = T_WindowClause;
     FromExpr = T_FromExpr;
     JoinExpr = T_JoinExpr;
     CommonTableExpr = T_CommonTableExpr;
@@ -48,7 +51,9 @@ fields! { 'p Query {
     hasAggs as has_aggregates: bool;
     hasAggs = set_has_aggregates: bool;
     hasWindowFuncs as has_windows: bool;
+    hasWindowFuncs = set_has_windows: bool;
     hasTargetSRFs as has_sets_in_target: bool;
+    hasTargetSRFs = set_has_sets_in_target: bool;
     hasSubLinks as has_sub_links: bool;
     hasSubLinks = set_has_sub_links: bool;
     hasDistinctOn as has_distinct_on: bool;
@@ -71,6 +76,8 @@ fields! { 'p Query {
     groupingSets = set_grouping_sets: List<'p, pg_sys::Node>;
     havingQual as having: Option<Node<'p>>;
     havingQual = set_having: Option<Node<'p>>;
+    windowClause as windows: List<'p, pg_sys::WindowClause>;
+    windowClause = set_windows: List<'p, pg_sys::WindowClause>;
     distinctClause as distinct: List<'p, pg_sys::SortGroupClause>;
     distinctClause = set_distinct: List<'p, pg_sys::SortGroupClause>;
     sortClause as order: List<'p, pg_sys::SortGroupClause>;
@@ -90,6 +97,9 @@ fields! { 'p Query {
 fields! { 'p RangeTblEntry {
     rtekind as kind: u32;
     rtekind = set_kind: u32;
+    functions as called_functions: List<'p, pg_sys::RangeTblFunction>;
+    functions = set_called_functions: List<'p, pg_sys::RangeTblFunction>;
+    funcordinality as has_ordinality: bool;
     relid as table_oid: pg_sys::Oid;
     relkind as relation_kind: u8;
     inh as has_members: bool;
@@ -102,11 +112,14 @@ fields! { 'p RangeTblEntry {
     inFromCl = set_is_in_from: bool;
     eref as names: Option<Alias<'p>>;
     eref = set_names: Option<Alias<'p>>;
+    ctelevelsup as with_levels_up: u32;
     securityQuals as security_conditions: List<'p, pg_sys::Node>;
 } }
 
 fields! { 'p RangeTblFunction {
     funcexpr as call: Node<'p>;
+    funcexpr = set_call: Node<'p>;
+    funccolcount = set_column_count: i32;
 } }
 
 fields! { 'p RangeTblRef {
@@ -131,6 +144,15 @@ fields! { 'p SortGroupClause {
     sortop = set_sort_operator: pg_sys::Oid;
     nulls_first as nulls_first: bool;
     hashable = set_is_hashable: bool;
+} }
+
+fields! { 'p WindowClause {
+    winref as number: u32;
+    partitionClause as partition: List<'p, pg_sys::SortGroupClause>;
+    orderClause as order: List<'p, pg_sys::SortGroupClause>;
+    frameOptions as frame_options: i32;
+    startOffset as start_offset: Option<Node<'p>>;
+    endOffset as end_offset: Option<Node<'p>>;
 } }
 
 fields! { 'p FromExpr {
@@ -258,7 +280,52 @@ impl<'p> Query<'p> {
     }
 }
 
+impl<'p> Query<'p> {
+    /// Has a foreign table, which is locked for reading, in the place of an entry of its range table. The statement's role must be
+    /// allowed to read it.
+    pub fn make_table(self, entry: RangeEntry<'p>, table_oid: pg_sys::Oid) {
+        // SAFETY: a query, and an entry of its range table.
+        unsafe { compat::make_table(self.pointer(), entry.pointer(), table_oid) }
+    }
+}
+
 impl<'p> RangeEntry<'p> {
+    /// The call of the function that it reads, if it reads one and numbers no rows.
+    pub fn function_call(self) -> Option<FunctionCall<'p>> {
+        if self.has_ordinality() { None } else { self.only_call() }
+    }
+
+    /// The call of the function that it reads, if it reads one.
+    pub fn only_call(self) -> Option<FunctionCall<'p>> {
+        let is_call = self.kind() == pg_sys::RTEKind::RTE_FUNCTION;
+        let functions = self.called_functions();
+        let function = if is_call && functions.len() == 1 { functions.get(0) } else { None };
+        function?.call().downcast()
+    }
+
+    /// The function calls that the entry reads side by side; none if one is something else.
+    pub fn only_calls(self) -> Vec<FunctionCall<'p>> {
+        let is_call = self.kind() == pg_sys::RTEKind::RTE_FUNCTION;
+        let calls = self.called_functions().iter().map(|function| function.call().downcast());
+        calls.collect::<Option<Vec<_>>>().filter(|_| is_call).unwrap_or_default()
+    }
+
+    /// The columns that a column definition list gives the one function that it reads: name, type, modifier and collation.
+    pub fn declared_columns(self) -> Vec<(String, pg_sys::Oid, i32, pg_sys::Oid)> {
+        let Some(function) = self.called_functions().get(0) else { return Vec::new() };
+        // SAFETY: lists of strings, types, modifiers and collations, of one length.
+        unsafe {
+            let function = &*function.pointer();
+            let names = list::pointers::<pg_sys::String>(function.funccolnames)
+                .map(|name| list::string((*name).sval));
+            let types = list::oids(function.funccoltypes).zip(list::integers(function.funccoltypmods));
+            let columns = names.zip(types).zip(list::oids(function.funccolcollations));
+            columns
+                .map(|((name, (type_oid, modifier)), collation)| (name, type_oid, modifier, collation))
+                .collect()
+        }
+    }
+
     /// The name of the query of WITH that it reads.
     pub fn with_name(self) -> String {
         // SAFETY: NULL or a string.
@@ -328,10 +395,35 @@ impl<'p> SortGroupClause<'p> {
 }
 
 impl<'p> CommonTable<'p> {
+    /// Its name.
+    pub fn name(self) -> String {
+        // SAFETY: a string.
+        unsafe { list::string((*self.pointer()).ctename) }
+    }
+
     /// Its query; `None` of what changes rows without returning any.
     pub fn query(self) -> Option<Query<'p>> {
         // SAFETY: NULL or a node.
         unsafe { Ref::<pg_sys::Node>::at((*self.pointer()).ctequery) }.and_then(Ref::downcast)
+    }
+}
+
+impl<'p> WindowClause<'p> {
+    /// The conditions behind which PostgreSQL stops, and which it tests nowhere else. Since PostgreSQL 17 the functions have them.
+    pub fn run_conditions(self) -> List<'p, pg_sys::Node> {
+        // SAFETY: a window of a planning; a list of expressions.
+        unsafe { List::new(compat::run_conditions_of_window(self.pointer())) }
+    }
+}
+
+impl<'p> WindowFunction<'p> {
+    /// The conditions on the function behind which PostgreSQL stops, and which it tests nowhere else.
+    pub fn run_conditions(self) -> Vec<Node<'p>> {
+        // SAFETY: a function of a planning, in whose memory the conditions are.
+        unsafe { compat::run_conditions_of_function(self.pointer()) }
+            .into_iter()
+            .filter_map(|condition| unsafe { Ref::at(condition) })
+            .collect()
     }
 }
 

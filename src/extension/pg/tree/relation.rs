@@ -6,7 +6,7 @@ use super::{
     List, Node, Path, Query, RangeEntry, Ref, Relids, SortGroupClause, TargetEntry,
     fields::{fields, kinds},
 };
-use crate::pg::compat;
+use crate::pg::{compat, list};
 
 /// The planning of one query or subquery.
 pub type Root<'p> = Ref<'p, pg_sys::PlannerInfo>;
@@ -54,6 +54,7 @@ fields! { 'p PlannerInfo {
     distinct_pathkeys as distinct_pathkeys: List<'p, pg_sys::PathKey>;
     sort_pathkeys as sort_pathkeys: List<'p, pg_sys::PathKey>;
     limit_tuples as limit_tuples: f64;
+    qual_security_level as highest_security_level: u32;
     hasPseudoConstantQuals as has_pseudo_constant_quals: bool;
     hasPseudoConstantQuals = set_has_pseudo_constant_quals: bool;
 } }
@@ -74,7 +75,9 @@ fields! { 'p RelOptInfo {
     partial_pathlist as partial_paths: List<'p, pg_sys::Path>;
     partial_pathlist = set_partial_paths: List<'p, pg_sys::Path>;
     cheapest_total_path as cheapest_total_path: Option<Path<'p>>;
+    serverid as server_oid: pg_sys::Oid;
     serverid = set_server_oid: pg_sys::Oid;
+    userid as user_oid: pg_sys::Oid;
     userid = set_user_oid: pg_sys::Oid;
     useridiscurrent = set_user_is_current: bool;
     fdwroutine as routine: Option<Routine<'p>>;
@@ -212,6 +215,21 @@ impl<'p> Root<'p> {
         unsafe { Relids::new(compat::all_relations(self.pointer())) }
     }
 
+    /// The orders, of one key each, in which a merge join can read the rows of a relation.
+    pub fn merge_orders(self, relation: Rel<'p>) -> Vec<PathKey<'p>> {
+        let mut orders = Vec::new();
+        // SAFETY: a planning, a relation of it, and its classes of equal expressions, each of which has families.
+        unsafe {
+            let (root, relation) = (self.pointer(), relation.pointer());
+            for class in list::pointers::<pg_sys::EquivalenceClass>((*root).eq_classes) {
+                if pg_sys::eclass_useful_for_merging(root, class, relation) {
+                    orders.push(Ref::known(compat::ascending_pathkey(root, class)));
+                }
+            }
+        }
+        orders
+    }
+
     /// Which part of the rows satisfies the conditions: clauses or bare expressions. `of` is the number of the relation that they are
     /// about, or 0.
     pub fn selectivity<T>(
@@ -226,14 +244,6 @@ impl<'p> Root<'p> {
         unsafe {
             pg_sys::clauselist_selectivity(self.pointer(), conditions.pointer(), of as i32, join_type, join)
         }
-    }
-
-    /// What it costs to test the conditions.
-    pub fn cost_of(self, conditions: List<'p, pg_sys::RestrictInfo>) -> pg_sys::QualCost {
-        let mut cost = pg_sys::QualCost::default();
-        // SAFETY: clauses of this planning.
-        unsafe { pg_sys::cost_qual_eval(&raw mut cost, conditions.pointer(), self.pointer()) };
-        cost
     }
 
     /// What it costs to evaluate an expression.
@@ -262,6 +272,15 @@ impl<'p> Root<'p> {
                 1,
                 members.as_mut_ptr(),
             ))
+        }
+    }
+
+    /// Has the plan made anew when a relation changes that it does not read.
+    pub fn depend_on_relation(self, relation_oid: pg_sys::Oid) {
+        // SAFETY: a planning; what its statement depends on is a list of oids.
+        unsafe {
+            let global = (*self.pointer()).glob;
+            (*global).relationOids = pg_sys::list_append_unique_oid((*global).relationOids, relation_oid);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use pgrx::{IntoDatum, pg_sys, prelude::*};
 
-use super::{RangeEntry, Root, current_role, may_read_column};
+use super::{Node, RangeEntry, Root, current_role, may_read_column};
 use crate::pg::compat;
 
 /// What PostgreSQL is told of a column, as a row of `pg_statistic` that was never stored.
@@ -100,6 +100,21 @@ unsafe extern "C-unwind" fn free_tuple(tuple: pg_sys::HeapTuple) {
 
 fn float_datum(value: f64) -> pg_sys::Datum {
     (value as f32).into_datum().unwrap_or(pg_sys::Datum::from(0))
+}
+
+impl<'p> Root<'p> {
+    /// How many values an expression has, as far as statistics tell.
+    pub fn distinct_values(self, expression: Node<'p>) -> Option<f64> {
+        // SAFETY: an expression of this planning; PostgreSQL fills the structure, and what it found is released.
+        unsafe {
+            let mut variable = pg_sys::VariableStatData::default();
+            pg_sys::examine_variable(self.pointer(), expression.pointer(), 0, &raw mut variable);
+            let mut is_default = false;
+            let count = pg_sys::get_variable_numdistinct(&raw mut variable, &raw mut is_default);
+            compat::release_statistics(&variable);
+            (!is_default).then_some(count)
+        }
+    }
 }
 
 impl<'p> RangeEntry<'p> {

@@ -33,6 +33,32 @@ impl Drop for Table {
     }
 }
 
+/// Locks a table as ALTER TABLE does, until the transaction ends.
+pub fn lock_table(table_oid: Oid) {
+    // SAFETY: takes a lock; an ERROR if it can't.
+    unsafe { pg_sys::LockRelationOid(table_oid, pg_sys::AccessExclusiveLock as i32) };
+}
+
+/// The name of a table with its schema, as SQL writes it.
+pub fn qualified_name(table_oid: Oid) -> String {
+    // SAFETY: looks into catalogs, which give NULL or a string each.
+    unsafe {
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(table_oid));
+        match schema.is_null() {
+            true => format!("table {}", u32::from(table_oid)),
+            false => {
+                list::string(pg_sys::quote_qualified_identifier(schema, pg_sys::get_rel_name(table_oid)))
+            }
+        }
+    }
+}
+
+/// The name of a type with its modifier, as SQL writes it.
+pub fn type_name(type_oid: Oid, type_modifier: i32) -> String {
+    // SAFETY: a look into a catalog, which gives a string.
+    unsafe { list::string(pg_sys::format_type_with_typemod(type_oid, type_modifier)) }
+}
+
 /// The name of a table; empty if there is none.
 pub fn table_name(table_oid: Oid) -> String {
     // SAFETY: a look into a catalog, which gives NULL or a string.

@@ -81,15 +81,36 @@ pub fn as_key(condition: Node<'_>) -> Option<Key<'_>> {
     Some(Key { clause, inner, inner_is_first, operators })
 }
 
+impl<'p> Key<'p> {
+    /// The side that the outer query has.
+    pub fn outer(&self) -> Node<'p> {
+        let operands: Vec<_> = self.clause.arguments().iter().collect();
+        operands[usize::from(self.inner_is_first)]
+    }
+}
+
 /// Groups the subquery by the keys, beside what it has of groups, and makes DISTINCT tell them apart. They become its last
 /// columns, whose first number is returned.
 pub fn group_by_keys<'p>(subquery: Query<'p>, keys: &[Key<'p>]) -> i16 {
+    let is_distinct = !subquery.distinct().is_nil();
+    let is_grouped = !is_distinct || subquery.has_aggregates() || !subquery.groups().is_nil();
+    let (first_column, clauses) = append_keys(subquery, keys);
+    if is_grouped {
+        subquery.set_groups(List::of(subquery.groups().iter().chain(clauses.iter())));
+    }
+    if is_distinct {
+        subquery.set_distinct(List::of(subquery.distinct().iter().chain(clauses.deep_copy().iter())));
+    }
+    first_column
+}
+
+/// Makes the keys the last columns of the subquery. Returns the number of the first, and what groups or sorts by them.
+pub fn append_keys<'p>(subquery: Query<'p>, keys: &[Key<'p>]) -> (i16, List<'p, pg_sys::SortGroupClause>) {
     let targets: Vec<_> = subquery.targets().iter().collect();
     let last_number = targets.iter().map(|target| target.reference()).max().unwrap_or(0);
     let (hidden, mut columns): (Vec<_>, Vec<_>) = targets.into_iter().partition(|target| target.is_hidden());
     let first_column = columns.len() as i16 + 1;
-    let is_distinct = !subquery.distinct().is_nil();
-    let is_grouped = !is_distinct || subquery.has_aggregates() || !subquery.groups().is_nil();
+    let mut clauses = Vec::new();
     for (number, key) in (last_number + 1..).zip(keys) {
         let entry = key.inner.as_target(0, Some(c"key"), false);
         entry.set_reference(number);
@@ -99,19 +120,14 @@ pub fn group_by_keys<'p>(subquery: Query<'p>, keys: &[Key<'p>]) -> i16 {
         group.set_equal_operator(key.operators.equal);
         group.set_sort_operator(key.operators.less);
         group.set_is_hashable(key.operators.is_hashable);
-        if is_grouped {
-            subquery.set_groups(subquery.groups().with(group));
-        }
-        if is_distinct {
-            subquery.set_distinct(subquery.distinct().with(group.deep_copy()));
-        }
+        clauses.push(group);
     }
     columns.extend(hidden);
     for (number, target) in (1..).zip(&columns) {
         target.set_number(number);
     }
     subquery.set_targets(List::of(columns));
-    first_column
+    (first_column, List::of(clauses))
 }
 
 /// The equalities as conditions of the outer query, over the grouped subquery's columns from `first_column` on.
@@ -127,8 +143,7 @@ pub fn join_clauses<'p>(
 
 fn join_clause<'p>(key: &Key<'p>, relation_index: i32, entry: TargetEntry<'p>) -> Node<'p> {
     let var = Var::of_target(relation_index, entry).node();
-    let operands: Vec<_> = key.clause.arguments().iter().collect();
-    let outer = operands[usize::from(key.inner_is_first)];
+    let outer = key.outer();
     outer.move_levels(-1, 1);
     let pair = if key.inner_is_first { [var, outer] } else { [outer, var] };
     key.clause.set_arguments(List::of(pair));

@@ -95,7 +95,7 @@ pub fn append_subquery<'p>(query: Query<'p>, subquery: Query<'p>) {
 }
 
 /// Adds a subquery to the range table, and returns what names it in FROM.
-fn append_entry<'p>(query: Query<'p>, subquery: Query<'p>) -> Node<'p> {
+pub fn append_entry<'p>(query: Query<'p>, subquery: Query<'p>) -> Node<'p> {
     let memory = query.memory();
     let entry = memory.make::<pg_sys::RangeTblEntry>();
     entry.set_kind(pg_sys::RTEKind::RTE_SUBQUERY);

@@ -6,9 +6,10 @@
 //!                      UNION ALL SELECT NULL, b, sum(x) FROM t GROUP BY b) s ORDER BY …
 //! ```
 //!
-//! What a set does not group by is NULL in its rows, but not in the arguments of its aggregates; GROUPING is a constant.
+//! What a set does not group by is NULL in its rows, but not in the arguments of its aggregates; GROUPING is a constant. Window functions
+//! are above the groups of all sets: the groups become a subquery of their own first.
 //!
-//! Left alone: volatile functions, which would be called for every set; window functions; subqueries among columns and in HAVING;
+//! Left alone: volatile functions, which would be called for every set; subqueries among columns and in HAVING;
 //! keys without columns; more than [`SETS_MAX`] sets.
 
 use pgrx::pg_sys;
@@ -30,7 +31,6 @@ pub fn rewrite(query: Query<'_>) -> bool {
         && query.command() == pg_sys::CmdType::CMD_SELECT
         && query.row_marks().is_nil()
         && query.constraint_dependencies().is_nil()
-        && !query.has_windows()
         && !query.has_sets_in_target()
         && !query.has_modifying_with()
         && !limit_reads_ctes(query)
@@ -39,6 +39,15 @@ pub fn rewrite(query: Query<'_>) -> bool {
         return false;
     }
     let parsed = query.without_group_entry();
+    if parsed.has_windows() {
+        return match below_windows(parsed) {
+            Some((groups, outer)) if rewrite(groups) => {
+                query.replace_with(outer(groups));
+                true
+            }
+            _ => false,
+        };
+    }
     // A constant could be another one that only looks like it.
     let mut keys = parsed.groups().iter().map(|clause| clause.target(parsed.targets()).expression());
     if !keys.all(|key| key.has_columns_of_level(0)) {
@@ -57,6 +66,58 @@ pub fn rewrite(query: Query<'_>) -> bool {
     };
     query.replace_with(select_as(parsed, inner, &columns_above(parsed)));
     true
+}
+
+/// The groups of a query with window functions as a query of their own, and what makes the query above it.
+fn below_windows<'p>(query: Query<'p>) -> Option<(Query<'p>, impl FnOnce(Query<'p>) -> Query<'p>)> {
+    let keys: Vec<_> = query.groups().iter().map(|clause| clause.target(query.targets())).collect();
+    let mut columns: Vec<TargetEntry<'p>> = Vec::new();
+    let mut is_known = true;
+    let mut add = |node: Node<'p>, of: Option<TargetEntry<'p>>, is_hidden: bool| {
+        let known = columns.iter().find(|column| column.expression().equals(node));
+        if let Some(known) = known.filter(|known| of.is_none_or(|of| known.reference() == of.reference())) {
+            return *known;
+        }
+        let column = node.as_target(columns.len() as i16 + 1, Some(c"part"), is_hidden);
+        if let Some(of) = of {
+            column.set_reference(of.reference());
+        }
+        columns.push(column);
+        column
+    };
+    let targets = query.targets().substitute(&mut |node| {
+        let key = keys.iter().find(|key| key.expression().equals(node)).copied();
+        let is_part = key.is_some()
+            || node.downcast::<pg_sys::Aggref>().is_some_and(|aggregate| aggregate.levels_up() == 0)
+            || node.downcast::<pg_sys::GroupingFunc>().is_some_and(|grouping| grouping.levels_up() == 0);
+        if is_part {
+            return Some(Var::of_target(1, add(node, key, false)).node());
+        }
+        // Neither grouped by in this form nor aggregated, or out of sight.
+        let is_own_column = node.downcast::<pg_sys::Var>().is_some_and(|var| var.levels_up() == 0);
+        is_known = is_known && !is_own_column && !node.is::<pg_sys::SubLink>();
+        None
+    });
+    for key in &keys {
+        add(key.expression(), Some(*key), true);
+    }
+    let groups = query.deep_copy();
+    groups.set_targets(List::of(columns));
+    groups.set_has_windows(false);
+    groups.set_windows(List::nil());
+    groups.set_order(List::nil());
+    groups.set_distinct(List::nil());
+    groups.set_has_distinct_on(false);
+    groups.set_limit_offset(None);
+    groups.set_limit_count(None);
+    let outer = move |groups| {
+        let outer = select_as(query, groups, &[]);
+        outer.set_has_windows(true);
+        outer.set_windows(query.windows());
+        outer.set_targets(targets);
+        outer
+    };
+    is_known.then_some((groups, outer))
 }
 
 /// The columns that ORDER BY, DISTINCT and the enclosing query read, in their order.

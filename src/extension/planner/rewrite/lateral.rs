@@ -12,15 +12,18 @@
 //! In the first, the subquery keeps its place and its columns, so nothing that names them changes; core pulls it up, and
 //! knows where outer joins make its columns NULL.
 //!
-//! Left alone: subqueries that core pulls up, those with LIMIT, and those that name relations of another part of FROM than the
+//! FROM h CROSS JOIN LATERAL (SELECT q FROM l WHERE l.k = h.k ORDER BY q LIMIT 1) s: see `first_row.rs`.
+//!
+//! Left alone: subqueries that core pulls up, those with another LIMIT, and those that name relations of another part of FROM than the
 //! other side of their join.
 
 use pgrx::pg_sys;
 
 use super::{
     conjunction,
-    correlation::{group_by_keys, join_clauses, take_keys},
+    correlation::{Key, group_by_keys, join_clauses, take_keys},
     derived::{column_named_as, empty_select, has_plain_rows, is_ungrouped, left_join_of, nullable_column},
+    first_row::{is_first_row, take_first_rows},
     is_ours,
     never_null::collect_relations,
     scalar_aggregate::{or_over_no_rows, over_no_rows},
@@ -75,6 +78,11 @@ enum Position<'p> {
 impl<'p> Lateral<'p> {
     /// Puts what a copy of the subquery becomes in its place. `None` if it is left alone.
     fn rewrite(&self, subquery: Query<'p>) -> Option<()> {
+        if is_first_row(subquery) {
+            let position = self.position()?;
+            let (keys, first) = take_first_rows(self.query, subquery)?;
+            return self.join_by_keys(subquery, &keys, first, &position);
+        }
         let is_aggregate = subquery.has_aggregates() && is_ungrouped(subquery);
         let has_groups = !subquery.groups().is_nil() || !subquery.distinct().is_nil();
         let is_wanted = has_plain_rows(subquery)
@@ -137,17 +145,28 @@ impl<'p> Lateral<'p> {
 
     /// A subquery with groups is joined by its keys, which its rows as wholes must not have.
     fn join_groups(&self, subquery: Query<'p>, position: &Position<'p>) -> Option<()> {
+        let keys = take_keys(subquery)?;
+        let first = group_by_keys(subquery, &keys);
+        self.join_by_keys(subquery, &keys, first, position)
+    }
+
+    /// Joins the subquery by its keys, whose columns from `first` on it has at its end.
+    fn join_by_keys(
+        &self,
+        subquery: Query<'p>,
+        keys: &[Key<'p>],
+        first: i16,
+        position: &Position<'p>,
+    ) -> Option<()> {
         if self.query.names_row(self.relation_index) {
             return None;
         }
-        let keys = take_keys(subquery)?;
-        let first = group_by_keys(subquery, &keys);
-        let clauses = join_clauses(&keys, self.relation_index, subquery, first);
+        let clauses = join_clauses(keys, self.relation_index, subquery, first);
         if !self.are_of_join(&clauses, position, self.relation_index) {
             return None;
         }
         if let Some(names) = self.entry.names() {
-            for _ in &keys {
+            for _ in keys {
                 names.set_column_names(names.column_names().with(self.query.memory().name(c"key")));
             }
         }

@@ -3,10 +3,12 @@
 //! - `membership.rs`: IN, ANY, ALL and their negations become EXISTS, which core turns into semi and anti joins
 //! - `scalar_aggregate.rs`: a correlated scalar aggregate becomes a join with a grouped subquery
 //! - `lateral.rs`: LATERAL subqueries with aggregates or groups become joins with grouped subqueries
+//! - `first_row.rs`: what reads the first row of each key becomes a join with DISTINCT ON
 //! - `mark.rs`: EXISTS and IN that are no conjuncts become left joins with a grouped subquery
 //! - `set_operation.rs`: UNION, INTERSECT and EXCEPT become groups over UNION ALL
 //! - `grouping_sets.rs`: GROUPING SETS, ROLLUP and CUBE become UNION ALL of groups
 //! - `sql_function.rs`: calls of SQL functions that read tables of ours become subqueries
+//! - `target_sets.rs`: `unnest` of columns in a target list becomes a function in FROM
 //! - `whole_row.rs`: rows that are named whole become rows of columns
 //! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share
 //! - CTEs that are used more than once are inlined, here
@@ -19,14 +21,17 @@
 
 mod correlation;
 mod derived;
+mod first_row;
 mod grouping_sets;
 mod lateral;
 mod mark;
 mod membership;
 mod never_null;
 mod scalar_aggregate;
+mod scale;
 mod set_operation;
 pub mod sql_function;
+mod target_sets;
 mod whole_row;
 
 use pgrx::pg_sys;
@@ -44,6 +49,7 @@ pub fn has_candidates(query: Query<'_>) -> bool {
             || query.set_operations().is_some()
             || !query.grouping_sets().is_nil()
             || whole_row::is_candidate(query)
+            || target_sets::is_candidate(query)
             || lateral::is_candidate(query)
             || query.range_table().iter().any(|entry| entry.subquery().is_some_and(has_candidates)))
 }
@@ -122,6 +128,7 @@ pub fn rewrite_query(query: Query<'_>, extent: Extent) -> bool {
     if whole {
         changed |= !extent.only_hashed && inline_ctes(query);
         changed |= whole_row::rewrite(query);
+        changed |= target_sets::rewrite(query);
     }
     changed |= lateral::rewrite(query, whole);
     if query.has_sub_links() {
@@ -138,7 +145,7 @@ pub fn rewrite_query(query: Query<'_>, extent: Extent) -> bool {
 }
 
 /// Every SubLink of this level's expressions. Those inside other SubLinks' queries belong to these.
-fn sub_links(query: Query<'_>) -> Vec<SubLink<'_>> {
+pub(super) fn sub_links(query: Query<'_>) -> Vec<SubLink<'_>> {
     let mut links = Vec::new();
     if !query.has_sub_links() {
         return links;
@@ -175,18 +182,36 @@ fn reads_only_ours(query: Query<'_>) -> bool {
         && sub_links(query).into_iter().all(|link| reads_only_ours(link.query()))
 }
 
-/// CTEs without MATERIALIZED are inlined however often they are used. Core still keeps
-/// recursive, volatile and data-modifying ones.
+/// Inlines CTEs however often they are used: engines compute equal groups once (`RepeatedParts`). `OFFSET 0` keeps a MATERIALIZED one
+/// apart from the conditions around it. PostgreSQL keeps a MATERIALIZED one that has no groups and several readers, and recursive,
+/// volatile and data-modifying ones.
 fn inline_ctes(query: Query<'_>) -> bool {
     let mut changed = false;
     for cte in query.with().iter() {
-        let is_default = cte.materialized() == pg_sys::CTEMaterialize::CTEMaterializeDefault;
-        if is_default && !cte.is_recursive() && cte.reference_count() > 1 {
-            cte.set_materialized(pg_sys::CTEMaterialize::CTEMaterializeNever);
-            changed = true;
+        let Some(subquery) = cte.query() else { continue };
+        let is_read_once = cte.reference_count() == 1;
+        let inlined = match cte.materialized() {
+            pg_sys::CTEMaterialize::CTEMaterializeDefault => !is_read_once,
+            pg_sys::CTEMaterialize::CTEMaterializeAlways => is_read_once || computes_groups(subquery),
+            _ => false,
+        };
+        if !inlined || cte.is_recursive() {
+            continue;
         }
+        if cte.materialized() == pg_sys::CTEMaterialize::CTEMaterializeAlways
+            && subquery.limit_offset().is_none()
+        {
+            subquery.set_limit_offset(Some(query.memory().bigint(0).node()));
+        }
+        cte.set_materialized(pg_sys::CTEMaterialize::CTEMaterializeNever);
+        changed = true;
     }
     changed
+}
+
+/// Whether a query's rows are groups.
+fn computes_groups(query: Query<'_>) -> bool {
+    query.has_aggregates() || !query.groups().is_nil() || !query.distinct().is_nil()
 }
 
 /// The conjuncts of a condition, those of a negated disjunction too.

@@ -13,13 +13,22 @@
 //! rows without a partner drop out either way. The second is for every other place in WHERE, among the columns of a
 //! query without groups, and in the keys and aggregates of one with groups; and for every aggregate of which is known what it
 //! gives over no rows.
+//!
+//! ```text
+//! WITH w AS (SELECT … GROUP BY …)  SELECT … FROM w WHERE x = (SELECT max(x) FROM w)
+//! ─►  SELECT … FROM w, (SELECT max(x) AS value FROM w) s  WHERE x = s.value
+//! ```
+//!
+//! One that is not correlated, and reads the groups of a CTE that others read too, becomes a join with its one row: in one plan the
+//! groups are computed once. PostgreSQL would run it as an InitPlan, with a plan of its own.
 
 use pgrx::pg_sys;
 
 use super::{
-    Links, conjunction, conjuncts,
+    Links, computes_groups, conjunction, conjuncts,
     correlation::{Key, group_by_keys, join_clauses, take_keys},
     derived::{append_subquery, has_links_by_row, is_ungrouped, left_join, null_test, nullable_column},
+    first_row,
 };
 use crate::pg::{
     mirror::function_name,
@@ -32,6 +41,17 @@ pub fn rewrite<'p>(query: Query<'p>, links: Links) -> bool {
     let mut changed = false;
     let mut added = Vec::new();
     for condition in &mut conditions {
+        let mut replace = |node: Node<'p>| {
+            let subquery = of_shared_groups(
+                query,
+                node.downcast::<pg_sys::SubLink>().filter(|link| links.contain(*link))?,
+            )?;
+            let relation_index = query.next_index();
+            append_subquery(query, subquery);
+            changed = true;
+            Some(Var::of_target(relation_index, subquery.targets().first()?).node())
+        };
+        *condition = condition.substitute(&mut replace);
         if let Some(link) = strict_link(*condition)
             && links.contain(link)
             && let Some(Aggregate { subquery, keys, over_no_rows: None }) = Aggregate::of(link, true)
@@ -49,12 +69,15 @@ pub fn rewrite<'p>(query: Query<'p>, links: Links) -> bool {
     }
     conditions.extend(added);
     if query.row_marks().is_nil() {
-        // The columns of left joins in the place of correlated scalar aggregates.
+        // The columns of left joins in the place of correlated scalar aggregates, and of first rows.
         let mut replace = |node: Node<'p>| {
-            let link = node.downcast::<pg_sys::SubLink>()?;
-            let aggregate = links.contain(link).then(|| Aggregate::of(link, false)).flatten()?;
-            changed = true;
-            Some(aggregate.left_joined(query))
+            let link = node.downcast::<pg_sys::SubLink>().filter(|link| links.contain(*link))?;
+            let value = match Aggregate::of(link, false) {
+                Some(aggregate) => Some(aggregate.left_joined(query)),
+                None => first_row::left_joined(query, link),
+            };
+            changed = changed || value.is_some();
+            value
         };
         for condition in &mut conditions {
             *condition = condition.substitute(&mut replace);
@@ -67,6 +90,35 @@ pub fn rewrite<'p>(query: Query<'p>, links: Links) -> bool {
         query.set_condition(conjunction(&conditions));
     }
     changed
+}
+
+/// The subquery of an uncorrelated scalar aggregate over a CTE with groups that is read elsewhere too.
+fn of_shared_groups<'p>(query: Query<'p>, link: SubLink<'p>) -> Option<Query<'p>> {
+    let subquery = link.query();
+    let is_shared = is_plain_aggregate(link)
+        && !subquery.node().has_columns_of_level(1)
+        && !subquery.node().is_volatile()
+        && subquery.range_table().iter().any(|entry| {
+            entry.kind() == pg_sys::RTEKind::RTE_CTE
+                && entry.with_levels_up() == 1
+                && query.with().iter().any(|cte| {
+                    cte.name() == entry.with_name()
+                        && cte.reference_count() > 1
+                        && cte.query().is_some_and(computes_groups)
+                })
+        });
+    is_shared.then_some(subquery)
+}
+
+/// Whether a subquery's one row is an aggregate.
+fn is_plain_aggregate(link: SubLink<'_>) -> bool {
+    let subquery = link.query();
+    link.kind() == pg_sys::SubLinkType::EXPR_SUBLINK
+        && subquery.has_aggregates()
+        && is_ungrouped(subquery)
+        && subquery.distinct().is_nil()
+        && subquery.order().is_nil()
+        && subquery.targets().len() == 1
 }
 
 /// The grouped subquery's columns: the value, then the keys.
@@ -84,13 +136,7 @@ impl<'p> Aggregate<'p> {
     /// Groups the subquery of the link, if it is such an aggregate, and NULL over no rows where that is asked for.
     fn of(link: SubLink<'p>, must_be_null: bool) -> Option<Self> {
         let subquery = link.query();
-        let is_plain = link.kind() == pg_sys::SubLinkType::EXPR_SUBLINK
-            && subquery.has_aggregates()
-            && is_ungrouped(subquery)
-            && subquery.distinct().is_nil()
-            && subquery.order().is_nil()
-            && subquery.targets().len() == 1;
-        if !is_plain {
+        if !is_plain_aggregate(link) {
             return None;
         }
         let over_no_rows = over_no_rows(subquery.targets().first()?.expression())?;

@@ -6,19 +6,25 @@
 //! a EXCEPT b     ─►  SELECT … FROM (a, 0 UNION ALL b, 1) s GROUP BY … HAVING max(side) = 0
 //! ```
 //!
-//! Equal values must print alike: which of them is given depends on the plan.
+//! An operand that is another operation becomes a subquery first: in `(a INTERSECT b) UNION c` the INTERSECT does.
 //!
-//! Left alone: INTERSECT ALL and EXCEPT ALL, which count, and mixtures of operations beyond `(a EXCEPT b) EXCEPT c`.
+//! Equal values must print alike: which of them PostgreSQL gives depends on its plan. So all numbers of a column must show as
+//! many digits after the point.
+//!
+//! Left alone: INTERSECT ALL and EXCEPT ALL, which count, but not what they are of.
 
 use pgrx::pg_sys;
 
-use super::derived::{column_named_as, limit_reads_ctes, select_as, select_from};
+use super::{
+    derived::{append_entry, column_named_as, empty_select, limit_reads_ctes, select_as, select_from},
+    scale::fixed_scale,
+};
 use crate::pg::tree::{
-    AggregateCall, List, Memory, Node, OidList, OperatorCall, Query, RangeEntry, SetOperation,
+    AggregateCall, List, Memory, Node, OidList, OperatorCall, Query, RangeEntry, Ref, SetOperation,
     SortGroupClause, TargetEntry, Var, check_stack_depth, is_deterministic,
 };
 
-/// Rewrites a query that is a set operation. Returns whether it is one.
+/// Rewrites a query that is a set operation. Returns whether it changed anything.
 pub fn rewrite(query: Query<'_>) -> bool {
     if !query.row_marks().is_nil()
         || query.has_recursive()
@@ -27,12 +33,107 @@ pub fn rewrite(query: Query<'_>) -> bool {
     {
         return false;
     }
-    let Some(operation) = query.set_operations().and_then(SetOperationTree::of) else { return false };
-    if !operation.is_determined(query) {
+    let Some(top) = query.set_operations() else { return false };
+    let is_nested = nest_operands(query, top);
+    match SetOperationTree::of(top).filter(|operation| operation.is_determined(query)) {
+        Some(operation) => operation.apply(query),
+        None => return is_nested,
+    }
+    true
+}
+
+/// Makes subqueries of the operands that are other operations than the one at the top, and rewrites these. Returns whether there
+/// were any.
+fn nest_operands<'p>(query: Query<'p>, top: Node<'p>) -> bool {
+    let Some(operation) = top.downcast::<pg_sys::SetOperationStmt>() else { return false };
+    let count = query.range_table().len();
+    nest_below(query, operation, operation, true);
+    if query.range_table().len() == count {
         return false;
     }
-    operation.apply(query);
+    // The leaves of the subqueries are theirs now.
+    let mut references = Vec::new();
+    collect_references(top, &mut references);
+    take_leaves(query, query, &references);
+    for column in query.targets().iter() {
+        if let Some(var) = column.expression().downcast::<pg_sys::Var>() {
+            var.set_relation(1);
+        }
+    }
     true
+}
+
+/// The same of the operands of one operation, which is the first of all operands if nothing is to the left of it.
+fn nest_below<'p>(query: Query<'p>, top: SetOperation<'p>, operation: SetOperation<'p>, is_first: bool) {
+    check_stack_depth();
+    let nested = |operand: Node<'p>, is_first: bool| {
+        let Some(inner) = operand.downcast::<pg_sys::SetOperationStmt>() else { return operand };
+        let is_union = inner.operation() == pg_sys::SetOperation::SETOP_UNION;
+        let is_part = match (top.operation(), top.all()) {
+            (pg_sys::SetOperation::SETOP_UNION, true) => is_union && inner.all(),
+            (_, true) => false,
+            // Rows of which one EXCEPT after the other lets pass what is in none of them.
+            (pg_sys::SetOperation::SETOP_EXCEPT, false) if is_first && !is_union => {
+                inner.operation() == pg_sys::SetOperation::SETOP_EXCEPT && !inner.all()
+            }
+            _ => is_union,
+        };
+        if !is_part {
+            return as_subquery(query, inner);
+        }
+        nest_below(query, top, inner, is_first && !is_union);
+        operand
+    };
+    operation.set_left(nested(operation.left(), is_first));
+    operation.set_right(nested(operation.right(), false));
+}
+
+/// A set operation as a subquery of FROM.
+fn as_subquery<'p>(query: Query<'p>, operation: SetOperation<'p>) -> Node<'p> {
+    let subquery = empty_select(query.memory());
+    subquery.set_set_operations(Some(operation.node()));
+    let mut references = Vec::new();
+    collect_references(operation.node(), &mut references);
+    let first = references.first().and_then(|leaf| leaf_entry(query, leaf.index())?.subquery());
+    let columns = column_types(operation).zip(operation.column_modifiers().iter());
+    for (column, ((column_type, collation), modifier)) in
+        first.into_iter().flat_map(Query::columns).zip(columns)
+    {
+        let var = Var::of_target(1, column);
+        var.set_type_oid(column_type);
+        var.set_modifier(modifier);
+        var.set_collation(collation);
+        let target = column_named_as(column, var.node(), column.number(), false);
+        subquery.set_targets(subquery.targets().with(target));
+    }
+    take_leaves(query, subquery, &references);
+    for entry in subquery.range_table().iter() {
+        if let Some(leaf) = entry.subquery() {
+            // One level further from what is around the query.
+            leaf.node().move_levels(1, 1);
+        }
+    }
+    rewrite(subquery);
+    append_entry(query, subquery)
+}
+
+/// Makes the leaves that are named the range table of `new`, in the order in which they are named.
+fn take_leaves<'p>(query: Query<'p>, new: Query<'p>, references: &[Ref<'p, pg_sys::RangeTblRef>]) {
+    let entries: Vec<_> = references.iter().filter_map(|leaf| leaf_entry(query, leaf.index())).collect();
+    new.set_range_table(List::of(entries));
+    for (index, reference) in (1..).zip(references) {
+        reference.set_index(index);
+    }
+}
+
+/// Adds the leaves of a tree, from left to right.
+fn collect_references<'p>(node: Node<'p>, references: &mut Vec<Ref<'p, pg_sys::RangeTblRef>>) {
+    check_stack_depth();
+    if let Some(operation) = node.downcast::<pg_sys::SetOperationStmt>() {
+        collect_references(operation.left(), references);
+        collect_references(operation.right(), references);
+    }
+    references.extend(node.downcast::<pg_sys::RangeTblRef>());
 }
 
 /// What the rows of UNION ALL over the leaves go through.
@@ -91,7 +192,7 @@ impl<'p> SetOperationTree<'p> {
         self.left.iter().chain(&self.right).copied()
     }
 
-    /// Whether equal values of every column print alike: by their type, or by one modifier in all leaves.
+    /// Whether equal values of every column print alike: by their type, by one modifier in all leaves, or by one scale.
     fn is_determined(&self, query: Query<'p>) -> bool {
         column_types(self.tree).enumerate().all(|(place, (column_type, collation))| match column_type {
             pg_sys::BOOLOID
@@ -105,10 +206,18 @@ impl<'p> SetOperationTree<'p> {
             | pg_sys::TIMESTAMPTZOID
             | pg_sys::UUIDOID
             | pg_sys::BYTEAOID => true,
+            pg_sys::NUMERICOID => {
+                let mut scales = self.leaves().map(|leaf| {
+                    let subquery = leaf_entry(query, leaf)?.subquery()?;
+                    fixed_scale(subquery, subquery.targets().get(place)?.expression())
+                });
+                let first = scales.next().flatten();
+                first.is_some() && scales.all(|scale| scale == first)
+            }
             pg_sys::TEXTOID | pg_sys::VARCHAROID => {
                 collation != pg_sys::InvalidOid && is_deterministic(collation)
             }
-            pg_sys::NUMERICOID | pg_sys::BPCHAROID => {
+            pg_sys::BPCHAROID => {
                 let mut modifiers = self.leaves().map(|leaf| {
                     let subquery = leaf_entry(query, leaf)?.subquery()?;
                     let expression = subquery.targets().get(place)?.expression();

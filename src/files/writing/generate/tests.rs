@@ -1,9 +1,9 @@
 //! TPC-H files as they are written, and what remains of runs that did not end well.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use pystachio_plan::{DataType, FileSet, Value};
+use pystachio_plan::{DataType, DescribeExtent, FileSet, Value};
 
 use super::*;
 use crate::{FileCatalog, describe, file_memory::tests::CountedMemory, writing::layout::PAGES_MIN};
@@ -64,8 +64,8 @@ fn lineitem_is_described_as_the_specification_has_it() {
     let directory = tempfile::tempdir().unwrap();
     let tables = vec!["lineitem".to_owned()];
     run(GenerateRequest { tables, row_group_rows: 20_000, ..request(directory.path()) }).unwrap();
-    let files = FileSet { paths: vec![directory.path().join("*.parquet").display().to_string()] };
-    let table = describe(&FileCatalog::default(), &files).unwrap();
+    let files = FileSet::parquet(vec![directory.path().join("*.parquet").display().to_string()]);
+    let table = describe(&FileCatalog::default(), &files, DescribeExtent::All).unwrap();
     assert_eq!(table.row_count, 60_175);
     assert_eq!(table.files[0].row_group_count, 3);
     let column = |name: &str| table.columns.iter().find(|column| column.name == name).unwrap();
@@ -155,7 +155,7 @@ fn dropped_run_leaves_nothing() {
         }
     });
     // The runtime waits for the threads, which see that their receiver is gone.
-    runtime.shutdown_timeout(Duration::from_secs(20));
+    drop(runtime);
     assert_eq!(entries(directory.path()), 0);
 }
 

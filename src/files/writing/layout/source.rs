@@ -1,7 +1,6 @@
 //! A Parquet file whose column chunks are read one at a time.
 
 use std::{
-    fs::File,
     io::{self, BufReader, Read},
     os::unix::fs::FileExt,
     path::PathBuf,
@@ -22,7 +21,7 @@ use parquet::{
 use pystachio_plan::Error;
 
 use crate::{
-    CheckedPages,
+    CheckedPages, FileHandle, TableFile,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
     from_parquet,
 };
@@ -86,8 +85,26 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> ParquetResult<T>) -> ParquetRe
 
 /// An open file that any number of threads read from: no reader moves another's place.
 pub(crate) struct FileBytes {
-    pub(crate) handle: Arc<File>,
+    file: TableFile,
+    handle: FileHandle,
     pub(crate) file_bytes: u64,
+}
+
+impl FileBytes {
+    /// The bytes of a file, by a handle of it.
+    pub(crate) fn new(file: &TableFile, handle: &FileHandle) -> Self {
+        Self { file: file.clone(), handle: handle.clone(), file_bytes: file.footer.identity.file_bytes }
+    }
+
+    /// Fills memory from some byte on.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system and of the store.
+    pub(crate) fn read_exact_at(&self, target: &mut [u8], start: u64) -> io::Result<()> {
+        let _pin = self.file.fetch([(start, target.len() as u64)]).map_err(io::Error::other)?;
+        self.handle.read_exact_at(target, start)
+    }
 }
 
 impl Length for FileBytes {
@@ -100,7 +117,10 @@ impl ChunkReader for FileBytes {
     type T = BufReader<FileTail>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, FileTail { handle: self.handle.clone(), offset: start }))
+        Ok(BufReader::with_capacity(
+            HEADER_BYTES,
+            FileTail { file: self.file.clone(), handle: self.handle.clone(), offset: start },
+        ))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
@@ -108,19 +128,21 @@ impl ChunkReader for FileBytes {
             return Err(ParquetError::EOF("a page ends after the file".to_owned()));
         }
         let mut bytes = vec![0; length];
-        self.handle.read_exact_at(&mut bytes, start)?;
+        self.read_exact_at(&mut bytes, start)?;
         Ok(bytes.into())
     }
 }
 
 /// A file from some byte on.
 pub(crate) struct FileTail {
-    handle: Arc<File>,
+    file: TableFile,
+    handle: FileHandle,
     offset: u64,
 }
 
 impl Read for FileTail {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let _pin = self.file.fetch([(self.offset, target.len() as u64)]).map_err(io::Error::other)?;
         let bytes = self.handle.read_at(target, self.offset)?;
         self.offset += bytes as u64;
         Ok(bytes)

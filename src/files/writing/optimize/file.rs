@@ -85,7 +85,7 @@ impl OptimizeRun {
     ) -> Result<Option<Vec<OptimizedColumn>>> {
         let handle = file.handle()?;
         let source = ParquetSource {
-            bytes: FileBytes { handle: handle.clone(), file_bytes: file.footer.identity.file_bytes }.into(),
+            bytes: FileBytes::new(file, &handle).into(),
             metadata: file.footer.metadata().clone(),
             path: file.footer.path.clone(),
         };

@@ -23,6 +23,7 @@ mod tests;
 
 use std::{
     collections::BTreeSet,
+    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -102,6 +103,28 @@ pub async fn optimize(
     Ok(columns)
 }
 
+/// Rewrites one file as the file `number` of `written`. Blocks.
+///
+/// # Errors
+///
+/// As of [`optimize`]; `Cancelled` after `stop`.
+pub(crate) fn rewrite(
+    source: &Path,
+    (written, number): (&WrittenFiles, usize),
+    codecs: Codecs,
+    row_group_rows: u64,
+    means: OptimizeMeans,
+    stop: CancellationToken,
+) -> Result<()> {
+    let run = OptimizeRun { codecs, means, state: RunState::default(), stop };
+    let source = FileSet::parquet(vec![source.to_string_lossy().into_owned()]);
+    for file in run.means.catalog.open_all(&source)? {
+        let done = run.write_file(&file, written, number, row_group_rows)?;
+        done.ok_or_else(|| Error::new(ErrorKind::Cancelled, "the request was cancelled"))?;
+    }
+    Ok(())
+}
+
 /// What the threads of a run share.
 struct OptimizeRun {
     means: OptimizeMeans,
@@ -133,7 +156,14 @@ impl RunState {
 
 impl OptimizeRun {
     fn work(&self, request: &OptimizeRequest) -> Result<Vec<OptimizedColumn>> {
-        let files = self.means.catalog.open_all(&FileSet { paths: vec![request.source.clone()] })?;
+        let files = self.means.catalog.open_all(&FileSet::parquet(vec![request.source.clone()]))?;
+        if let Some(file) = files.iter().find(|file| file.is_decrypted()) {
+            let message =
+                format!("file \"{}\" is encrypted, and can't be optimized", file.footer.path.display());
+            return Err(Error::new(ErrorKind::NotSupported, message).with_hint(
+                "Write the rows of a foreign table over it with COPY or pystachio.write_parquet.",
+            ));
+        }
         let paths = target_paths(request, &files)?;
         let known: BTreeSet<String> = paths.iter().map(|path| file_name(path)).collect();
         let written = WrittenFiles::create(paths, &known, request.overwrite)?;

@@ -10,9 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use pystachio_plan::{Error, ErrorKind, OptimizeRequest, Result};
+use pystachio_plan::{Error, ErrorKind, OptimizeRequest, PATTERN_LETTERS, Result};
 
-use crate::TableFile;
+use crate::{FileVersion, TableFile};
 
 const EXTENSION: &str = "parquet";
 
@@ -44,7 +44,7 @@ fn base_folder(source: &Path) -> PathBuf {
     if source.is_dir() {
         return source.to_owned();
     }
-    let is_plain = |part: &Path| source.exists() || !part.to_string_lossy().contains(['*', '?', '[']);
+    let is_plain = |part: &Path| source.exists() || !part.to_string_lossy().contains(PATTERN_LETTERS);
     let folders = source.ancestors().skip(1);
     folders.into_iter().find(|folder| is_plain(folder)).unwrap_or(Path::new("/")).to_owned()
 }
@@ -73,8 +73,13 @@ fn check_paths(source: &Path, target: &Path, files: &[TableFile], paths: &[PathB
         .with_hint(hint));
     }
     let pattern = glob::Pattern::new(&source.to_string_lossy()).ok().filter(|_| !source.exists());
-    let sources: HashSet<(u64, u64)> =
-        files.iter().map(|file| (file.footer.identity.device, file.footer.identity.inode)).collect();
+    let sources: HashSet<(u64, u64)> = files
+        .iter()
+        .filter_map(|file| match file.footer.identity.version {
+            FileVersion::Local { device, inode, .. } => Some((device, inode)),
+            FileVersion::Object(_) => None,
+        })
+        .collect();
     let mut seen = BTreeSet::new();
     for path in paths {
         let is_source =

@@ -3,6 +3,7 @@
 mod checksums;
 mod conversions;
 mod corrupt;
+mod derived;
 mod files;
 mod frames;
 mod handmade;
@@ -21,7 +22,7 @@ use parquet::file::{
     reader::{FileReader, SerializedFileReader},
 };
 use pystachio_files::chunk_range;
-use pystachio_plan::{ColumnId, DataType, Error, Result, ScanColumn};
+use pystachio_plan::{ColumnContent, ColumnId, DataType, Error, Result, ScanColumn};
 
 use super::{EncodedColumnChunk, decode_row_group};
 use crate::{
@@ -89,6 +90,8 @@ fn column(name: &str, data_type: DataType) -> ScanColumn {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content: ColumnContent::Column,
+        field_id: None,
         common: Vec::new(),
     }
 }

@@ -115,6 +115,11 @@ impl Buffer {
         self.bytes < self.allocation.bytes
     }
 
+    /// Whether other handles keep its memory too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.allocation) > 1
+    }
+
     /// [`Buffer::use_all_on`] of one.
     ///
     /// # Errors

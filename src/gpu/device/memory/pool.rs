@@ -21,6 +21,9 @@
 //! addresses than memory, so that a long range is possible even if free memory is scattered: pieces
 //! that are completely free are decommitted there and committed elsewhere.
 //!
+//! Free memory can be too scattered for a long buffer although caches have more. `room.rs` then
+//! finds which of their buffers have to go.
+//!
 //! Invariants: free blocks, uncommitted ranges and buffers never overlap. Pending memory is not
 //! given to another stream before that stream is ordered after its users, nor is it decommitted.
 //!
@@ -29,6 +32,7 @@
 //! ends, so that long-lived ones do not fragment the room of short-lived ones.
 
 mod kept;
+mod room;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -39,7 +43,10 @@ use std::{
 use pystachio_engine::locking::{lock, whole};
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use self::kept::{KeptBlocks, LetGo, Use};
+use self::{
+    kept::{KeptBlocks, LetGo, Use},
+    room::{Block, Pieces, cheapest_room},
+};
 use crate::device::{Event, Platform, Stream};
 
 /// Buffers start at multiples of this.
@@ -192,12 +199,10 @@ impl MemoryPool {
                 return Err(self.used_up(&state, bytes));
             }
             has_waited = true;
-            let events = self.record_pending(&mut state)?;
+            let positions = self.record_pending(&state)?;
             // Other threads go on while the device works.
             drop(state);
-            let waited = events.iter().try_for_each(|event| self.platform.wait_event(*event));
-            events.into_iter().for_each(|event| self.platform.release_event(event));
-            waited?;
+            self.wait_for(positions)?;
         };
         let lent = self.platform.note_lent(address, bytes, stream);
         if lent.is_err() {
@@ -239,8 +244,8 @@ impl MemoryPool {
         let mut state = self.lock();
         state.let_go_kept();
         let free_bytes = state.free_bytes();
-        let longest = longest_run(state.free.iter().map(|(start, block)| *start..block.end));
-        PoolUse { committed_bytes: state.committed_bytes, free_bytes, scattered_bytes: free_bytes - longest }
+        let scattered_bytes = free_bytes - state.longest_free_bytes();
+        PoolUse { committed_bytes: state.committed_bytes, free_bytes, scattered_bytes }
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -281,14 +286,34 @@ impl MemoryPool {
 
     fn used_up(&self, state: &PoolState, bytes: u64) -> Error {
         let message = format!(
-            "no range of device memory is free that is long enough: requested_bytes={bytes}, free_bytes={}, \
-             committed_bytes={}, limit_bytes={}",
+            "no free range of device memory is long enough: requested_bytes={bytes}, longest_free_bytes={}, \
+             free_bytes={}, committed_bytes={}, limit_bytes={}",
+            state.longest_free_bytes(),
             state.free_bytes(),
             state.committed_bytes,
             self.bytes_max
         );
         Error::new(ErrorKind::OutOfMemory, message)
             .with_hint("Raise the server option device_memory, or run fewer queries at once.")
+    }
+
+    /// The ranges that caches have to empty so that a buffer finds room, where they lose least.
+    /// `idle` are their buffers that nothing else uses: the start and the bytes of each. `None` if
+    /// no range would be long enough.
+    pub(super) fn room(&self, bytes: u64, idle: Vec<(u64, u64)>) -> Option<Vec<Range<u64>>> {
+        let mut state = self.lock();
+        let reserved = state.reserved.clone()?;
+        state.let_go_kept();
+        let free =
+            state.free.iter().map(|(start, block)| Block { range: *start..block.end, is_cached: false });
+        let cached = idle
+            .into_iter()
+            .filter(|(start, _)| reserved.contains(start))
+            .map(|(start, bytes)| Block { range: start..start + self.block_bytes(bytes), is_cached: true });
+        let pieces = Pieces { base: reserved.start, bytes: self.piece_bytes };
+        let blocks = free.chain(cached).collect();
+        drop(state);
+        cheapest_room(blocks, self.block_bytes(bytes), pieces).map(|room| room.ranges)
     }
 
     /// Takes a range, in the order of cost: free memory on its side; memory that turns out to be
@@ -374,10 +399,27 @@ impl MemoryPool {
     }
 
     /// Records the positions of all streams that memory is pending on.
-    fn record_pending(&self, state: &mut PoolState) -> Result<Vec<Event>> {
+    fn record_pending(&self, state: &PoolState) -> Result<Vec<(Use, Event)>> {
         let pending: HashSet<Stream> =
             state.free.values().flat_map(|block| &block.pending).map(|(stream, _)| *stream).collect();
-        pending.into_iter().map(|stream| self.platform.record_event(stream)).collect()
+        let record = |stream| Ok(((stream, state.moment(stream)), self.platform.record_event(stream)?));
+        pending.into_iter().map(record).collect()
+    }
+
+    /// Waits until streams have reached these positions, and notes that they have: what they enqueue
+    /// meanwhile may take long.
+    fn wait_for(&self, positions: Vec<(Use, Event)>) -> Result<()> {
+        let waited = positions.iter().try_for_each(|(_, event)| self.platform.wait_event(*event));
+        let mut state = self.lock();
+        for ((stream, moment), event) in positions {
+            self.platform.release_event(event);
+            if waited.is_ok() {
+                let clock = state.streams.entry(stream).or_default();
+                clock.reached = clock.reached.max(moment);
+                state.has_progress = true;
+            }
+        }
+        waited
     }
 
     /// Polls the positions of all streams; returns whether more memory is free than before.
@@ -402,7 +444,8 @@ impl MemoryPool {
         if !self.platform.has_reached(event)? {
             return Ok(false);
         }
-        clock.reached = moment;
+        // The host may have waited for a later one.
+        clock.reached = clock.reached.max(moment);
         clock.recorded = None;
         self.platform.release_event(event);
         Ok(true)
@@ -523,6 +566,11 @@ impl PoolState {
 
     fn free_bytes(&self) -> u64 {
         self.free.iter().map(|(start, block)| block.end - start).sum()
+    }
+
+    /// The longest range.
+    fn longest_free_bytes(&self) -> u64 {
+        longest_run(self.free.iter().map(|(start, block)| *start..block.end))
     }
 
     /// Whether a stream may use a block at once.

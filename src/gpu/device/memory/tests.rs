@@ -1,6 +1,8 @@
 //! Lifetimes under devices that work late: cases that the model before this one got wrong, and this
 //! one gets right.
 
+use std::collections::VecDeque;
+
 use super::*;
 use crate::device::EmulatedPlatform;
 
@@ -99,4 +101,60 @@ fn memory_of_reservations_of_their_own_is_given_back() {
     // process.
     drop(buffer);
     assert_eq!((memory.used_bytes(), memory.pool_use()), (0, PoolUse::default()));
+}
+
+/// A cache of buffers, of which the first is evicted first.
+struct Cache(Mutex<VecDeque<Buffer>>);
+
+impl Reclaim for Cache {
+    fn reclaim(&self, bytes: u64) {
+        let mut held = lock_whole(&self.0);
+        let mut found = 0;
+        while found < bytes
+            && let Some(buffer) = held.pop_front()
+        {
+            found += buffer.bytes();
+        }
+    }
+
+    fn idle_buffers(&self) -> Vec<(u64, u64)> {
+        lock_whole(&self.0).iter().filter(|buffer| !buffer.is_shared()).map(Buffer::held).collect()
+    }
+
+    fn reclaim_ranges(&self, ranges: &[Range<u64>]) {
+        let is_within = |buffer: &Buffer| ranges.iter().any(|range| range.contains(&buffer.address()));
+        lock_whole(&self.0).retain(|buffer| buffer.is_shared() || !is_within(buffer));
+    }
+}
+
+/// A cache fills the memory with buffers of half a piece. Those that it evicts first lie apart, so that
+/// each leaves a hole that is too small to be moved.
+#[test]
+fn a_long_buffer_finds_room_among_scattered_buffers_of_a_cache() {
+    const MEMORY_BYTES: u64 = 128 << 20;
+    const HELD_BYTES: u64 = 128 << 10;
+    const LONG_BYTES: u64 = 30 << 20;
+    let platform = Arc::new(EmulatedPlatform::at_once());
+    let memory = DeviceMemory::new(platform.clone(), MEMORY_BYTES);
+    let cache = Arc::new(Cache(Mutex::default()));
+    memory.add_reclaimer(Arc::downgrade(&cache) as Weak<dyn Reclaim>);
+    let bytes = HELD_BYTES - platform.guard_bytes();
+    let mut all = Vec::new();
+    while let Ok(buffer) = memory.allocate_for(Lifetime::Long, bytes, Stream(0)) {
+        all.push(buffer);
+    }
+    let apart = [0, 2, 1, 3].into_iter().flat_map(|first| all.iter().skip(first).step_by(4).cloned());
+    lock_whole(&cache.0).extend(apart);
+    // One that a query uses stays.
+    let used = all.swap_remove(all.len() / 2);
+    drop(all);
+    let query = memory.open_account();
+    query.admit(MEMORY_BYTES / 2, &StopFlag::default()).unwrap();
+    let before = cache.idle_buffers().len() as u64 * HELD_BYTES;
+    let long = query.allocate(LONG_BYTES, Stream(1)).unwrap();
+    let lost = before - cache.idle_buffers().len() as u64 * HELD_BYTES;
+    assert!(lost <= 2 * LONG_BYTES + HELD_BYTES, "no more goes than the bytes, and the range: {lost}");
+    assert!(long.address() + LONG_BYTES <= used.address() || used.address() < long.address());
+    assert_eq!(lock_whole(&cache.0).iter().filter(|buffer| buffer.is_shared()).count(), 1);
+    query.allocate(LONG_BYTES, Stream(1)).unwrap();
 }

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use pystachio_plan::{
     AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function,
-    JoinKind, JoinSide, Literal, NamedExpression, Operator, OperatorMetrics, Plan, Relation, Result, SortKey,
-    Value, columns_above_scans,
+    JoinKind, JoinSide, Literal, NamedExpression, Operator, OperatorMetrics, Plan, Relation, RepeatedParts,
+    Result, SortKey, Value, columns_above_scans,
 };
 
 use super::{
@@ -21,7 +21,9 @@ use crate::{
         row_wise::{FilterSource, LimitSource, ProjectSource, UnionSource},
         runtime_filter::FilterRoute,
         scan::{ScanPlace, ScanShare, ScanSource},
+        shared::{SharedPart, SharedSource},
         sort::SortSource,
+        window::{WindowOrder, WindowSource, WindowStage},
     },
     program::Program,
 };
@@ -37,6 +39,7 @@ const DEPTH_MAX: usize = 500;
 pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<CountedSource> {
     query.scan_ranks = scan_ranks(&plan.root);
     query.columns_above_scans = columns_above_scans(plan);
+    query.repeated = RepeatedParts::of(&plan.root, |_| true);
     let mut root = relation(&plan.root, FilterRoute::none(), query, 0)?;
     if !query.exchanges.gives_rows() {
         // Other ranks run only the parts below exchanges.
@@ -70,6 +73,8 @@ fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
             | Operator::Aggregate { input, .. }
             | Operator::Sort { input, .. }
             | Operator::Limit { input, .. }
+            | Operator::Unnest { input, .. }
+            | Operator::Window { input, .. }
             | Operator::Exchange { input, .. } => waiting.push(input),
             Operator::Join { kind, left, right, build, .. } => match build_side(*kind, *build) {
                 JoinSide::Left => waiting.extend([right, left].map(Arc::as_ref)),
@@ -149,20 +154,12 @@ pub(super) fn relation(
                 JoinOperator { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
             join.compile(route, query, depth)
         }
-        Operator::Aggregate { input, groups, aggregates, phase } => {
-            let description = match phase {
-                AggregatePhase::Whole => "Aggregate",
-                AggregatePhase::Partial => "Partial aggregate",
-                AggregatePhase::Final => "Final aggregate",
-            };
-            let place = describe(query, description.to_owned(), depth);
-            // The filter drops whole groups.
-            let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
-            let computed = groups.iter().map(|named| &named.expression).chain(inputs);
-            let route = route.below(place).past(computed, input).through(groups);
-            let input = self::relation(input, route, query, depth + 1)?;
-            aggregate((place, input), groups, (aggregates, *phase), relation.columns(), query)
+        Operator::Aggregate { .. } if query.repeated.group(relation).is_some() => {
+            shared(relation, query, depth)
         }
+        Operator::Aggregate { .. } => whole_aggregate(relation, route, query, depth),
+        Operator::Unnest { .. } => Err(Error::new(ErrorKind::NotSupported, "no kernel handles arrays")),
+        Operator::Window { .. } => windows(relation, query, depth),
         Operator::Sort { input, keys } => sort(input, keys, None, query, depth),
         Operator::Limit { input, offset, count } => {
             let place = describe(query, "Limit".to_owned(), depth);
@@ -187,6 +184,53 @@ pub(super) fn relation(
             ExchangeOperator { id: *id, input, kind, reach: *reach }.compile(route, None, query, depth)
         }
     }
+}
+
+/// A part that is computed once, for one of its readers.
+fn shared(part: &Relation, query: &mut Query, depth: usize) -> Result<CountedSource> {
+    let group = query.repeated.group(part).unwrap_or(usize::MAX);
+    if let Some(known) = query.shared.get(&group).cloned() {
+        let place = describe_again(part, query, depth);
+        return Ok(operator(part.columns(), SharedSource::new(known), place));
+    }
+    let source = whole_aggregate(part, FilterRoute::none(), query, depth)?;
+    query.memory.add_holder();
+    let part_read = SharedPart::new(source);
+    query.shared.insert(group, part_read.clone());
+    // Its rows are counted where they are computed.
+    Ok(operator(part.columns(), SharedSource::new(part_read), NO_OPERATOR))
+}
+
+/// Places for a part whose rows another reader's operators compute: only the uppermost counts.
+fn describe_again(part: &Relation, query: &mut Query, depth: usize) -> usize {
+    let place = describe(query, "Shared".to_owned(), depth);
+    for input in part.inputs() {
+        describe_again(input, query, depth + 1);
+    }
+    place
+}
+
+fn whole_aggregate(
+    relation: &Relation,
+    route: FilterRoute,
+    query: &mut Query,
+    depth: usize,
+) -> Result<CountedSource> {
+    let Operator::Aggregate { input, groups, aggregates, phase } = &relation.operator else {
+        return Err(Error::internal("a part that is shared is no aggregate"));
+    };
+    let description = match phase {
+        AggregatePhase::Whole => "Aggregate",
+        AggregatePhase::Partial => "Partial aggregate",
+        AggregatePhase::Final => "Final aggregate",
+    };
+    let place = describe(query, description.to_owned(), depth);
+    // The filter drops whole groups.
+    let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+    let computed = groups.iter().map(|named| &named.expression).chain(inputs);
+    let route = route.below(place).past(computed, input).through(groups);
+    let input = self::relation(input, route, query, depth + 1)?;
+    aggregate((place, input), groups, (aggregates, *phase), relation.columns(), query)
 }
 
 /// A sort. `row_count_max`: how many of the first rows are wanted.
@@ -215,6 +259,64 @@ pub(super) fn sorted(
     query.memory.add_holder();
     let columns = input.columns.clone();
     Ok(operator(columns, SortSource::new(input, program, keys.to_vec(), row_count_max), place))
+}
+
+/// A window, and those below it whose rows are in an order that serves it: the innermost sorts, and all are computed over the same rows.
+fn windows(relation: &Relation, query: &mut Query, depth: usize) -> Result<CountedSource> {
+    let mut chain = vec![relation];
+    while let Operator::Window { input, .. } = &chain[chain.len() - 1].operator
+        && is_ordered_for(&chain, input)
+    {
+        chain.push(input);
+    }
+    // Operators have their places from the root on.
+    let places: Vec<usize> =
+        (0..chain.len()).map(|below| describe(query, "Window".to_owned(), depth + below)).collect();
+    let Operator::Window { input, partition, order, .. } = &chain[chain.len() - 1].operator else {
+        return Err(Error::internal("a window is another operator"));
+    };
+    let mut input = self::relation(input, FilterRoute::none(), query, depth + chain.len())?;
+    input.expect_whole();
+    let mut columns = input.columns.clone();
+    let mut stages = Vec::new();
+    let mut shared_key_count = partition.len();
+    for (window, place) in chain.iter().zip(&places).rev() {
+        let Operator::Window { partition, order, calls, .. } = &window.operator else { continue };
+        shared_key_count = shared_key_count.min(partition.len());
+        stages.push(WindowStage::compile((partition, order), calls, &columns, &query.parameters, *place)?);
+        columns.extend(calls.iter().map(|call| (call.id, call.data_type.clone())));
+    }
+    let keys = window_keys(partition, order);
+    let order = WindowOrder {
+        directions: keys.iter().map(|key| (key.descending, key.nulls_first)).collect(),
+        key_types: keys.iter().map(|key| key.expression.data_type().clone()).collect(),
+        shared_key_count,
+    };
+    query.memory.add_holder();
+    Ok(operator(columns, WindowSource::new(input, stages, order), places[0]))
+}
+
+/// What rows of a window are sorted by.
+fn window_keys(partition: &[Expression], order: &[SortKey]) -> Vec<SortKey> {
+    let key = |expression: &Expression| SortKey {
+        expression: expression.clone(),
+        descending: false,
+        nulls_first: false,
+    };
+    partition.iter().map(key).chain(order.iter().cloned()).collect()
+}
+
+/// Whether a relation is a window whose rows are in an order that serves all windows of a chain above it.
+fn is_ordered_for(chain: &[&Relation], relation: &Relation) -> bool {
+    let Operator::Window { partition, order, .. } = &relation.operator else { return false };
+    let keys = window_keys(partition, order);
+    chain.iter().all(|window| {
+        let Operator::Window { partition, order, .. } = &window.operator else { return false };
+        let (count, all) = (partition.len(), partition.len() + order.len());
+        // Equal values are side by side in either direction.
+        let is_same = |(key, wanted): (&SortKey, &Expression)| key.expression == *wanted;
+        all <= keys.len() && keys.iter().zip(partition).all(is_same) && keys[count..all] == *order
+    })
 }
 
 fn compile_named(

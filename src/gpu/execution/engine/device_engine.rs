@@ -14,7 +14,7 @@ use pystachio_files::PageCacheProbe;
 use pystachio_files::{FileCatalog, QueryFiles};
 use pystachio_plan::{
     CacheEntry, DeviceMemoryStatus, DeviceSettings, ErrorKind, QueryEngine, QueryMetrics, QueryRequest,
-    QueryTimeline, Result,
+    QueryTimeline, RepeatedParts, Result,
 };
 
 use super::{
@@ -231,9 +231,15 @@ impl DeviceEngine {
             scan_ranks: HashMap::new(),
             integer_ranges: HashMap::new(),
             columns_above_scans: HashSet::new(),
+            repeated: RepeatedParts::default(),
+            shared: HashMap::new(),
             file_systems: self.file_systems.clone(),
             reduced: ReducedOperators::default(),
-            files: QueryFiles::new(self.catalog.clone(), request.planned_files.clone()).of(stop.clone()),
+            files: QueryFiles::new(
+                self.catalog.for_request(&request.access, &stop),
+                request.planned_files.clone(),
+            )
+            .of(stop.clone()),
             parameters: request.parameters.clone(),
             stop,
             meter,
@@ -246,8 +252,8 @@ impl DeviceEngine {
     /// # Errors
     ///
     /// Errors of [`DeviceEngine::run`].
-    pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
-        let mut query = self.query(request, &self.memory.open_account(), (StopFlag::default(), None));
+    pub fn preview(&self, request: &QueryRequest, stop: &StopFlag) -> Result<QueryMetrics> {
+        let mut query = self.query(request, &self.memory.open_account(), (stop.clone(), None));
         compile(&request.plan, &mut query)?;
         let mut metrics = std::mem::take(query.metrics_mut());
         metrics.operators.clear();

@@ -12,7 +12,6 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard},
-    time::Duration,
 };
 
 use pystachio_engine::locking::{lock_whole, whole};
@@ -23,13 +22,10 @@ use crate::{
     exchange::{InboxConsumer, ReceivedBlock},
     execution::{
         Driver,
-        query::{Query, Spilling},
+        query::{Query, Spilling, WAIT_INTERVAL},
     },
     spill::SpilledPart,
 };
-
-/// How often a driver that waits for rows polls whether they are still wanted.
-const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The rows received by one exchange.
 pub(in crate::execution) struct ReceivedRows {

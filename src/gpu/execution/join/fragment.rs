@@ -29,7 +29,6 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use pystachio_engine::{
@@ -40,7 +39,7 @@ use pystachio_plan::{Error, Result};
 
 use super::build::{ReadBuild, UnreadBuild};
 use crate::execution::{
-    query::{Driver, NO_OPERATOR, Query, StartedWork, failure_of_panic},
+    query::{Driver, NO_OPERATOR, Query, StartedWork, WAIT_INTERVAL, failure_of_panic},
     runtime_filter::RuntimeFilter,
 };
 
@@ -50,8 +49,6 @@ use crate::execution::{
 pub(in crate::execution) const RUNNING_MAX: usize = 4;
 /// The name of their threads.
 pub(in crate::execution) const THREAD_NAME: &str = "pystachio-build";
-/// How often a driver that waits for a fragment polls whether it is still wanted.
-const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The fragments of one query.
 #[derive(Default)]

@@ -16,6 +16,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     ops::RangeInclusive,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use pystachio_engine::{
@@ -24,7 +25,8 @@ use pystachio_engine::{
 };
 use pystachio_files::QueryFiles;
 use pystachio_plan::{
-    ColumnId, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result, StoragePath,
+    ColumnId, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, RepeatedParts,
+    Result, StoragePath,
 };
 
 use super::{
@@ -38,6 +40,7 @@ use crate::{
         join::Fragments,
         runtime_filter::ReducedOperators,
         scan::{ChunkCache, ReaderPool},
+        shared::SharedPart,
     },
     file_systems::FileSystems,
     operation::{FaultReport, Queue},
@@ -72,6 +75,9 @@ pub(in crate::execution) struct Query {
     pub(in crate::execution) integer_ranges: HashMap<ColumnId, RangeInclusive<i64>>,
     /// The columns of scans that the query reads outside of their own conditions.
     pub(in crate::execution) columns_above_scans: HashSet<ColumnId>,
+    /// The parts that are computed once, and those of them that were compiled, by their group.
+    pub(in crate::execution) repeated: RepeatedParts,
+    pub(in crate::execution) shared: HashMap<usize, Arc<SharedPart>>,
     pub(in crate::execution) reduced: ReducedOperators,
     pub(in crate::execution) files: QueryFiles,
     pub(in crate::execution) file_systems: Arc<FileSystems>,
@@ -91,6 +97,9 @@ impl Query {
         whole(self.metrics.get_mut())
     }
 }
+
+/// How often a thread of a query that waits for another one polls whether the query is still wanted.
+pub(in crate::execution) const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs one fragment of a query.
 ///

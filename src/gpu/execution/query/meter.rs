@@ -64,6 +64,11 @@ impl Meter for QueryMeter {
             bytes_done: self.bytes_done.load(Ordering::Relaxed),
             memory_bytes: self.memory.held_bytes(),
             spilled_bytes: self.store.written_bytes(),
+            temp_file_bytes: self.temp_file_bytes(),
         }
+    }
+
+    fn temp_file_bytes(&self) -> u64 {
+        self.store.space().spill().taken_bytes()
     }
 }

@@ -93,8 +93,11 @@ impl RankedEngine {
     /// one's; `Peer` for a rank that was lost.
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let Some(ranks) = &self.ranks else { return self.first.run(request, stop).await };
-        let (asked, catalog, chooser) =
-            (request.clone(), self.first.catalog().clone(), RankChooser { ranks: ranks.clone() });
+        let (asked, catalog, chooser) = (
+            request.clone(),
+            self.first.catalog().for_request(&request.access, &stop),
+            RankChooser { ranks: ranks.clone() },
+        );
         // Footers may have to be read.
         let started = Instant::now();
         let chosen = tokio::task::spawn_blocking(move || chooser.choose(&asked, &catalog)).await;
@@ -159,10 +162,11 @@ impl RankedEngine {
     /// # Errors
     ///
     /// Errors of [`DeviceEngine::preview`].
-    pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
-        let metrics = self.first.preview(request)?;
+    pub fn preview(&self, request: &QueryRequest, stop: &StopFlag) -> Result<QueryMetrics> {
+        let metrics = self.first.preview(request, stop)?;
         let report = |ranks: &Arc<RankTable>| {
-            RankChooser { ranks: ranks.clone() }.choose(request, self.first.catalog())
+            let catalog = self.first.catalog().for_request(&request.access, stop);
+            RankChooser { ranks: ranks.clone() }.choose(request, &catalog)
         };
         Ok(QueryMetrics { ranks: self.ranks.as_ref().map(report), ..metrics })
     }
@@ -290,8 +294,9 @@ fn distribute_sampled(
 fn scan_figures(request: &QueryRequest, catalog: &FileCatalog) -> Result<Vec<ScanFigures>> {
     let ranged = range_columns(&request.plan.root);
     let figures = |scan: &Operator| match scan {
-        Operator::Scan { files, columns, filters, .. } => {
-            let (size, ranges) = scan_ranges(catalog, files, columns, filters, &request.parameters, &ranged)?;
+        Operator::Scan { table, files, columns, filters, .. } => {
+            let (size, ranges) =
+                scan_ranges(catalog, (table, files), columns, filters, &request.parameters, &ranged)?;
             Ok(ScanFigures { row_count: size.row_count, encoded_bytes: size.compressed_bytes, ranges })
         }
         _ => Ok(ScanFigures::default()),

@@ -16,6 +16,9 @@ use crate::{
     execution::FilesOfFirst,
 };
 
+/// The way out of a query that another rank has failed, where that rank has not said why.
+const UNKNOWN_REASON_HINT: &str = "Run the query again. Look into the server log for the reason.";
+
 /// How long rank 0 waits for the other ranks' outcome when it has ended: a round has told them that
 /// the query is over, and they end their current work.
 const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -87,7 +90,13 @@ impl PeerRuns {
         let failed = |(rank, outcome): (Rank, Result<QueryMetrics>)| Some((rank, outcome.err()?));
         let mut failures = self.outcomes().await.into_iter().filter_map(failed);
         let own = failures.find(|(_, error)| !is_of_others(error.kind));
-        own.map_or(error, |(rank, error)| named(rank, error))
+        match own {
+            Some((rank, error)) => named(rank, error),
+            None if error.kind == ErrorKind::Peer && error.hint.is_none() => {
+                error.with_hint(UNKNOWN_REASON_HINT)
+            }
+            None => error,
+        }
     }
 }
 
@@ -185,6 +194,7 @@ fn add_rank(sum: &mut QueryMetrics, rank: &QueryMetrics) {
     sum.cache_hits += rank.cache_hits;
     sum.cache_misses += rank.cache_misses;
     sum.spilled_bytes += rank.spilled_bytes;
+    sum.temp_file_bytes += rank.temp_file_bytes;
     sum.memory_peak_bytes = sum.memory_peak_bytes.max(rank.memory_peak_bytes);
     rank.storage_paths.iter().for_each(|path| sum.add_storage_path(*path));
     for (sum, rank) in sum.operators.iter_mut().zip(&rank.operators) {

@@ -273,6 +273,8 @@ pub(in crate::execution) fn is_selective(relation: &Relation) -> bool {
         Operator::Project { input, .. }
         | Operator::Aggregate { input, .. }
         | Operator::Sort { input, .. }
+        | Operator::Unnest { input, .. }
+        | Operator::Window { input, .. }
         | Operator::Exchange { input, .. } => is_selective(input),
         Operator::Join { kind, left, right, .. } => match kind {
             JoinKind::Inner => is_selective(left) || is_selective(right),

@@ -23,8 +23,8 @@ use super::{
 };
 use crate::{
     decode::{
-        ChunkExtent, ChunkReads, ChunkUpload, ColumnSource, EncodedBytes, HEADER_READ_BYTES, PageMap,
-        ResidentChunk, RowSelection, UploadedChunk, is_decompressed_by_host,
+        ChunkExtent, ChunkReads, ChunkUpload, ColumnSource, DerivedChunk, EncodedBytes, HEADER_READ_BYTES,
+        PageMap, ResidentChunk, RowSelection, UploadedChunk, is_decompressed_by_host,
     },
     file_systems::FileWay,
     operation::Queue,
@@ -70,6 +70,12 @@ impl<'a> WantedChunk<'a> {
     fn place(&self) -> usize {
         self.wanted.places[self.column]
     }
+
+    /// The chunk, of a column that has one value in all rows.
+    fn derived(&self) -> Option<&'a DerivedChunk> {
+        let row_group = self.wanted.row_group;
+        row_group.file.derived(row_group.index, self.place())
+    }
 }
 
 /// Chunks by row group and column; `None` where not loaded yet.
@@ -92,7 +98,10 @@ impl ScanWork {
         let chunks = wanted.iter().enumerate().flat_map(|(row_group, wanted)| {
             (0..wanted.places.len()).map(move |column| WantedChunk { wanted, row_group, column })
         });
-        let (whole, pages): (Vec<_>, Vec<_>) = chunks.partition(|chunk| self.reads_whole(chunk.wanted));
+        let (constant, stored): (Vec<_>, Vec<_>) = chunks.partition(|chunk| chunk.derived().is_some());
+        load_derived(queue, &constant, &mut found)?;
+        let (whole, pages): (Vec<_>, Vec<_>) =
+            stored.into_iter().partition(|chunk| self.reads_whole(chunk.wanted));
         self.load_whole(queue, whole, &mut found)?;
         self.load_pages(queue, pages, &mut found)?;
         Ok(found.into_iter().map(|chunks| chunks.into_iter().flatten().collect()).collect())
@@ -277,8 +286,11 @@ impl ScanWork {
             row_group.file.way.get_or_init(|| self.file_systems.open(file, self.storage_path, self.own_path));
         let FileWay { path, device_file } = way.as_ref().map_err(Clone::clone)?;
         let mut reader = FileReader::open(file, *path)?;
+        let wanted: Vec<_> = reads.iter().flat_map(ChunkRead::ranges).collect();
+        reader.fetch(wanted.iter().copied())?;
         if *path == StoragePath::PageCache
             && self.avoids_page_cache
+            && !file.is_decrypted()
             && !reads
                 .iter()
                 .flat_map(ChunkRead::ranges)
@@ -287,6 +299,7 @@ impl ScanWork {
             // If a file system has no direct reads, the page cache serves the read.
             reader =
                 FileReader::open(file, StoragePath::Direct).or_else(|_| FileReader::open(file, *path))?;
+            reader.fetch(wanted.iter().copied())?;
         }
         self.paths_taken().insert(if device_file.is_some() { *path } else { reader.path() });
         for read in reads.iter_mut() {
@@ -328,14 +341,27 @@ impl ScanWork {
     }
 }
 
+/// Loads chunks of columns that have one value in all rows. They are made anew for each scan: no cache holds them.
+fn load_derived(queue: &Queue, chunks: &[WantedChunk<'_>], found: &mut FoundChunks) -> Result<()> {
+    let encoded: Vec<_> =
+        chunks.iter().filter_map(|chunk| Some((chunk.source(), chunk.derived()?.encoded()))).collect();
+    if encoded.is_empty() {
+        return Ok(());
+    }
+    let loaded = queue.load_chunks(encoded)?.wait_chunks()?;
+    for (chunk, loaded) in chunks.iter().zip(loaded) {
+        found[chunk.row_group][chunk.column] = Some(loaded);
+    }
+    Ok(())
+}
+
 /// The cache's key of a chunk.
 fn key(chunk: &WantedChunk<'_>) -> ChunkKey {
     let row_group = chunk.wanted.row_group;
-    let leaf = row_group.file.leaves.get(chunk.place()).copied().unwrap_or(usize::MAX);
     ChunkKey {
         file: row_group.file.file.footer.identity,
         row_group: row_group.index,
-        leaf,
+        leaf: row_group.file.leaf(chunk.place()),
         rows: (row_group.assigned.start, row_group.assigned.end),
     }
 }
@@ -462,7 +488,7 @@ fn page_map(
     (start, bytes): (u64, u64),
 ) -> Result<Arc<PageMap>> {
     let scanned = &row_group.file;
-    let leaf = scanned.leaves[place];
+    let leaf = scanned.leaf(place);
     if let Some(map) = indexed_pages(row_group, leaf) {
         return Ok(map);
     }

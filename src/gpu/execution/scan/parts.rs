@@ -11,7 +11,7 @@ use parquet::{
     file::metadata::{ColumnChunkMetaData, RowGroupMetaData},
 };
 use pystachio_engine::locking::lock_whole;
-use pystachio_files::TableFile;
+use pystachio_files::{ColumnPlace, TableFile};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{
@@ -19,7 +19,12 @@ use super::{
     chunk_loads::{PagesKey, SharedPages, read_indexed_pages},
     pieces::{ColumnCost, cut},
 };
-use crate::{decode::PageMap, device::CellType, exchange::Rank, file_systems::FileWay};
+use crate::{
+    decode::{DerivedChunk, PageMap},
+    device::CellType,
+    exchange::Rank,
+    file_systems::FileWay,
+};
 
 /// A row group of a file, or some of its rows.
 #[derive(Clone)]
@@ -51,8 +56,7 @@ impl RowGroup {
         columns: &[ScanColumn],
         (row_count, assigned): (u32, Range<u32>),
     ) -> Result<Self> {
-        let metadata = file.file.footer.metadata().row_group(index);
-        let bytes = decoding_bytes(metadata, columns, &file.leaves)?;
+        let bytes = decoding_bytes(file, index, columns)?;
         let bytes = part_of(bytes, assigned.len(), row_count);
         Ok(Self {
             file: file.clone(),
@@ -68,7 +72,8 @@ impl RowGroup {
     /// An estimate of the bytes of the read columns that the rank's rows have.
     pub(super) fn encoded_bytes(&self) -> u64 {
         let metadata = self.file.file.footer.metadata().row_group(self.index);
-        let chunks = self.file.leaves.iter().map(|leaf| metadata.column(*leaf));
+        let leaves = self.file.columns.iter().filter_map(ScanFileColumn::leaf);
+        let chunks = leaves.map(|leaf| metadata.column(leaf));
         let bytes = chunks.map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum();
         part_of(bytes, self.assigned.len(), self.row_count)
     }
@@ -93,9 +98,9 @@ impl RowGroup {
         self.rows.end == self.assigned.end
     }
 
-    /// The key of its kept pages of a column, which is given by its place in the scan.
+    /// The key of its kept pages of a stored column, which is given by its place in the scan.
     pub(super) fn pages_key(&self, place: usize) -> PagesKey {
-        PagesKey { row_group: self.index, leaf: self.file.leaves[place] }
+        PagesKey { row_group: self.index, leaf: self.file.leaf(place) }
     }
 
     /// The rank's rows, in pieces of this many bytes if there are more.
@@ -109,8 +114,8 @@ impl RowGroup {
         }
         let costs = columns
             .iter()
-            .zip(&self.file.leaves)
-            .map(|(column, leaf)| self.column_cost(column, *leaf))
+            .zip(&self.file.columns)
+            .map(|(column, of_file)| self.column_cost(column, of_file))
             .collect::<Result<Vec<_>>>()?;
         let pieces = cut(&costs, self.assigned.clone(), bytes_max);
         Ok(pieces.into_iter().map(|(rows, bytes)| Self { rows, bytes, ..self.clone() }).collect())
@@ -118,12 +123,12 @@ impl RowGroup {
 
     /// The bytes of a column, page by page if its offset index locates the pages; otherwise a row's
     /// share.
-    fn column_cost(&self, column: &ScanColumn, leaf: usize) -> Result<ColumnCost> {
-        let chunk = self.file.file.footer.metadata().row_group(self.index).column(leaf);
+    fn column_cost(&self, column: &ScanColumn, of_file: &ScanFileColumn) -> Result<ColumnCost> {
+        let chunk = self.file.metadata_of(self.index, of_file);
         let loading_bytes = loading_bytes(chunk);
         let encoded_bytes = chunk.compressed_size().max(1) as u64;
         let cells = 2 * cell_bytes(column)?;
-        let Some(map) = read_indexed_pages(self, leaf) else {
+        let Some(map) = of_file.leaf().and_then(|leaf| read_indexed_pages(self, leaf)) else {
             let row_bytes = cells + loading_bytes.div_ceil(u64::from(self.row_count.max(1)));
             return Ok(ColumnCost { row_bytes, ..ColumnCost::default() });
         };
@@ -140,7 +145,10 @@ impl RowGroup {
 /// A file, and the columns in it that the scan reads.
 pub(super) struct ScanFile {
     pub(super) file: TableFile,
-    pub(super) leaves: Vec<usize>,
+    /// The places of the scan's columns.
+    pub(super) places: Vec<ColumnPlace>,
+    /// The same columns.
+    pub(super) columns: Vec<ScanFileColumn>,
     /// How to read it, once a reader has opened it.
     pub(super) way: OnceLock<Result<FileWay>>,
     /// Locations of the pages of chunks, by row group and leaf: from the first reader's request
@@ -150,15 +158,59 @@ pub(super) struct ScanFile {
     pub(super) shared_pages: SharedPages,
 }
 
+/// What a file has of a column that the scan reads.
+pub(super) enum ScanFileColumn {
+    /// A leaf.
+    Stored(usize),
+    /// Chunks of one value, one a row group.
+    Derived(Vec<DerivedChunk>),
+}
+
+impl ScanFileColumn {
+    /// The leaf, of a column that is stored.
+    pub(super) fn leaf(&self) -> Option<usize> {
+        match self {
+            Self::Stored(leaf) => Some(*leaf),
+            Self::Derived(_) => None,
+        }
+    }
+}
+
 impl ScanFile {
-    /// A file of which only the columns' places are known.
-    pub(super) fn new(file: TableFile, leaves: Vec<usize>) -> Self {
+    /// A file of which only the columns are known.
+    pub(super) fn new(file: TableFile, places: Vec<ColumnPlace>, columns: Vec<ScanFileColumn>) -> Self {
         Self {
             file,
-            leaves,
+            places,
+            columns,
             way: OnceLock::new(),
             page_maps: Mutex::default(),
             shared_pages: SharedPages::default(),
+        }
+    }
+
+    /// The leaf of a column that is stored, by its place in the scan.
+    pub(super) fn leaf(&self, place: usize) -> usize {
+        self.columns.get(place).and_then(ScanFileColumn::leaf).unwrap_or(usize::MAX)
+    }
+
+    /// The chunk of a column that has one value in all rows, by its place in the scan.
+    pub(super) fn derived(&self, row_group: usize, place: usize) -> Option<&DerivedChunk> {
+        match self.columns.get(place)? {
+            ScanFileColumn::Stored(_) => None,
+            ScanFileColumn::Derived(chunks) => chunks.get(row_group),
+        }
+    }
+
+    /// The metadata of a column's chunk, by its place in the scan.
+    pub(super) fn metadata(&self, row_group: usize, place: usize) -> &ColumnChunkMetaData {
+        self.metadata_of(row_group, &self.columns[place])
+    }
+
+    fn metadata_of<'a>(&'a self, row_group: usize, column: &'a ScanFileColumn) -> &'a ColumnChunkMetaData {
+        match column {
+            ScanFileColumn::Stored(leaf) => self.file.footer.metadata().row_group(row_group).column(*leaf),
+            ScanFileColumn::Derived(chunks) => chunks[row_group].metadata(),
         }
     }
 
@@ -228,12 +280,13 @@ fn cell_bytes(column: &ScanColumn) -> Result<u64> {
 
 /// An estimate of the device memory that decoding a row group takes: its bytes, compressed and not,
 /// and twice its cells.
-fn decoding_bytes(row_group: &RowGroupMetaData, columns: &[ScanColumn], leaves: &[usize]) -> Result<u64> {
-    let rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
+fn decoding_bytes(file: &ScanFile, row_group: usize, columns: &[ScanColumn]) -> Result<u64> {
+    let rows = u64::try_from(file.file.footer.metadata().row_group(row_group).num_rows()).unwrap_or(0);
     let mut bytes = 0u64;
-    for (column, leaf) in columns.iter().zip(leaves) {
+    for (column, of_file) in columns.iter().zip(&file.columns) {
         let cells = 2 * rows * cell_bytes(column)?;
-        bytes = bytes.saturating_add(loading_bytes(row_group.column(*leaf))).saturating_add(cells);
+        let chunk = file.metadata_of(row_group, of_file);
+        bytes = bytes.saturating_add(loading_bytes(chunk)).saturating_add(cells);
     }
     Ok(bytes)
 }
@@ -270,8 +323,8 @@ mod tests {
     fn row_groups(row_counts: &[u32]) -> Vec<RowGroup> {
         let catalog = FileCatalog::default();
         let path = "../../regress/data/t1.parquet";
-        let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
-        let file = Arc::new(ScanFile::new(file, Vec::new()));
+        let file = catalog.open_all(&FileSet::parquet(vec![path.to_owned()])).unwrap().remove(0);
+        let file = Arc::new(ScanFile::new(file, Vec::new(), Vec::new()));
         let row_group = |(index, row_count): (usize, &u32)| RowGroup {
             file: file.clone(),
             index,

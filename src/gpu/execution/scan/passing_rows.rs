@@ -7,6 +7,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -158,15 +159,23 @@ impl ScanWork {
         queue.empty(&types).map(Rows::from)
     }
 
-    /// The rows that page indexes leave.
+    /// The rows that page indexes leave, of those that the table has.
     fn rows_left(&self, row_group: &RowGroup) -> RowSelection {
         let place = IndexedRowGroup {
             file: &row_group.file.file,
             row_group: row_group.index,
             columns: &self.columns,
-            leaves: &row_group.file.leaves,
+            places: &row_group.file.places,
         };
-        self.filter.rows_left(&place, &row_group.rows, row_group.is_shared)
+        let left = self.filter.rows_left(&place, &row_group.rows, row_group.is_shared);
+        let Range { start, end } = row_group.rows;
+        // They are within the row group.
+        match row_group.file.file.kept_rows(row_group.index, start.into()..end.into()) {
+            Some(kept) => {
+                left.common(&RowSelection::of(kept.iter().map(|kept| kept.start as u32..kept.end as u32)))
+            }
+            None => left,
+        }
     }
 
     /// Columns of a row group, of which some rows are wanted.
@@ -176,13 +185,12 @@ impl ScanWork {
         places: &'a [usize],
         rows: &'a RowSelection,
     ) -> WantedChunks<'a> {
-        let footer = &row_group.file.file.footer;
-        let metadata = footer.metadata().row_group(row_group.index);
+        let file = &row_group.file;
         let source = |place: &usize| ColumnSource {
-            metadata: metadata.column(row_group.file.leaves[*place]),
+            metadata: file.metadata(row_group.index, *place),
             column: &self.columns[*place],
             table: &self.table,
-            path: &footer.path,
+            path: &file.file.footer.path,
         };
         WantedChunks { row_group, places, sources: places.iter().map(source).collect(), rows }
     }

@@ -40,12 +40,10 @@ use super::source::LoadedPart;
 use crate::{
     affinity::Processors,
     device::{DeviceMemory, Rows},
-    execution::query::{QueryMemory, StartedWork, Threads},
+    execution::query::{QueryMemory, StartedWork, Threads, WAIT_INTERVAL},
     operation::Queue,
 };
 
-/// How often a waiting driver or reader polls whether the query is still wanted.
-const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 /// How often an idle reader polls the conditions that wake no reader: free memory, and settled
 /// filters.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);

@@ -157,8 +157,8 @@ impl RankRange {
 
 #[cfg(test)]
 mod tests {
-    use pystachio_files::FileCatalog;
-    use pystachio_plan::FileSet;
+    use pystachio_files::{ColumnPlace, FileCatalog};
+    use pystachio_plan::{ColumnContent, FileSet};
 
     use super::*;
 
@@ -170,6 +170,8 @@ mod tests {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
             common: Vec::new(),
         };
         [(0, "id"), (1, "A")].map(column).to_vec()
@@ -184,14 +186,15 @@ mod tests {
     /// some.
     fn bounds() -> Vec<RowGroupBounds> {
         let path = "../../regress/data/t1.parquet";
-        let files = FileSet { paths: vec![path.to_owned()] };
+        let files = FileSet::parquet(vec![path.to_owned()]);
         let footer = FileCatalog::default().open_all(&files).unwrap().remove(0).footer;
         let columns = columns();
-        let schema = footer.metadata().file_metadata().schema_descr();
-        let leaf = |name: &str| (0..schema.num_columns()).find(|leaf| schema.column(*leaf).name() == name);
-        let leaves = [leaf("id").unwrap(), leaf("A").or_else(|| leaf("a")).unwrap()];
+        let schema = footer.schema();
+        let place = |name: &str| schema.index_of(name).ok();
+        let places = [place("id"), place("A").or_else(|| place("a"))]
+            .map(|place| ColumnPlace::Stored(place.unwrap().into()));
         let row_groups = footer.metadata().row_groups().iter();
-        row_groups.map(|row_group| RowGroupBounds::new(&footer, row_group, &columns, &leaves)).collect()
+        row_groups.map(|row_group| RowGroupBounds::new(&footer, row_group, &columns, &places)).collect()
     }
 
     #[test]

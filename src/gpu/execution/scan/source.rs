@@ -18,20 +18,23 @@ use std::{
 };
 
 use pystachio_engine::{StopFlag, locking::lock_whole};
-use pystachio_files::{RowGroupBounds, TableFile, memory_available, refutes};
+use pystachio_files::{
+    ColumnPlace, OpenedFiles, RowGroupBounds, ScanConditions, TableFile, column_places, memory_available,
+    refutes,
+};
 use pystachio_plan::{ColumnId, Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
 use super::{
     chunk_cache::ChunkCache,
     filter::ScanFilter,
-    parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts},
+    parts::{PartSize, RowGroup, ScanFile, ScanFileColumn, chunk_rows, parts},
     passing_rows::{LoadedRowGroup, ReadRowGroups},
     pieces::PIECE_ROWS_MIN,
     readers::{ScanParts, WantedScan},
     share::{RangePart, ScanShare},
 };
 use crate::{
-    decode::check_column,
+    decode::{DerivedChunk, check_column},
     device::{CellType, Rows},
     execution::{Columns, Driver, Query, Source, query::QueryMeter, runtime_filter::FilterRoute},
     file_systems::FileSystems,
@@ -138,17 +141,23 @@ impl ScanSource {
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
         let mut ranges = ColumnRanges::of(columns);
-        let opened = query.files.open(table, files)?;
+        let conditions = ScanConditions { columns, filters, parameters: &query.parameters };
+        let OpenedFiles { files: opened, left_out } = query.files.open(table, files, &conditions)?;
+        let places = column_places(table, &opened, left_out == 0, columns)?;
+        let metrics = query.metrics_mut();
+        metrics.files_total += left_out as u64;
+        metrics.files_pruned += left_out as u64;
         // Of each row group, whether statistics leave it, and this rank's share of it.
         let mut left = Vec::new();
-        let mut files_with_leaves = Vec::with_capacity(opened.len());
-        for file in &opened {
-            let leaves: Vec<usize> =
-                columns.iter().map(|column| leaf_of(table, file, column)).collect::<Result<_>>()?;
+        let mut columns_of_files = Vec::with_capacity(opened.len());
+        for (file, places) in opened.iter().zip(&places) {
+            let of_file = columns.iter().zip(places);
+            let of_file = of_file.map(|(column, place)| file_column(file, column, place));
+            columns_of_files.push(of_file.collect::<Result<Vec<_>>>()?);
             let row_groups = file.footer.metadata().row_groups();
             let first = left.len();
             for row_group in row_groups {
-                let bounds = RowGroupBounds::new(&file.footer, row_group, columns, &leaves);
+                let bounds = RowGroupBounds::new(&file.footer, row_group, columns, places);
                 let is_left = !refutes(filters, &bounds, &query.parameters);
                 let part = is_left.then(|| place.share.part(&bounds));
                 let is_read = matches!(part, Some(RangePart::Some | RangePart::All));
@@ -164,12 +173,11 @@ impl ScanSource {
             let mut with_rows = row_groups.iter().zip(&left[first..]);
             let is_read = with_rows.any(|(row_group, part)| part.is_some() && row_group.num_rows() > 0);
             metrics.files_pruned += u64::from(!is_read && !row_groups.is_empty());
-            files_with_leaves.push(leaves);
         }
         let kept: Vec<bool> = left.iter().map(Option::is_some).collect();
         let mut shares = left.into_iter().zip(place.share.rows(&opened, &kept));
-        for (file, leaves) in opened.into_iter().zip(files_with_leaves) {
-            let file = Arc::new(ScanFile::new(file, leaves));
+        for ((file, places), of_file) in opened.into_iter().zip(places).zip(columns_of_files) {
+            let file = Arc::new(ScanFile::new(file, places, of_file));
             for (index, row_group) in file.file.footer.metadata().row_groups().iter().enumerate() {
                 let Some((Some(part @ (RangePart::Some | RangePart::All)), shares)) = shares.next() else {
                     continue;
@@ -392,9 +400,9 @@ impl ScanWork {
         if !self.filter.may_prune() {
             return false;
         }
-        let ScanFile { file, leaves, .. } = &*row_group.file;
+        let ScanFile { file, places, .. } = &*row_group.file;
         let metadata = file.footer.metadata().row_group(row_group.index);
-        self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, leaves))
+        self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, places))
     }
 }
 
@@ -415,35 +423,32 @@ fn halves(row_groups: &[&RowGroup]) -> Option<[Vec<RowGroup>; 2]> {
     }
 }
 
-/// The leaf column of a file that a declared column reads: an exact match first, then one without
-/// regard to case.
-fn leaf_of(table: &str, file: &TableFile, column: &ScanColumn) -> Result<usize> {
+/// What a file has of a declared column.
+fn file_column(file: &TableFile, column: &ScanColumn, place: &ColumnPlace) -> Result<ScanFileColumn> {
     let footer = &file.footer;
-    let schema = footer.metadata().file_metadata().schema_descr();
-    let roots = schema.root_schema().get_fields();
-    let exact = roots.iter().position(|field| field.name() == column.name);
-    let root = exact
-        .or_else(|| roots.iter().position(|field| field.name().to_lowercase() == column.name.to_lowercase()));
-    let Some(root) = root else {
-        return Err(Error::new(
-            ErrorKind::SchemaMismatch,
-            format!(
-                "file \"{}\" has no column \"{}\", which foreign table \"{table}\" declares",
-                footer.path.display(),
-                column.name
-            ),
-        )
-        .with_hint(
-            "Drop the column from the foreign table, or name the file's column by the option \"column_name\".",
-        ));
-    };
-    let mut leaves = footer.leaves(root);
-    match (leaves.next(), leaves.next()) {
-        (Some(leaf), None) if schema.column(leaf).max_rep_level() == 0 => {
-            check_column(&schema.column(leaf), column)?;
-            Ok(leaf)
+    let field = match place {
+        ColumnPlace::Stored(field) => *field,
+        ColumnPlace::Constant(value) => {
+            let row_groups = footer.metadata().row_groups().iter();
+            let chunks = row_groups.map(|row_group| DerivedChunk::new(column, value, chunk_rows(row_group)?));
+            return Ok(ScanFileColumn::Derived(chunks.collect::<Result<_>>()?));
         }
-        _ => {
+        ColumnPlace::RowNumber => {
+            let row_groups = footer.metadata().row_groups().iter();
+            let chunks = row_groups.map(|row_group| {
+                let first = footer.row_numbers(row_group).start;
+                DerivedChunk::of_numbers(column, first, chunk_rows(row_group)?)
+            });
+            return Ok(ScanFileColumn::Derived(chunks.collect::<Result<_>>()?));
+        }
+    };
+    let schema = footer.metadata().file_metadata().schema_descr();
+    match footer.value_leaf(field) {
+        Some(leaf) => {
+            check_column(&schema.column(leaf), column)?;
+            Ok(ScanFileColumn::Stored(leaf))
+        }
+        None => {
             let message = format!("no kernel decodes column \"{}\": it is nested", column.name);
             Err(Error::new(ErrorKind::NotSupported, message))
         }

@@ -1,6 +1,6 @@
 //! Queries on the emulated device, with memory for all data and for a sixteenth of it and less.
 //!
-//! - `scan`, `join`, `aggregate`, `sorts.rs`: the same rows with any memory, as plain loops compute them
+//! - `scan`, `join`, `aggregate`, `sorts.rs`, `windows.rs`: the same rows with any memory, as plain loops compute them
 //! - `expressions`: text that comes as codes
 //! - `query`, `engine`: devices that are late or fail, concurrent queries, and their statistics
 //! - `ranks`: several devices that share a query
@@ -15,8 +15,10 @@ mod join;
 mod query;
 mod ranks;
 mod scan;
+mod shared;
 mod sorts;
 mod watched;
+mod windows;
 
 use std::{
     path::PathBuf,
@@ -30,8 +32,8 @@ use arrow::{
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_engine::{StopFlag, spill::Spilling};
 use pystachio_plan::{
-    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet,
-    JoinKind, Operator, Plan, QueryMetrics, QueryRequest, Relation, Result, ScanColumn, ScanExtent,
+    Aggregate, AggregateCall, ColumnContent, ColumnId, DataType, DeviceSettings, EngineChoice, Expression,
+    FileSet, JoinKind, Operator, Plan, QueryMetrics, QueryRequest, Relation, Result, ScanColumn, ScanExtent,
     SpillRequest,
 };
 
@@ -178,6 +180,8 @@ impl Table {
             not_null: false,
             length_max: None,
             trim_blanks: trim_blanks && name == "text",
+            content: ColumnContent::Column,
+            field_id: None,
             common: Vec::new(),
         };
         let columns = [
@@ -188,7 +192,7 @@ impl Table {
         ];
         let operator = Operator::Scan {
             table: "t".to_owned(),
-            files: FileSet { paths: vec![self.path.display().to_string()] },
+            files: FileSet::parquet(vec![self.path.display().to_string()]),
             columns: (0..).zip(columns).map(column).collect(),
             filters: conditions.to_vec(),
             extent: ScanExtent::Whole,
@@ -315,6 +319,7 @@ impl Fixture {
 
 fn request(plan: Plan) -> QueryRequest {
     QueryRequest {
+        access: pystachio_plan::StoreAccess::default(),
         plan,
         planned_files: Vec::new(),
         parameters: Vec::new(),

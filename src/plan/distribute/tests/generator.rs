@@ -9,9 +9,9 @@ use super::{
     named, scan_typed,
 };
 use crate::{
-    Aggregate, AggregateCall, AggregatePhase, ColumnId, CommonValue, DataType, Expression, Function, JoinKey,
-    JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation, SortKey, TwoLevelExchange, Value,
-    exchange_key_type,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, CommonValue, DataType, Expression, FrameBound,
+    FrameExclusion, FrameUnit, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan,
+    Relation, SortKey, TwoLevelExchange, Value, WindowCall, WindowFrame, WindowFunction, exchange_key_type,
 };
 
 /// The tables' columns. One type for all would hide keys that are not cast.
@@ -178,7 +178,7 @@ impl Generator {
         if depth == 0 {
             return self.scan();
         }
-        match self.random.below(20) {
+        match self.random.below(21) {
             0 => self.filter(depth - 1),
             1 | 2 => {
                 let input = self.relation(depth - 1);
@@ -199,6 +199,10 @@ impl Generator {
                 self.count_of_some(input)
             }
             18 => self.union(depth - 1),
+            19 => {
+                let input = self.relation(depth - 1);
+                self.windowed(input)
+            }
             _ => self.scan(),
         }
     }
@@ -424,6 +428,42 @@ impl Generator {
         let distinct = argument.is_some() && (is_distinct || self.random.chance(12));
         let filter = (!is_distinct && self.random.chance(15)).then(|| self.condition(columns));
         AggregateCall { distinct, filter, ..call(self.id(), function, argument, data_type) }
+    }
+
+    /// Functions that are the same for peers: rows of one peer group come in any order.
+    fn windowed(&mut self, input: Arc<Relation>) -> Arc<Relation> {
+        let columns = input.columns();
+        let partition = (0..self.random.below(3)).map(|_| self.value(&columns)).collect();
+        let order = (0..self.random.below(3)).map(|_| SortKey {
+            expression: self.value(&columns),
+            descending: self.random.chance(50),
+            nulls_first: self.random.chance(50),
+        });
+        let order = order.collect();
+        let so_far = WindowFrame {
+            unit: FrameUnit::Range { key: None, descending: false },
+            start: FrameBound::Unbounded,
+            end: FrameBound::Current,
+            exclude: FrameExclusion::Nothing,
+        };
+        let mut calls = Vec::new();
+        for _ in 0..1 + self.random.below(3) {
+            let argument = self.value(&columns);
+            let AggregateCall { id, function, argument, data_type, .. } =
+                self.call(argument, &[], &columns, false);
+            let frame = if self.random.chance(50) { so_far.clone() } else { WindowFrame::whole() };
+            calls.push(match self.random.chance(30) {
+                true => {
+                    let (function, frame) = (WindowFunction::Rank, WindowFrame::whole());
+                    WindowCall { id, function, argument: None, frame, data_type: DataType::Int64 }
+                }
+                false => {
+                    let function = WindowFunction::Aggregate(function);
+                    WindowCall { id, function, argument, frame, data_type }
+                }
+            });
+        }
+        self.above(Operator::Window { input, partition, order, calls })
     }
 
     /// A sort by a few columns, or by all of them, so that rows with one place are the same.

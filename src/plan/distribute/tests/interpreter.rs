@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::super::{Distribution, Partitioning};
 use crate::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeId, ExchangeKind, ExchangeReach,
-    Expression, Function, JoinKind, Operator, Relation, ScanExtent, SortKey, Value, is_heavy, partial_type,
+    Expression, FrameBound, FrameExclusion, FrameUnit, Function, JoinKind, Operator, Relation, ScanExtent,
+    SortKey, Value, WindowCall, WindowFrame, WindowFunction, is_heavy, partial_type,
 };
 
 pub(super) type Cell = Option<i128>;
@@ -391,6 +392,8 @@ impl Ranks<'_> {
                 Ok(rows)
             }
             Operator::Exchange { .. } => Err(Fault::Wrong("an exchange is no operator of one rank".into())),
+            Operator::Unnest { .. } => Err(Fault::Wrong("arrays are no values of ranks".into())),
+            Operator::Window { .. } => self.windowed(operator, inputs[0]),
         }
     }
 
@@ -521,6 +524,67 @@ impl Ranks<'_> {
         })
     }
 
+    /// Ranks and aggregates, of whole partitions or of those rows up to a row's peers.
+    fn windowed(&self, operator: &Operator, input_rows: &[Row]) -> Outcome<Vec<Row>> {
+        let Operator::Window { input, partition, order, calls } = operator else { return Ok(Vec::new()) };
+        let columns = input.columns();
+        let keyed = input_rows.iter().map(|row| {
+            Ok((self.values(partition.iter(), &columns, row)?, self.place(order, &columns, row)?))
+        });
+        let keyed = keyed.collect::<Outcome<Vec<_>>>()?;
+        let mut rows = Vec::with_capacity(input_rows.len());
+        for (row, (own, place)) in input_rows.iter().zip(&keyed) {
+            let together = input_rows.iter().zip(&keyed).filter(|(_, (other, _))| other == own);
+            let mut windowed = row.clone();
+            for WindowCall { id, function, argument, frame, data_type } in calls {
+                let is_so_far = *frame
+                    == WindowFrame {
+                        unit: FrameUnit::Range { key: None, descending: false },
+                        start: FrameBound::Unbounded,
+                        end: FrameBound::Current,
+                        exclude: FrameExclusion::Nothing,
+                    };
+                let members = together.clone();
+                let members = members.filter(|(_, (_, other))| !is_so_far || other <= place);
+                let members: Vec<&Row> = members.map(|(row, _)| row).collect();
+                windowed.push(match function {
+                    WindowFunction::Rank => {
+                        let before = together.clone().filter(|(_, (_, other))| other < place).count();
+                        Some(before as i128 + 1)
+                    }
+                    WindowFunction::Aggregate(function) if is_so_far || frame.is_whole() => {
+                        let (id, argument, data_type) = (*id, argument.clone(), data_type.clone());
+                        let (function, distinct, filter) = (*function, false, None);
+                        let call = AggregateCall { id, function, argument, distinct, filter, data_type };
+                        self.result(&call, AggregatePhase::Whole, &columns, &members)?
+                    }
+                    _ => return Err(Fault::Wrong("the interpreter has no such window".into())),
+                });
+            }
+            rows.push(windowed);
+        }
+        Ok(rows)
+    }
+
+    /// Where a row is in the order of keys: less before more.
+    fn place(
+        &self,
+        keys: &[SortKey],
+        columns: &[(ColumnId, DataType)],
+        row: &Row,
+    ) -> Outcome<Vec<(i8, i128)>> {
+        let mut place = Vec::new();
+        for key in keys {
+            let value = self.value(&key.expression, columns, row)?;
+            let null_place = if key.nulls_first { -1 } else { 1 };
+            place.push(match value {
+                None => (null_place, 0),
+                Some(value) => (0, if key.descending { -value } else { value }),
+            });
+        }
+        Ok(place)
+    }
+
     fn sorted(
         &self,
         keys: &[SortKey],
@@ -529,16 +593,7 @@ impl Ranks<'_> {
     ) -> Outcome<Vec<Row>> {
         let mut keyed = Vec::with_capacity(rows.len());
         for row in rows {
-            let mut place = Vec::new();
-            for key in keys {
-                let value = self.value(&key.expression, columns, &row)?;
-                let null_place = if key.nulls_first { -1 } else { 1 };
-                place.push(match value {
-                    None => (null_place, 0),
-                    Some(value) => (0, if key.descending { -value } else { value }),
-                });
-            }
-            keyed.push((place, row));
+            keyed.push((self.place(keys, columns, &row)?, row));
         }
         keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(keyed.into_iter().map(|(_, row)| row).collect())

@@ -19,8 +19,8 @@ mod rules;
 use std::sync::Arc;
 
 use crate::{
-    Aggregate, AggregateCall, ColumnId, DataType, Expression, FileSet, JoinKey, JoinKind, JoinSide,
-    NamedExpression, Operator, Relation, ScanColumn, ScanExtent, SortKey, Value,
+    Aggregate, AggregateCall, ColumnContent, ColumnId, DataType, Expression, FileSet, JoinKey, JoinKind,
+    JoinSide, NamedExpression, Operator, Relation, ScanColumn, ScanExtent, SortKey, Value,
 };
 
 fn typed(id: u32, data_type: DataType) -> Expression {
@@ -44,11 +44,13 @@ fn scan_typed(table: &str, columns: &[(u32, &str, DataType)], rows: f64) -> Arc<
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content: ColumnContent::Column,
+        field_id: None,
         common: Vec::new(),
     };
     let operator = Operator::Scan {
         table: table.to_owned(),
-        files: FileSet { paths: vec![format!("/{table}")] },
+        files: FileSet::parquet(vec![format!("/{table}")]),
         columns: columns.iter().map(column).collect(),
         filters: Vec::new(),
         extent: ScanExtent::Whole,

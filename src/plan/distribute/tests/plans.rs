@@ -524,6 +524,42 @@ fn one_rank_runs_what_it_runs_faster() {
     assert_eq!(on_link(1e9), Some(OneRankReason::Faster));
 }
 
+/// Rows of which different values are counted, as in TPC-H's Q16: a join of a large table with a part of a smaller one, and groups of few
+/// columns.
+#[test]
+fn values_that_are_many_are_counted_on_all_ranks() {
+    let small = ScanFigures { row_count: 60_000_000, encoded_bytes: 200 << 20, ranges: Vec::new() };
+    let large = ScanFigures { row_count: 240_000_000, encoded_bytes: 600 << 20, ranges: Vec::new() };
+    let by = |share: f64, costs: &ExchangeCosts, is_distinct: bool| {
+        let sides = [&scan("t", 1, 240e6 * share), &scan("u", 11, 9e6 * share)];
+        let joined = join_on(JoinKind::Inner, sides, &[(1, 11)], 36e6 * share);
+        let counted = AggregateCall { distinct: is_distinct, ..distinct_count(30, 2) };
+        let groups = vec![named(12, column(12)), named(13, column(13))];
+        let few = aggregate(&joined, groups, vec![counted], 28e3);
+        on(&few, &[large.clone(), small.clone()], costs, RankPolicy::Fastest)
+    };
+    let whole = by(1.0, &four(), true);
+    assert_eq!(whole.one_rank, None, "{whole:?}");
+    assert!(whole.one_rank_s > 1.5 * whole.all_ranks_s, "{whole:?}");
+    // Without the merge of values, one rank would seem faster with fewer of them.
+    let unaware = ExchangeCosts { merge_row_s: 0.0, partition_row_s: 0.0, ..four() };
+    assert_eq!(by(0.4, &unaware, true).one_rank, Some(OneRankReason::Faster));
+    assert_eq!(by(0.4, &four(), true).one_rank, None);
+    // Most of that time is spent on the values, more than in proportion where they are partitioned.
+    let others_s = by(1.0, &four(), false).one_rank_s;
+    let values_s = |share| by(share, &four(), true).one_rank_s - by(share, &four(), false).one_rank_s;
+    assert!(values_s(1.0) > 2.0 * others_s, "{others_s}");
+    let times = values_s(1.0) / values_s(1.0 / 3.0);
+    assert!((6.0..10.0).contains(&times), "{times}");
+    // Groups of one integer are no such values.
+    let by_key = |data_type: DataType| {
+        let t = scan_typed("t", &[(1, "c0", data_type.clone())], 4e7);
+        let grouped = aggregate(&t, vec![named(1, typed(1, data_type))], vec![count(10)], 3e7);
+        on(&grouped, &[LARGE], &four(), RankPolicy::All).one_rank_s
+    };
+    assert!(by_key(DataType::Text) > by_key(DataType::Int64) + 0.02);
+}
+
 #[test]
 fn plans_too_deep_stay_on_one_rank() {
     let predicate = Expression::predicate(Function::IsNotNull, vec![column(1)]);

@@ -161,3 +161,41 @@ fn what_several_streams_have_used_is_used_again_when_these_are_done() {
     };
     assert_eq!((take(reader), take(other)), ((false, true), (false, true)));
 }
+
+#[test]
+fn pieces_whose_users_were_waited_for_can_be_committed_elsewhere() {
+    let platform = Arc::new(EmulatedPlatform::with_seed(11));
+    let pool = MemoryPool::new(platform.clone(), 64 * PIECE);
+    let [user, other] = [(); 2].map(|()| platform.create_stream(StreamPriority::Low).unwrap());
+    let bytes = 2 * PIECE - pool.guard_bytes;
+    let mut all = Vec::new();
+    while let Ok(address) = pool.allocate(bytes, user, Lifetime::Short) {
+        all.push(address);
+    }
+    // The position after the first return is recorded, and the others lie behind it.
+    let mut returned = all.iter().skip(1).step_by(2);
+    let first = *returned.next().unwrap();
+    pool.release(first, bytes, &[user]);
+    {
+        let mut state = pool.lock();
+        let clock = state.streams.entry(user).or_default();
+        pool.record_now(clock, user).unwrap();
+    }
+    let count = returned.map(|address| pool.release(*address, bytes, &[user])).count() as u64;
+    // No two of them are adjacent: they are of use once their user has ended.
+    let long = pool.allocate((count - 1) * 2 * PIECE, other, Lifetime::Short).unwrap();
+    assert!(!all.contains(&long));
+    pool.release(long, (count - 1) * 2 * PIECE, &[other]);
+    all.iter().step_by(2).for_each(|address| pool.release(*address, bytes, &[user]));
+}
+
+#[test]
+fn an_error_tells_the_longest_range() {
+    let (_platform, pool) = pool(64 * PIECE);
+    let error = pool.allocate(1 << 40, Stream(0), Lifetime::Short).unwrap_err();
+    assert!(
+        error.message.contains("requested_bytes=1099511627776, longest_free_bytes=0, free_bytes=0"),
+        "{error}"
+    );
+    assert!(error.hint.unwrap().contains("device_memory"));
+}

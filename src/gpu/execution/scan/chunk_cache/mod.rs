@@ -29,6 +29,7 @@ mod tests;
 mod use_order;
 
 use std::{
+    ops::Range,
     path::PathBuf,
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Duration,
@@ -234,6 +235,14 @@ impl ChunkCacheInner {
         }
     }
 
+    /// Evicts chunks for a thread that has no stream for their copies.
+    fn evict_for_others(&self, evicted: Evicted) {
+        if !evicted.is_empty() {
+            let lease = self.memory.lease_stream(StreamPriority::Low).ok();
+            self.evict(evicted, lease.as_ref().map(StreamLease::stream));
+        }
+    }
+
     /// A copy on the host, if replacing less recently used ones makes room.
     fn pin(&self, chunk: &ResidentChunk, last_query: u64, stream: Stream) -> Option<PinnedChunk> {
         if chunk.bytes() > self.host.bytes_max() {
@@ -258,10 +267,17 @@ impl Reclaim for ChunkCacheInner {
     /// The least recently used chunks are evicted first.
     fn reclaim(&self, bytes: u64) {
         let evicted = self.lock().take_victims(bytes, u64::MAX, true).unwrap_or_default();
-        if !evicted.is_empty() {
-            let lease = self.memory.lease_stream(StreamPriority::Low).ok();
-            self.evict(evicted, lease.as_ref().map(StreamLease::stream));
-        }
+        self.evict_for_others(evicted);
+    }
+
+    fn idle_buffers(&self) -> Vec<(u64, u64)> {
+        self.lock().idle_buffers()
+    }
+
+    /// Chunks are evicted whole.
+    fn reclaim_ranges(&self, ranges: &[Range<u64>]) {
+        let evicted = self.lock().take_within(ranges);
+        self.evict_for_others(evicted);
     }
 }
 

@@ -4,7 +4,7 @@
 //! chunk is in an order as long as it is not moving; only [`ChunkCacheState::change`] changes the values that
 //! decide which.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use pystachio_plan::{CacheEntry, MemorySpace};
 
@@ -166,6 +166,21 @@ impl ChunkCacheState {
     /// many, takes none, or all if `takes_fewer` is set.
     pub(super) fn take_victims(&mut self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Evicted> {
         let victims = self.victims(bytes, query, takes_fewer)?;
+        Some(self.take_off(victims))
+    }
+
+    /// Takes the unused chunks off the device that have an idle buffer in one of these ranges. They
+    /// are moving then.
+    pub(super) fn take_within(&mut self, ranges: &[Range<u64>]) -> Evicted {
+        let is_within = |(start, bytes): (u64, u64)| {
+            ranges.iter().any(|range| start < range.end && range.start < start + bytes)
+        };
+        let chosen = self.idle_chunks().filter(|(_, chunk)| chunk.idle_buffers().into_iter().any(is_within));
+        let chosen = chosen.map(|(key, _)| *key).collect();
+        self.take_off(chosen)
+    }
+
+    fn take_off(&mut self, chosen: Vec<ChunkKey>) -> Evicted {
         let take = |key| {
             let moved =
                 |kept: &mut Kept| (std::mem::replace(&mut kept.device, OnDevice::Moving), kept.last_use);
@@ -174,7 +189,23 @@ impl ChunkCacheState {
                 (OnDevice::Moving | OnDevice::Away, _) => None,
             }
         };
-        Some(victims.into_iter().filter_map(take).collect())
+        chosen.into_iter().filter_map(take).collect()
+    }
+
+    /// The buffers on the device that nothing but the cache uses: the start and the bytes of each.
+    pub(super) fn idle_buffers(&self) -> Vec<(u64, u64)> {
+        self.idle_chunks().flat_map(|(_, chunk)| chunk.idle_buffers()).collect()
+    }
+
+    /// Chunks on the device that no query uses.
+    fn idle_chunks(&self) -> impl Iterator<Item = (&ChunkKey, &Arc<ResidentChunk>)> {
+        self.entries.iter().filter_map(|(key, entry)| match entry {
+            ChunkEntry::Kept(kept) if !kept.is_used() => match &kept.device {
+                OnDevice::Here(chunk) => Some((key, chunk)),
+                OnDevice::Moving | OnDevice::Away => None,
+            },
+            _ => None,
+        })
     }
 
     /// Unused chunks first: only their memory is free at once. The few chunks in use, which running

@@ -1,5 +1,6 @@
 //! Which chunks stay on the device and on the host, and which are evicted first.
 
+use pystachio_files::{FileVersion, KeyDigest};
 use pystachio_plan::MemorySpace;
 
 use pystachio_engine::StopFlag;
@@ -11,7 +12,11 @@ use crate::device::EmulatedPlatform;
 const SLAB_BYTES: u64 = 4 << 10;
 
 fn key(row_group: usize) -> ChunkKey {
-    let file = FileIdentity { device: 1, inode: 2, file_bytes: 3, modified_ns: 4 };
+    let file = FileIdentity {
+        version: FileVersion::Local { device: 1, inode: 2, modified_ns: 4 },
+        file_bytes: 3,
+        keys: KeyDigest::default(),
+    };
     ChunkKey { file, row_group, leaf: 0, rows: (0, 1) }
 }
 
@@ -78,6 +83,22 @@ fn memory_that_is_asked_for_comes_back() {
     assert!(!holds(&cache, 0, 3) && holds(&cache, 1, 3));
     cache.shared.reclaim(u64::MAX);
     assert_eq!(cache.bytes().0, 0);
+}
+
+#[test]
+fn unused_chunks_in_a_range_give_way() {
+    let cache = cache(100, 0);
+    (0..3).for_each(|row_group| load(&cache, row_group, 30, 1));
+    assert_eq!(cache.shared.idle_buffers().len(), 3);
+    let ChunkClaim::Held(used) = cache.claim(key(1), 1) else { panic!("not here") };
+    let (start, bytes) = used.buffers().next().unwrap().held();
+    let range = start + bytes - 1..start + bytes;
+    assert_eq!(cache.shared.idle_buffers().len(), 2);
+    cache.shared.reclaim_ranges(std::slice::from_ref(&range));
+    assert_eq!(cache.bytes().0, 90);
+    drop(used);
+    cache.shared.reclaim_ranges(std::slice::from_ref(&range));
+    assert!(holds(&cache, 0, 2) && !holds(&cache, 1, 2) && holds(&cache, 2, 2));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use arrow::{
 use parquet::arrow::ArrowWriter;
 use pystachio_engine::{StopFlag, spill::Spilling};
 use pystachio_plan::{
-    Aggregate, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet,
-    Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation,
+    Aggregate, AggregatePhase, ColumnContent, ColumnId, DataType, DeviceSettings, EngineChoice, Expression,
+    FileSet, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation,
     ScanColumn, ScanExtent, SortKey, SpillRequest, Value,
 };
 
@@ -71,11 +71,13 @@ impl DecimalTable {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
             common: Vec::new(),
         };
         let operator = Operator::Scan {
             table: "t".to_owned(),
-            files: FileSet { paths: vec![path.display().to_string()] },
+            files: FileSet::parquet(vec![path.display().to_string()]),
             columns: columns.iter().map(column).collect(),
             filters: Vec::new(),
             extent: ScanExtent::Whole,
@@ -110,6 +112,7 @@ fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
     let engine = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &options);
     let plan = Plan { root, outputs: outputs.iter().map(|id| ColumnId(*id)).collect() };
     let request = QueryRequest {
+        access: pystachio_plan::StoreAccess::default(),
         plan,
         planned_files: Vec::new(),
         parameters: Vec::new(),

@@ -411,11 +411,13 @@ fn decimals(precision: u8, values: impl Iterator<Item = i128>) -> (tempfile::Tem
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        content: ColumnContent::Column,
+        field_id: None,
         common: Vec::new(),
     };
     let operator = Operator::Scan {
         table: "d".to_owned(),
-        files: FileSet { paths: vec![path.display().to_string()] },
+        files: FileSet::parquet(vec![path.display().to_string()]),
         columns: vec![column],
         filters: Vec::new(),
         extent: ScanExtent::Whole,

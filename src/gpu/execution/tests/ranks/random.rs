@@ -2,14 +2,14 @@
 //! settings of exchanges.
 
 use pystachio_plan::{
-    EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ExchangeCompression, ExchangeSettings, Function,
-    TwoLevelExchange, Value,
+    EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ExchangeCompression, ExchangeSettings, FrameBound,
+    FrameExclusion, FrameUnit, Function, TwoLevelExchange, Value, WindowCall, WindowFrame, WindowFunction,
 };
 
 use super::*;
 
 /// From here on there are plans of every kind that must occur.
-const FIRST_SEED: u64 = 81;
+const FIRST_SEED: u64 = 221;
 /// Plans of one run; `PYSTACHIO_ROUNDS` asks for more.
 const PLANS: u64 = 40;
 
@@ -91,7 +91,7 @@ impl Generator<'_> {
         if depth == 0 {
             return self.scan();
         }
-        match self.random.below(12) {
+        match self.random.below(13) {
             0..=4 => self.join(depth - 1),
             5..=7 => self.aggregate(depth - 1),
             8 => {
@@ -103,6 +103,10 @@ impl Generator<'_> {
             10 => {
                 let input = self.relation(depth - 1);
                 self.first_rows(input)
+            }
+            11 => {
+                let input = self.relation(depth - 1);
+                self.windowed(input)
             }
             _ => self.scan(),
         }
@@ -165,6 +169,42 @@ impl Generator<'_> {
         }
         let rows = self.rows();
         aggregated(input, &groups, calls, rows)
+    }
+
+    /// Functions that are the same for peers: rows of one peer group come in any order.
+    fn windowed(&mut self, input: Arc<Relation>) -> Arc<Relation> {
+        let columns = input.columns();
+        let mut partition = Vec::new();
+        for _ in 0..self.random.below(3) {
+            let (id, data_type) = self.pick(&columns);
+            partition.push(Expression::column(id, data_type));
+        }
+        let key = self.column(&columns, &DataType::Int64).map(|expression| SortKey {
+            expression,
+            descending: self.chance(50),
+            nulls_first: self.chance(50),
+        });
+        let descending = key.as_ref().is_some_and(|key| key.descending);
+        let so_far = WindowFrame {
+            unit: FrameUnit::Range { key: None, descending },
+            start: FrameBound::Unbounded,
+            end: FrameBound::Current,
+            exclude: FrameExclusion::Nothing,
+        };
+        let (number, whole) = (DataType::Int64, WindowFrame::whole());
+        let mut calls = vec![(WindowFunction::Rank, None, whole.clone(), number.clone())];
+        if let Some(argument) = self.column(&columns, &number) {
+            let sum = DataType::Decimal { precision: 38, scale: 0 };
+            let aggregate = WindowFunction::Aggregate;
+            calls.push((aggregate(Aggregate::Sum), Some(argument.clone()), so_far.clone(), sum));
+            calls.push((aggregate(Aggregate::Min), Some(argument), whole, number));
+        }
+        let calls = calls.into_iter().map(|(function, argument, frame, data_type)| {
+            let id = ColumnId(self.id());
+            WindowCall { id, function, argument, frame, data_type }
+        });
+        let calls = calls.collect();
+        self.above(Operator::Window { input, partition, order: key.into_iter().collect(), calls })
     }
 
     fn union(&mut self, depth: u64) -> Arc<Relation> {

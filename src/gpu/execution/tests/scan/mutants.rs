@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use pystachio_files::{FileCatalog, describe};
-use pystachio_plan::{ErrorKind, ScanExtent};
+use pystachio_plan::{DescribeExtent, ErrorKind, ScanExtent};
 
 use super::*;
 
@@ -32,7 +32,7 @@ const MUTANTS_OF_A_FILE: usize = 40;
 fn read(fixture: &Fixture, path: &std::path::Path, columns: &[ScanColumn]) -> Result<Answer> {
     let operator = Operator::Scan {
         table: "t".to_owned(),
-        files: FileSet { paths: vec![path.display().to_string()] },
+        files: FileSet::parquet(vec![path.display().to_string()]),
         columns: columns.to_vec(),
         filters: Vec::new(),
         extent: ScanExtent::Whole,
@@ -50,8 +50,8 @@ fn damage_is_an_error_of_its_own() {
     for name in FILES {
         let path = data.join(format!("{name}.parquet"));
         let good = std::fs::read(&path).unwrap();
-        let files = FileSet { paths: vec![path.display().to_string()] };
-        let described = describe(&FileCatalog::default(), &files).unwrap();
+        let files = FileSet::parquet(vec![path.display().to_string()]);
+        let described = describe(&FileCatalog::default(), &files, DescribeExtent::All).unwrap();
         let columns: Vec<ScanColumn> = (1..)
             .zip(described.columns)
             .map(|(id, column)| ScanColumn {
@@ -61,6 +61,8 @@ fn damage_is_an_error_of_its_own() {
                 not_null: false,
                 length_max: None,
                 trim_blanks: false,
+                content: ColumnContent::Column,
+                field_id: None,
                 common: Vec::new(),
             })
             .collect();

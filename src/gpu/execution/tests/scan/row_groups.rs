@@ -220,11 +220,13 @@ fn columns_behind_groups_without_columns_are_read_in_their_own_place() {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
             common: Vec::new(),
         };
         let operator = Operator::Scan {
             table: "t".to_owned(),
-            files: FileSet { paths: vec![path.display().to_string()] },
+            files: FileSet::parquet(vec![path.display().to_string()]),
             columns: [(0, "b"), (1, "a")].map(column).to_vec(),
             filters: filters.to_vec(),
             extent: ScanExtent::Whole,

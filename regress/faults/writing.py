@@ -1,0 +1,207 @@
+"""Rows that are being written while the engine, the session, the server or the disk fails: either all of a transaction's files are there, or none."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+from faults.support import HANG_S, expect_error, expect_failure, require, wait_until
+
+# Many batches; the advisory lock that a session holds stops them in the middle.
+_GATE = 7001
+_ROWS = "SELECT i, repeat('x', 100) FROM generate_series(1, 100000) i"
+_GATED = (f"INSERT INTO public.written {_ROWS} "
+          f"UNION ALL SELECT 0, CASE WHEN pg_advisory_lock({_GATE}) IS NULL OR pg_advisory_unlock({_GATE}) THEN 'gate' END")
+_LOST = ["08006"]
+
+
+class Written:
+    """A writable table over a folder, empty at first."""
+
+    def __init__(self, place):
+        self.place = place
+        self.folder = pathlib.Path(place.folder) / "written"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        self.folder.chmod(0o777)
+        place.watch.run("DROP FOREIGN TABLE IF EXISTS public.written")
+        place.watch.run(f"CREATE FOREIGN TABLE public.written (k integer, t text) SERVER pystachio OPTIONS (path '{self.folder}', writable 'true')")
+
+    def names(self, begin=""):
+        """The names in the folder that begin so."""
+        return sorted(path.name for path in self.folder.iterdir() if path.name.startswith(begin))
+
+    def gated(self):
+        """A session whose INSERT has sent many rows and waits for the gate, and the session that holds it."""
+        keeper, writer = self.place.session(), self.place.session()
+        keeper.run(f"SELECT pg_advisory_lock({_GATE})")
+        pid = writer.run("SELECT pg_backend_pid()").scalar()
+        writer.start(_GATED)
+        waits = f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {pid}"
+        wait_until(lambda: self.place.watch.run(waits).scalar() == "t", "the INSERT waits for the gate")
+        require(len(self.names(".rows-")) == 1, f"one file is being written: {self.names()}")
+        return keeper, writer, int(pid)
+
+    def is_empty(self):
+        """Whether nothing is left in the folder."""
+        return not self.names()
+
+
+def engine_killed(place):
+    """An engine that dies while rows come is an error, and its file goes with the next write."""
+    written = Written(place)
+    keeper, writer, _ = written.gated()
+    with keeper, writer:
+        os.kill(place.engine_pid(), signal.SIGKILL)
+        keeper.run(f"SELECT pg_advisory_unlock({_GATE})")
+        expect_failure(writer, "the INSERT", _LOST, ["ended unexpectedly"])
+    require(written.names("rows-") == [], "no file has a name that scans see")
+    wait_until(lambda: place.watch.run("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO public.written%'").scalar() == "0",
+               "the session is gone")
+    with place.session() as session:
+        session.run("INSERT INTO public.written VALUES (1, 'after')")
+        require(session.run("SELECT count(*) FROM public.written").scalar() == "1", "only the later row is there")
+    require(written.names(".") == [], f"the dead session's file is removed: {written.names()}")
+
+
+def writer_cancelled(place):
+    """A cancel ends the write, and nothing is left; the session goes on."""
+    written = Written(place)
+    keeper, writer, _ = written.gated()
+    with keeper, writer:
+        writer.cancel()
+        expect_failure(writer, "the INSERT", ["57014"])
+        wait_until(written.is_empty, "nothing is left")
+        writer.run("INSERT INTO public.written VALUES (1, 'after')")
+        require(len(written.names("rows-")) == 1, "the session writes again")
+
+
+def writer_terminated(place):
+    """So does a session that is terminated, while it writes and before it commits."""
+    written = Written(place)
+    keeper, writer, pid = written.gated()
+    with keeper, writer:
+        place.watch.run(f"SELECT pg_terminate_backend({pid})")
+        wait_until(written.is_empty, "nothing is left")
+    with place.session() as session:
+        pid = session.run("SELECT pg_backend_pid()").scalar()
+        session.run("BEGIN")
+        session.run("INSERT INTO public.written VALUES (1, 'never')")
+        require(len(written.names(".rows-")) == 1, "the file waits for the commit")
+        place.watch.run(f"SELECT pg_terminate_backend({pid})")
+        wait_until(written.is_empty, "nothing is left")
+
+
+def engine_lost_before_commit(place):
+    """A commit needs no engine: the file is whole, and is the session's to rename."""
+    written = Written(place)
+    with place.session() as session:
+        session.run("BEGIN")
+        session.run("INSERT INTO public.written VALUES (1, 'kept')")
+        os.kill(place.engine_pid(), signal.SIGKILL)
+        session.run("COMMIT")
+        require(session.run("SELECT t FROM public.written").scalar() == "kept", "the row is there")
+
+
+def two_writers(place):
+    """Two sessions write at once: each sees what the other has committed."""
+    written = Written(place)
+    with place.session() as one, place.session() as other:
+        for session, key in ((one, 1), (other, 2)):
+            session.run("BEGIN")
+            session.run(f"INSERT INTO public.written VALUES ({key}, 'row')")
+        require(len(written.names(".rows-")) == 2 and written.names("rows-") == [], "both files wait")
+        one.run("COMMIT")
+        require(other.run("SELECT string_agg(k::text, ',') FROM public.written").scalar() == "1", "the first is there")
+        other.run("COMMIT")
+        require(one.run("SELECT string_agg(k::text, ',' ORDER BY k) FROM public.written").scalar() == "1,2", "both are there")
+
+
+def a_name_taken_meanwhile(place):
+    """A file that another session has made by the time of the commit stays, and the transaction fails whole."""
+    written = Written(place)
+    path = written.folder / "a.parquet"
+    with place.session() as one, place.session() as other:
+        one.run("BEGIN")
+        one.run("INSERT INTO public.written VALUES (1, 'never')")
+        one.run(f"SELECT pystachio.write_parquet('SELECT 1 AS k, ''one'' AS t', '{path}')")
+        other.run(f"SELECT pystachio.write_parquet('SELECT 2 AS k, ''other'' AS t', '{path}')")
+        expect_error(one, "COMMIT", ["22023"], ["already exists"])
+        require(one.run("SELECT string_agg(t, ',') FROM public.written").scalar() == "other", "only the other's row is there")
+    require(written.names() == ["a.parquet"], f"nothing else is left: {written.names()}")
+
+
+def replaced_files_come_back(place):
+    """A file that the transaction has replaced comes back when the next one can't be named."""
+    written = Written(place)
+    first, second = written.folder / "a.parquet", written.folder / "b.parquet"
+    with place.session() as one, place.session() as other:
+        other.run(f"SELECT pystachio.write_parquet('SELECT 1 AS k, ''before'' AS t', '{first}')")
+        one.run("BEGIN")
+        one.run(f"SELECT pystachio.write_parquet('SELECT 2 AS k, ''never'' AS t', '{first}', overwrite => true)")
+        one.run(f"SELECT pystachio.write_parquet('SELECT 3 AS k, ''never'' AS t', '{second}')")
+        other.run(f"SELECT pystachio.write_parquet('SELECT 4 AS k, ''other'' AS t', '{second}')")
+        expect_error(one, "COMMIT", ["22023"], ["already exists"])
+        require(one.run("SELECT string_agg(t, ',' ORDER BY k) FROM public.written").scalar() == "before,other", "the file from before is there")
+        one.run(f"SELECT pystachio.write_parquet('SELECT 5 AS k, ''after'' AS t', '{first}', overwrite => true)")
+        require(other.run("SELECT string_agg(t, ',' ORDER BY k) FROM public.written").scalar() == "other,after", "the next write replaces it")
+    require(written.names() == ["a.parquet", "b.parquet"], f"nothing else is left: {written.names()}")
+
+
+def folder_gone(place):
+    """A folder that is removed before the commit fails the transaction."""
+    written = Written(place)
+    with place.session() as session:
+        session.run("BEGIN")
+        session.run("INSERT INTO public.written VALUES (1, 'never')")
+        shutil.rmtree(written.folder)
+        expect_error(session, "COMMIT", ["58030"], [str(written.folder)])
+        require(session.run("SELECT 1").scalar() == "1", "the session goes on")
+
+
+def disk_full(place):
+    """A write that finds no room is an error that names the file; nothing is left of it, and what fits is written later. Only root can mount
+    a file system of one megabyte, so that it is full of two."""
+    written = Written(place)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=777", "none", written.folder], check=False, capture_output=True).returncode != 0:
+        print("writing: disk_full is skipped: no file system can be mounted")
+        return
+    try:
+        noise = "SELECT i, string_agg(md5(i::text || j), '') FROM generate_series(1, 2000) i, generate_series(1, 40) j GROUP BY i"
+        with place.session() as session:
+            # By the engine that gets rows, by COPY, and by the engine that computes them.
+            expect_error(session, f"INSERT INTO public.written {noise}", ["53100", "58030"], [str(written.folder), "No space left"])
+            wait_until(written.is_empty, "nothing is left")
+            expect_error(session, f"COPY ({noise}) TO '{written.folder}/a.parquet' (FORMAT parquet)", ["53100", "58030"], ["No space left"])
+            wait_until(written.is_empty, "nothing is left")
+            session.run("INSERT INTO public.written VALUES (1, 'fits')")
+            session.run("BEGIN")
+            session.run("INSERT INTO public.written VALUES (2, 'too')")
+            expect_error(session, f"INSERT INTO public.written {noise}", ["53100", "58030"], ["No space left"])
+            session.run("ROLLBACK")
+            require(session.run("SELECT string_agg(t, ',') FROM public.written").scalar() == "fits", "only what was committed is there")
+        wait_until(lambda: written.names(".") == [], "nothing else is left")
+    finally:
+        subprocess.run(["umount", "-l", written.folder], check=True)
+
+
+def retired_engine(place):
+    """An engine that is retired ends the write that it runs, and the next one gets the next write."""
+    written = Written(place)
+    keeper, writer, _ = written.gated()
+    with keeper, writer:
+        before = place.engine_pid()
+        place.watch.run("ALTER SERVER pystachio OPTIONS (ADD log_level 'error')")
+        try:
+            with place.session() as session:
+                session.run("INSERT INTO public.written VALUES (1, 'next')")
+            require(place.engine_pid() != before, "another engine runs")
+            keeper.run(f"SELECT pg_advisory_unlock({_GATE})")
+            writer.finish(HANG_S)
+        finally:
+            place.watch.run("ALTER SERVER pystachio OPTIONS (DROP log_level)")
+    require(place.watch.run("SELECT count(*) FROM public.written").scalar() == "100002", "all rows are there")
+
+
+TESTS = [engine_killed, writer_cancelled, writer_terminated, engine_lost_before_commit, two_writers, a_name_taken_meanwhile, replaced_files_come_back, folder_gone, disk_full, retired_engine]
