@@ -183,10 +183,75 @@ SET ROLE regress_without_key;
 EXECUTE by_day('2024-02-01');
 RESET ROLE;
 DEALLOCATE by_day;
+-- One of a view whose owner has no key, made while the role that ran it had none either: another role's keys do not count, nor its own later.
+CREATE ROLE regress_no_key;
+GRANT USAGE ON SCHEMA encrypted TO regress_no_key;
+GRANT USAGE ON FOREIGN SERVER on_device, on_cpu TO regress_no_key;
+SELECT format('CREATE FOREIGN TABLE plain_footer_%s (id integer, name text) SERVER on_%1$s OPTIONS (path %L)', engine, :'files' || '/plain_footer.parquet')
+FROM (VALUES ('cpu'), ('device')) e (engine) \gexec
+SELECT format('GRANT SELECT ON plain_footer_%1$s TO regress_with_key, regress_without_key, regress_no_key;
+  CREATE VIEW of_no_key_%1$s AS SELECT id, name FROM plain_footer_%1$s; ALTER VIEW of_no_key_%1$s OWNER TO regress_without_key;
+  CREATE VIEW of_caller_%1$s WITH (security_invoker = true) AS SELECT id, name FROM plain_footer_%1$s; ALTER VIEW of_caller_%1$s OWNER TO regress_without_key;
+  CREATE VIEW of_caller_in_view_%1$s AS SELECT id, name FROM of_caller_%1$s; ALTER VIEW of_caller_in_view_%1$s OWNER TO regress_with_key;
+  GRANT SELECT ON of_no_key_%1$s, of_caller_%1$s, of_caller_in_view_%1$s TO regress_with_key, regress_without_key, regress_no_key', engine)
+FROM (VALUES ('cpu'), ('device')) e (engine) \gexec
+SET ROLE regress_no_key;
+PREPARE of_view_cpu AS SELECT max(name), count(*) FROM of_no_key_cpu;
+PREPARE of_view_device AS SELECT max(name), count(*) FROM of_no_key_device;
+PREPARE of_caller_cpu AS SELECT max(name), count(*) FROM of_caller_cpu;
+EXECUTE of_view_cpu;
+EXECUTE of_view_device;
+EXECUTE of_caller_cpu;
+RESET ROLE;
+SET ROLE regress_with_key;
+EXECUTE of_view_cpu;
+EXECUTE of_view_device;
+EXECUTE of_caller_cpu;
+SELECT count(*) FROM plain_footer_cpu p JOIN of_no_key_cpu v USING (name);
+SELECT count(*) FROM of_no_key_cpu v JOIN plain_footer_cpu p USING (id);
+RESET ROLE;
+SET ROLE regress_no_key;
+SELECT max(name) FROM of_caller_device; -- of the caller, who has none
+SELECT max(name) FROM of_caller_in_view_device; -- and so it is in a view of another owner
+RESET ROLE;
+CREATE USER MAPPING FOR regress_no_key SERVER on_cpu OPTIONS (footer_key '30313233343536373839303132333435');
+SET ROLE regress_no_key;
+EXECUTE of_view_cpu;
+EXECUTE of_caller_cpu;
+RESET ROLE;
+DROP USER MAPPING FOR regress_no_key SERVER on_cpu;
+CREATE USER MAPPING FOR regress_without_key SERVER on_cpu OPTIONS (footer_key '30313233343536373839303132333435');
+SET ROLE regress_no_key;
+EXECUTE of_view_cpu; -- by the owner's keys now
+EXECUTE of_caller_cpu;
+RESET ROLE;
+DROP USER MAPPING FOR regress_without_key SERVER on_cpu;
+DEALLOCATE ALL;
+-- Of a cursor that a function opens, the keys of the function's owner count, whichever role fetches.
+CREATE FUNCTION opened(c refcursor, source regclass) RETURNS refcursor LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  OPEN c FOR EXECUTE format('SELECT max(name) FROM %s', source);
+  RETURN c;
+END $$;
+ALTER FUNCTION opened OWNER TO regress_with_key;
+SET ROLE regress_no_key;
+BEGIN;
+SELECT opened('c', 'plain_footer_cpu');
+FETCH c;
+COMMIT;
+RESET ROLE;
+ALTER FUNCTION opened OWNER TO regress_no_key;
+SET ROLE regress_with_key;
+BEGIN;
+SELECT opened('c', 'plain_footer_cpu');
+FETCH c;
+ROLLBACK;
+RESET ROLE;
+DROP FUNCTION opened;
 
 SET client_min_messages = warning;
-DROP OWNED BY regress_with_key, regress_without_key, regress_other_key CASCADE;
+DROP OWNED BY regress_with_key, regress_without_key, regress_other_key, regress_no_key CASCADE;
 DROP SCHEMA encrypted CASCADE;
 DROP SERVER on_cpu CASCADE;
 DROP SERVER on_device CASCADE;
-DROP ROLE regress_with_key, regress_without_key, regress_other_key;
+DROP ROLE regress_with_key, regress_without_key, regress_other_key, regress_no_key;

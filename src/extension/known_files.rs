@@ -4,17 +4,14 @@
 //! and the session then forgets what it knew.
 //!
 //! Invariants: errors are not kept. How much is kept is bounded.
-#![expect(
-    unsafe_code,
-    reason = "sends a message of invalidation to PostgreSQL's caches, and asks for the current role"
-)]
+#![expect(unsafe_code, reason = "sends a message of invalidation to PostgreSQL's caches")]
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use pgrx::pg_sys;
 use pystachio_plan::{FileSet, TableDescription};
 
-use crate::{pg::tree::Statement, stores};
+use crate::{pg::tree::Statement, privileges, stores};
 
 /// Tables of which descriptions are kept.
 const TABLES_MAX: usize = 256;
@@ -30,16 +27,27 @@ struct Known {
     file_count: usize,
 }
 
+impl Known {
+    fn remove(&mut self, key: &TableKey) {
+        if let Some(before) = self.descriptions.remove(key) {
+            self.file_count -= before.files.len();
+        }
+    }
+}
+
 thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
 }
 
-/// A table in a store, or one that the current role has keys for, as that role sees it: roles do not learn from one another.
+/// A table in a store, or one that its role has keys for, as that role sees it: roles do not learn from one another. All roles without
+/// keys see the others alike.
 fn of_role((server, mut files): TableKey) -> TableKey {
-    if files.role == 0 && (files.is_in_store() || stores::has_file_keys(server.into(), 0)) {
-        // SAFETY: a look at the session's state.
-        files.role = unsafe { pg_sys::GetUserId() }.into();
-    }
+    let role = match files.role {
+        0 => privileges::current_role(),
+        role => role,
+    };
+    let reads_by_mapping = files.is_in_store() || stores::has_file_keys(server.into(), role);
+    files.role = if reads_by_mapping { role } else { 0 };
     (server, files)
 }
 
@@ -65,19 +73,17 @@ pub fn keep(table: TableKey, description: &Rc<TableDescription>) {
 
 /// Forgets a table.
 pub fn forget(table: &TableKey) {
-    KNOWN.with_borrow_mut(|known| {
-        if let Some(before) = known.descriptions.remove(&of_role(table.clone())) {
-            known.file_count -= before.files.len();
-        }
-    });
+    let key = of_role(table.clone());
+    KNOWN.with_borrow_mut(|known| known.remove(&key));
 }
 
-/// Forgets the tables that have files, at whichever version.
+/// Forgets the tables that have files, at whichever version and as whichever role sees them.
 pub fn forget_files(server_oid: u32, files: &FileSet) {
     let is_of = |(server, known): &TableKey| *server == server_oid && known.paths == files.paths;
-    let keys: Vec<TableKey> =
-        KNOWN.with_borrow(|known| known.descriptions.keys().filter(|key| is_of(key)).cloned().collect());
-    keys.iter().for_each(forget);
+    KNOWN.with_borrow_mut(|known| {
+        let keys: Vec<TableKey> = known.descriptions.keys().filter(|key| is_of(key)).cloned().collect();
+        keys.iter().for_each(|key| known.remove(key));
+    });
 }
 
 /// Has this session plan anew what it keeps for the statement's foreign tables.

@@ -152,6 +152,7 @@ fn parse_catalog(options: &[(String, String)]) -> Result<Option<CatalogOptions>>
     }
 }
 
+/// The error of an option, in words, that nothing else gives a meaning.
 fn needs_catalog(option: &str) -> Error {
     let message = format!("server option \"{option}\" needs the option \"catalog\"");
     Error::new(ErrorKind::InvalidArgument, message)
@@ -207,6 +208,21 @@ pub fn validate_mapping(options: &[(String, String)]) -> Result<()> {
     FileKeys::parse(options.iter().map(|(name, value)| (name.as_str(), value.as_str()))).map(drop)
 }
 
+/// A server, and the role whose user mapping counts where files name none.
+#[derive(Clone, Copy)]
+pub struct ServerUser {
+    /// The server.
+    pub server_oid: pg_sys::Oid,
+    /// The role, by its number; 0: the current one.
+    pub role: u32,
+}
+
+impl From<pg_sys::Oid> for ServerUser {
+    fn from(server_oid: pg_sys::Oid) -> Self {
+        Self { server_oid, role: 0 }
+    }
+}
+
 /// How a request for files may reach stores and open encrypted files: the options of the server, and the user mapping of each role. Of one
 /// that reads no store, the keys of files alone.
 ///
@@ -214,9 +230,10 @@ pub fn validate_mapping(options: &[(String, String)]) -> Result<()> {
 ///
 /// `FilePermission` for a path that the server's option `stores` does not allow; those of the options.
 pub fn access<'f>(
-    server_oid: pg_sys::Oid,
+    user: impl Into<ServerUser>,
     files: impl IntoIterator<Item = &'f FileSet>,
 ) -> Result<StoreAccess> {
+    let ServerUser { server_oid, role: own_role } = user.into();
     let mut access = StoreAccess::default();
     let mut stores: Option<StoreOptions> = None;
     for files in files {
@@ -238,7 +255,8 @@ pub fn access<'f>(
         }
         let is_known = access.mappings.iter().any(|(role, _)| *role == files.role);
         if !is_known {
-            access.mappings.push((files.role, mapping(server_oid, files.role)));
+            let role = if files.role == 0 { own_role } else { files.role };
+            access.mappings.push((files.role, mapping(server_oid, role)));
         }
     }
     if stores.is_none() {
@@ -249,7 +267,7 @@ pub fn access<'f>(
     Ok(access)
 }
 
-/// Whether the user mapping of a role has keys of encrypted files; 0: of the current role.
+/// Whether the user mapping of a role has keys of encrypted files.
 pub fn has_file_keys(server_oid: pg_sys::Oid, role: u32) -> bool {
     mapping(server_oid, role).iter().any(is_file_key)
 }
@@ -263,13 +281,13 @@ fn is_file_key((name, _): &(String, Secret)) -> bool {
 /// # Errors
 ///
 /// As of [`access`].
-pub fn access_of_plan(server_oid: pg_sys::Oid, plan: &Plan) -> Result<StoreAccess> {
+pub fn access_of_plan(user: ServerUser, plan: &Plan) -> Result<StoreAccess> {
     let scans = plan.root.scans();
     let files = scans.iter().filter_map(|scan| match scan {
         Operator::Scan { files, .. } => Some(files),
         _ => None,
     });
-    access(server_oid, files)
+    access(user, files)
 }
 
 fn of_server(server_oid: pg_sys::Oid) -> Result<StoreOptions> {

@@ -19,7 +19,7 @@ use pystachio_plan::{
     TableDescription, decode_message,
 };
 
-use crate::stores;
+use crate::stores::{self, ServerUser};
 
 pub use connection::{Connection, Frame};
 pub use pool::{PooledConnection, acquire, acquire_checked, acquire_if_running};
@@ -43,15 +43,15 @@ pub fn describe(
 ///
 /// As of [`describe`].
 pub fn describe_newest(
-    server_oid: pg_sys::Oid,
+    user: ServerUser,
     tables: &[FileSet],
     extent: DescribeExtent,
 ) -> Result<Vec<Result<TableDescription>>> {
-    let mut access = stores::access(server_oid, tables)?;
+    let mut access = stores::access(user, tables)?;
     if let Some(options) = &mut access.options {
         options.listing_age_ms = 0;
     }
-    describe_by(server_oid, tables, extent, access)
+    describe_by(user.server_oid, tables, extent, access)
 }
 
 fn describe_by(

@@ -170,7 +170,7 @@ fn write_preview(writer: &Writer, private: &ScanPrivate, hides_counts: bool) {
         return write_hidden(writer);
     }
     let server_oid = pg_sys::Oid::from(private.server_oid);
-    let Ok(access) = stores::access_of_plan(server_oid, &private.plan) else { return };
+    let Ok(access) = stores::access_of_plan(server_oid.into(), &private.plan) else { return };
     let request = QueryRequest {
         access,
         plan: with_settled_moments(&private.plan, &[]),

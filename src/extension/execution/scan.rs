@@ -28,7 +28,8 @@ use crate::{
     },
     privileges,
     scan_private::{DisplayScale, KeyParameter, ScanPrivate, decode_refusals, place},
-    settings, stores,
+    settings,
+    stores::{self, ServerUser},
     types::{ColumnReader, ColumnSource, RowBlock, base_type},
 };
 
@@ -60,6 +61,8 @@ pub struct ScanState {
     written: Option<WrittenScan>,
     /// The server's number of the statement; 0 where it computes none.
     query_id: i64,
+    /// The role that started the statement. Another one may fetch from its cursor.
+    role: u32,
 }
 
 /// A query whose rows the engine writes.
@@ -297,7 +300,8 @@ impl ScanState {
     }
 
     fn request(&self, plan: &Plan, parameters: Vec<Literal>) -> Result<(QueryRequest, QueryOrigin)> {
-        let access = stores::access_of_plan(pg_sys::Oid::from(self.private.server_oid), plan)?;
+        let server_oid = pg_sys::Oid::from(self.private.server_oid);
+        let access = stores::access_of_plan(ServerUser { server_oid, role: self.role }, plan)?;
         let request = QueryRequest {
             plan: with_settled_moments(plan, &parameters),
             planned_files: self.private.files.clone(),
@@ -445,6 +449,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             with_metrics: (*(*node).ss.ps.state).es_instrument != 0,
             written: None,
             query_id: compat::query_id((*(*node).ss.ps.state).es_plannedstmt),
+            role: privileges::current_role(),
         };
         if !explain_only && !state.reads.is_null() {
             coming::note_reader();

@@ -5,7 +5,7 @@
     reason = "calls are inside a guard, or their callers have nothing to drop and are inside one"
 )]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 use pgrx::pg_sys;
 
@@ -291,6 +291,58 @@ pub unsafe fn checked_role(root: *mut pg_sys::PlannerInfo, entry: *mut pg_sys::R
             _ => (*pg_sys::getRTEPermissionInfo((*(*root).parse).rteperminfos, entry)).checkAsUser,
         }
     }
+}
+
+/// The role whose rights on the target of a statement are checked: of a view the owner, else the one that runs the statement.
+///
+/// # Safety
+///
+/// The executor is PostgreSQL's own, and has set up the target.
+pub unsafe fn role_of_target(
+    executor: *mut pg_sys::EState,
+    target: *mut pg_sys::ResultRelInfo,
+) -> pg_sys::Oid {
+    // SAFETY: as the caller says; an index above 0 is one of the executor's range table. A partition has the rights of the table above it.
+    unsafe {
+        let named = (*target).ri_RootResultRelInfo.as_ref().unwrap_or(&*target);
+        let checked = match i32::try_from(named.ri_RangeTableIndex) {
+            Ok(index) if index > 0 => {
+                let entry: *mut pg_sys::RangeTblEntry =
+                    pg_sys::list_nth((*executor).es_range_table, index - 1).cast();
+                #[cfg(feature = "pg15")]
+                let role = (*entry).checkAsUser;
+                #[cfg(not(feature = "pg15"))]
+                let role = match (*entry).perminfoindex {
+                    0 => pg_sys::InvalidOid,
+                    _ => (*pg_sys::getRTEPermissionInfo((*executor).es_rteperminfos, entry)).checkAsUser,
+                };
+                role
+            }
+            _ => pg_sys::InvalidOid,
+        };
+        if checked == pg_sys::InvalidOid { pg_sys::GetUserId() } else { checked }
+    }
+}
+
+/// The number and the modifier of a type that SQL writes so. Raises an ERROR if there is none.
+pub fn parse_type(sql_type: &CStr) -> (pg_sys::Oid, i32) {
+    let (mut type_oid, mut modifier) = (pg_sys::InvalidOid, -1);
+    // SAFETY: a C string, and places for the results.
+    #[cfg(feature = "pg15")]
+    unsafe {
+        pg_sys::parseTypeString(sql_type.as_ptr(), &raw mut type_oid, &raw mut modifier, false);
+    }
+    // SAFETY: as above.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        pg_sys::parseTypeString(
+            sql_type.as_ptr(),
+            &raw mut type_oid,
+            &raw mut modifier,
+            std::ptr::null_mut(),
+        );
+    }
+    (type_oid, modifier)
 }
 
 /// Whether the current role owns a table.

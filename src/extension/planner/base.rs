@@ -26,7 +26,7 @@ use crate::{
         mirror::type_name,
         tree::{CustomPath, ForeignPath, List, Path, Rel, Root, Table, column_name, column_type, table_name},
     },
-    stores, types,
+    types,
 };
 
 /// Estimates a foreign table and makes its plan.
@@ -37,11 +37,9 @@ pub fn estimate_table<'p>(root: Root<'p>, relation: Rel<'p>, table_oid: pg_sys::
     let role = relation.user_oid();
     relation.set_user_oid(pg_sys::InvalidOid);
     let mut table = options::table_options(table_oid);
-    if reads_by_mapping(&table, role) {
-        // The user mapping of the role whose permissions count.
-        table.files.role = role.into();
-        with_planning(|planning| planning.note_role(table_oid, role));
-    }
+    // The user mapping of the role whose permissions count. A plan may be kept until another role runs it, or has got keys.
+    table.files.role = role.into();
+    with_planning(|planning| planning.note_role(table_oid, role));
     describe_expanded(root, &table);
     let mut description = describe(&table).or_raise();
     if !fits(table_oid, &description) {
@@ -52,13 +50,6 @@ pub fn estimate_table<'p>(root: Root<'p>, relation: Rel<'p>, table_oid: pg_sys::
     relation.estimate_size(root);
     let info = build(root, relation, table_oid, &table, &description).or_raise();
     info.attach(relation);
-}
-
-/// Whether a user mapping counts for a table: always in stores, elsewhere for encrypted files. Of a view, keys of the role that queries it
-/// must not count in place of its owner's.
-fn reads_by_mapping(table: &TableOptions, role: pg_sys::Oid) -> bool {
-    let has_keys = |role: u32| stores::has_file_keys(table.server_oid, role);
-    table.files.is_in_store() || (role != pg_sys::InvalidOid && (has_keys(role.into()) || has_keys(0)))
 }
 
 /// Offers the paths of a foreign table.

@@ -24,13 +24,16 @@ use crate::{
     error::{OrRaise, raise},
     execution::ExplainWriter,
     options,
-    pg::{encoding, list, tree::table_name},
+    pg::{compat, encoding, list, tree::table_name},
+    stores::ServerUser,
 };
 
 /// What a DELETE keeps.
 struct DeleteState {
     /// The result relation.
     relation: pg_sys::Relation,
+    /// The role whose user mapping counts.
+    role: u32,
     /// Attributes that the condition reads: their numbers, and the columns' names in paths.
     keys: Vec<(usize, String)>,
     sets_tag: bool,
@@ -198,20 +201,22 @@ unsafe extern "C-unwind" fn begin_direct_modify(node: *mut pg_sys::ForeignScanSt
     unsafe {
         let scan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let executor = (*node).ss.ps.state;
-        let relation = match (*node).resultRelInfo.as_ref() {
-            Some(target) => target.ri_RelationDesc,
-            None => (*node).ss.ss_currentRelation,
-        };
         if flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 {
             return;
         }
+        let target = (*node).resultRelInfo;
+        let (relation, role) = match target.as_ref() {
+            Some(found) => (found.ri_RelationDesc, compat::role_of_target(executor, target)),
+            None => ((*node).ss.ss_currentRelation, pg_sys::GetUserId()),
+        };
         let table_oid = (*relation).rd_id;
         let attributes = attributes_of((*scan).scan.plan.qual, (*scan).scan.scanrelid);
         let keys = attributes.into_iter().filter_map(|number| {
             Some((usize::try_from(number - 1).ok()?, options::column_name(table_oid, number)))
         });
         let sets_tag = (*(*executor).es_plannedstmt).commandType == pg_sys::CmdType::CMD_DELETE;
-        let state = DeleteState { relation, keys: keys.collect(), sets_tag, is_done: false };
+        let state =
+            DeleteState { relation, role: role.into(), keys: keys.collect(), sets_tag, is_done: false };
         (*node).fdw_state =
             PgMemoryContexts::For((*executor).es_query_cxt).leak_and_drop_on_delete(state).cast();
     }
@@ -268,14 +273,14 @@ unsafe extern "C-unwind" fn exec_foreign_delete(
 /// Notes the files that go, and returns how many rows they have.
 unsafe fn delete(node: *mut pg_sys::ForeignScanState, state: &DeleteState) -> Result<u64> {
     // SAFETY: the relation is open as long as the node.
-    let (table_oid, server_oid) = unsafe {
+    let (table_oid, user) = unsafe {
         let table_oid = (*state.relation).rd_id;
         // Until the end of the transaction, as TRUNCATE does.
         pg_sys::LockRelationOid(table_oid, pg_sys::AccessExclusiveLock as i32);
         (table_oid, options::table_options(table_oid).server_oid)
     };
     let folder = folder_of_table(table_oid)?;
-    let there = files_there(server_oid, &folder)?;
+    let there = files_there(user, &folder)?;
     let there = there.into_iter().map(|file| (PathBuf::from(file.path), file.row_count));
     let there: Vec<_> = there.filter(|(path, _)| !transaction::is_removed(path)).collect();
     let own = transaction::own_files(Path::new(&folder));
@@ -286,10 +291,10 @@ unsafe fn delete(node: *mut pg_sys::ForeignScanState, state: &DeleteState) -> Re
     if there.len() + own.len() == all_count && all_count > 0 {
         // A table of which no file is left must have its columns.
         // SAFETY: the relation is open.
-        unsafe { truncate(state.relation)? };
+        unsafe { truncate(state.relation, state.role)? };
     } else {
         let paths = |files: Vec<(PathBuf, u64)>| files.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
-        remove_at_commit(server_oid, &folder, paths(there), &paths(own))?;
+        remove_at_commit(user, &folder, paths(there), &paths(own))?;
     }
     Ok(row_count)
 }
@@ -299,9 +304,9 @@ unsafe fn delete(node: *mut pg_sys::ForeignScanState, state: &DeleteState) -> Re
 /// # Errors
 ///
 /// Those of the engine.
-pub fn files_there(server_oid: pg_sys::Oid, folder: &str) -> Result<Vec<FileDescription>> {
+pub fn files_there(user: ServerUser, folder: &str) -> Result<Vec<FileDescription>> {
     let files = FileSet::parquet(vec![format!("{folder}/")]);
-    match client::describe_newest(server_oid, &[files], DescribeExtent::All)?.pop() {
+    match client::describe_newest(user, &[files], DescribeExtent::All)?.pop() {
         Some(Ok(description)) => Ok(description.files),
         Some(Err(error)) if error.kind != ErrorKind::FileNotFound => Err(error),
         _ => Ok(Vec::new()),

@@ -22,6 +22,7 @@ use crate::{
         compat, list,
         tree::{Ref, table_name},
     },
+    stores::ServerUser,
 };
 
 /// What a target of INSERT or COPY FROM keeps between rows. Lives in the query's memory context, and is dropped with it.
@@ -30,6 +31,8 @@ struct InsertState {
     sink: Option<RowSink>,
     /// The attributes that are written, in order.
     attributes: Vec<usize>,
+    /// The role whose user mapping counts.
+    role: u32,
     has_constraints: bool,
     /// Rows come by the table's own name, not by that of the table that it is a partition of.
     checks_partition: bool,
@@ -111,11 +114,11 @@ unsafe extern "C-unwind" fn exec_foreign_truncate(
         let table_oid = unsafe { (*relation).rd_id };
         require_writable(table_oid, "truncate");
         // SAFETY: as above.
-        unsafe { truncate(relation).or_raise() };
+        unsafe { truncate(relation, 0).or_raise() };
     }
 }
 
-/// Has all files of a table go with the commit, and one without rows come.
+/// Has all files of a table go with the commit, and one without rows come, with what the role's user mapping allows; 0: the current role.
 ///
 /// # Errors
 ///
@@ -132,9 +135,10 @@ pub unsafe fn truncate(relation: pg_sys::Relation) -> Result<()> {
     let WriteTarget::Folder { path: folder, stem } = target else {
         return Err(Error::internal("a table's new files belong to a folder"));
     };
-    let there = files_there(server_oid, &folder)?.into_iter().map(|file| file.path.into()).collect();
+    let user = ServerUser { server_oid, role };
+    let there = files_there(user, &folder)?.into_iter().map(|file| file.path.into()).collect();
     let own = transaction::own_files(Path::new(&folder)).into_iter().map(|(path, _)| path);
-    transaction::remove_at_commit(server_oid, &folder, there, &own.collect::<Vec<_>>())?;
+    transaction::remove_at_commit(user, &folder, there, &own.collect::<Vec<_>>())?;
     let target = WriteTarget::File { path: format!("{folder}/{stem}-0.parquet"), overwrite: false };
     // The file is in no partition's folder, so it has their columns too. Other files lack them.
     let columns = columns.into_iter().map(|column| {
@@ -142,7 +146,7 @@ pub unsafe fn truncate(relation: pg_sys::Relation) -> Result<()> {
         RowColumn { not_null, ..column }
     });
     let columns: Vec<_> = columns.collect();
-    RowSink::begin(server_oid, target, WriteForm::default(), &columns)?.finish().map(drop)
+    RowSink::begin(user, target, WriteForm::default(), &columns)?.finish().map(drop)
 }
 
 /// Prepares an INSERT. EXPLAIN comes here too.
@@ -176,7 +180,7 @@ unsafe fn write_whole(node: *mut pg_sys::ModifyTableState, target: *mut pg_sys::
         let written = written_columns(&columns)?;
         let input = (*node).ps.lefttree;
         if let Some((request, origin)) = execution::whole_query(input, server_oid, &written)? {
-            let write = write_request(server_oid, folder, form, written)?;
+            let write = write_request(ServerUser { server_oid, role: state.role }, folder, form, written)?;
             execution::write_instead(input, Request::WriteQuery(write, Box::new(request), origin));
         }
     }
@@ -269,6 +273,7 @@ unsafe fn begin(node: *mut pg_sys::ModifyTableState, target: *mut pg_sys::Result
         let state = InsertState {
             sink: None,
             attributes: written_attributes((*target).ri_RelationDesc),
+            role: compat::role_of_target((*node).ps.state, target).into(),
             has_constraints: !(*descriptor).constr.is_null(),
             checks_partition: is_partition && (*target).ri_RootResultRelInfo.is_null(),
         };
@@ -307,7 +312,7 @@ unsafe extern "C-unwind" fn exec_foreign_insert(
         // Taken out meanwhile: an ERROR that unwinds from here closes it.
         let mut sink = match state.sink.take() {
             Some(sink) => sink,
-            None => sink_of((*target).ri_RelationDesc, &state.attributes).or_raise(),
+            None => sink_of((*target).ri_RelationDesc, state).or_raise(),
         };
         pg_sys::slot_getallattrs(slot);
         let (values, nulls) = ((*slot).tts_values, (*slot).tts_isnull);
@@ -332,10 +337,10 @@ unsafe extern "C-unwind" fn end_foreign_insert(
 }
 
 /// Begins to write rows of the table.
-unsafe fn sink_of(relation: pg_sys::Relation, written: &[usize]) -> Result<RowSink> {
+unsafe fn sink_of(relation: pg_sys::Relation, state: &InsertState) -> Result<RowSink> {
     // SAFETY: the caller has the relation open.
-    let (server_oid, target, form, columns) = unsafe { target_of_table(relation, written)? };
-    RowSink::begin(server_oid, target, form, &columns)
+    let (server_oid, target, form, columns) = unsafe { target_of_table(relation, &state.attributes)? };
+    RowSink::begin(ServerUser { server_oid, role: state.role }, target, form, &columns)
 }
 
 /// The server, the folder, the form and the columns of a table's new files.

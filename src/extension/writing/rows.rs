@@ -17,7 +17,8 @@ use pystachio_plan::{
 use super::transaction;
 use crate::{
     client::{self, PooledConnection},
-    execution, stores,
+    execution,
+    stores::{self, ServerUser},
     types::{ColumnWriter, written_column},
 };
 
@@ -48,17 +49,18 @@ pub struct RowSink {
 }
 
 impl RowSink {
-    /// Has the server's engine begin to write.
+    /// Has the server's engine begin to write, with what the role's user mapping allows.
     ///
     /// # Errors
     ///
     /// `NotSupported` for a column that files can't hold; those of reaching the engine, and its own.
     pub fn begin(
-        server_oid: pg_sys::Oid,
+        user: impl Into<ServerUser>,
         target: WriteTarget,
         form: WriteForm,
         columns: &[RowColumn],
     ) -> Result<Self> {
+        let user = user.into();
         let written = written_columns(columns)?;
         let writers = written.iter().zip(columns);
         let writers = writers
@@ -69,14 +71,14 @@ impl RowSink {
             .map(|column| Field::new(&column.name, column.data_type.to_written_arrow(), !column.not_null));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let encoder = StreamEncoder::try_new(&schema).map_err(|error| encoding_failed(&error))?;
-        let frame = encode_message(&Request::Write(write_request(server_oid, target, form, written)?))?;
-        let mut connection = client::send(server_oid, &frame)?;
+        let frame = encode_message(&Request::Write(write_request(user, target, form, written)?))?;
+        let mut connection = client::send(user.server_oid, &frame)?;
         loop {
             match connection.receive().and_then(|frame| client::message(&frame)) {
                 Ok(Response::Writing) => break,
                 Ok(other) => return Err(client::unexpected(&other)),
                 Err(error) if connection.has_not_begun(&error) => {
-                    connection = client::send(server_oid, &frame)?
+                    connection = client::send(user.server_oid, &frame)?
                 }
                 Err(error) => return Err(error),
             }
@@ -166,7 +168,7 @@ pub fn written_columns(columns: &[RowColumn]) -> Result<Vec<WrittenColumn>> {
 ///
 /// `FilePermission` for a store that the server does not allow.
 pub fn write_request(
-    server_oid: pg_sys::Oid,
+    user: impl Into<ServerUser>,
     target: WriteTarget,
     form: WriteForm,
     columns: Vec<WrittenColumn>,
@@ -176,7 +178,7 @@ pub fn write_request(
         WriteTarget::File { path, .. } => path.clone(),
         WriteTarget::Folder { path, .. } => format!("{path}/"),
     };
-    let access = stores::access(server_oid, &[FileSet::parquet(vec![path])])?;
+    let access = stores::access(user, &[FileSet::parquet(vec![path])])?;
     Ok(WriteRequest {
         access,
         target,

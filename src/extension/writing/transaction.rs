@@ -42,7 +42,7 @@ use crate::{
     client::{self, PooledConnection},
     error::{OrRaise, raise},
     pg::encoding::to_message,
-    stores,
+    stores::{self, ServerUser},
 };
 
 /// Behind the provisional name of a file: the name of what it replaced, until the transaction ends.
@@ -187,20 +187,16 @@ pub fn own_files(folder: &Path) -> Vec<(PathBuf, u64)> {
 /// # Errors
 ///
 /// Those of reaching a store.
-pub fn remove_at_commit(
-    server_oid: pg_sys::Oid,
-    folder: &str,
-    there: Vec<PathBuf>,
-    own: &[PathBuf],
-) -> Result<()> {
+pub fn remove_at_commit(user: ServerUser, folder: &str, there: Vec<PathBuf>, own: &[PathBuf]) -> Result<()> {
     // SAFETY: reads a number.
     let subtransaction = unsafe { pg_sys::GetCurrentSubTransactionId() };
     if is_in_store(folder) {
         let paths: Vec<PathBuf> = there.into_iter().chain(own.iter().cloned()).collect();
         let set = FileSet::parquet(paths.iter().map(|path| path.display().to_string()).collect());
-        let access = stores::access(server_oid, [&set])?;
+        let access = stores::access(user, [&set])?;
         PENDING.with_borrow_mut(|pending| {
             let order = pending.next_order();
+            let server_oid = user.server_oid;
             let removal =
                 RemovedObjects { server_oid, access, paths, order, subtransaction, connection: None };
             pending.objects.push(removal);
