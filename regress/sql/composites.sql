@@ -115,6 +115,8 @@ SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_attribute WHERE
 SELECT t.typname, string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum) AS fields
 FROM pg_type t JOIN pg_attribute ON attrelid = typrelid JOIN pg_class c ON c.oid = typrelid WHERE typnamespace = 'imported'::regnamespace AND c.relkind = 'c' GROUP BY 1 ORDER BY 1;
 SELECT id, flat, points, deep FROM imported.nested ORDER BY id;
+-- Again: types that are as they must be are used.
+SELECT array_agg(oid ORDER BY oid) AS types FROM pg_type WHERE typnamespace = 'imported'::regnamespace AND typrelid <> 'imported.nested'::regclass AND typcategory = 'C' \gset
 DROP FOREIGN TABLE imported.nested;
 IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'true');
 IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'maybe');

@@ -22,8 +22,9 @@ use pystachio_plan::{
 
 use crate::{
     client,
+    composites::Composites,
     error::OrRaise,
-    file_tables, options,
+    options,
     pg::{encoding, list},
     stores,
 };
@@ -37,8 +38,6 @@ const MATCH_OPTION: &str = "match_by";
 const MATCHES: &[&str] = &["name", "field_id"];
 /// Whether structs are composite values, whose types are made.
 const COMPOSITE_OPTION: &str = "import_composite";
-/// The type of what composite values have as JSON.
-const NESTED_TYPE: &str = "jsonb";
 /// How deep a folder is searched for Parquet files.
 const DEPTH_MAX: usize = 16;
 
@@ -395,12 +394,14 @@ impl TableColumns {
     fn create_table(&self, table: &str, files: &FileSet, description: &TableDescription) -> Result<String> {
         let mut columns = self.definitions(table, description, HashSet::new(), &|_| true)?;
         if let Some(schema) = &self.composites_in {
+            let mut composites = Composites::new(schema, table);
             for column in &mut columns {
                 let record = column.column.record.as_ref().filter(|record| has_short_names(record));
                 if let Some(record) = record {
-                    column.sql_type = make_composite(schema, &format!("{table}_{}", column.name), record)?;
+                    column.sql_type = composites.of_column(&column.name, record)?;
                 }
             }
+            composites.make()?;
         }
         let columns: Vec<String> = columns.iter().map(ColumnDefinition::to_sql).collect();
         let path = files.paths.first().map_or("", String::as_str);
@@ -503,27 +504,6 @@ fn has_short_names(data_type: &DataType) -> bool {
     })
 }
 
-/// Makes the composite type of a struct, or of the structs in a list, and those within it. Gives the type of the column.
-fn make_composite(schema: &str, name: &str, data_type: &DataType) -> Result<String> {
-    let name = shorten(name);
-    let mut fields = Vec::new();
-    for RecordField { name: field, data_type, is_json, .. } in data_type.fields().unwrap_or_default() {
-        let sql_type = match data_type {
-            nested if nested.fields().is_some() => {
-                make_composite(schema, &format!("{name}_{field}"), nested)?
-            }
-            DataType::List(_) if *is_json => format!("{NESTED_TYPE}[]"),
-            _ if *is_json => NESTED_TYPE.to_owned(),
-            single => single.to_string(),
-        };
-        fields.push(format!("{} {sql_type}", quote_identifier(field)));
-    }
-    let qualified = format!("{}.{}", quote_identifier(schema), quote_identifier(&name));
-    file_tables::run(&format!("CREATE TYPE {qualified} AS ({})", fields.join(", ")))?;
-    let dimensions = if matches!(data_type, DataType::List(_)) { "[]" } else { "" };
-    Ok(format!("{qualified}{dimensions}"))
-}
-
 /// The differences of files in a column, and its loss of digits, in words that follow its name.
 fn notes(column: &ColumnDescription) -> Vec<String> {
     let sql_type = &column.sql_type;
@@ -569,7 +549,7 @@ impl ColumnDefinition<'_> {
 }
 
 /// A name as PostgreSQL would cut it, which counts bytes of the database's encoding.
-fn shorten(name: &str) -> String {
+pub fn shorten(name: &str) -> String {
     let mut bytes = 0;
     let fits = |character: &char| {
         bytes += encoding::to_shown(&character.to_string()).as_bytes().len();

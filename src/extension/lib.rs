@@ -10,7 +10,7 @@
 //! - `writing/`: INSERT, COPY FROM, and queries whose rows are written
 //! - `client/`: the connection to an engine; `supervisor/`: the worker that keeps engines running
 //! - `options.rs`, `settings.rs`, `fdw.rs`: the wrapper, its options and its settings
-//! - `file_tables.rs`: files as tables of a session; `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA
+//! - `file_tables.rs`: files as tables of a session; `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA, `composites.rs`: the types that it makes
 //! - `known_files.rs`: what the session knows of tables' files
 //! - `privileges.rs`: which records and counters of engines a role may see
 //! - `pg/`: narrow wrappers over `pg_sys`; `pg/compat.rs`: everything that differs between versions
@@ -27,6 +27,7 @@
 use pgrx::prelude::*;
 
 mod client;
+mod composites;
 mod error;
 mod execution;
 mod fdw;
