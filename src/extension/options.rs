@@ -845,7 +845,7 @@ fn check_format(format: &TableFormat, paths: &[String], values: &HashMap<&str, &
     }
     let refused = |what: &str, hint: &str| {
         let format = format.option();
-        let message = format!("a foreign table with the option format '{format}' {what}");
+        let message = format!("a foreign table whose option \"format\" is \"{format}\" {what}");
         Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint))
     };
     match paths {

@@ -95,7 +95,7 @@ fn parse(options: &[(String, String)]) -> Result<StoreOptions> {
                     "anonymous" => StoreCredentials::Anonymous,
                     "environment" => StoreCredentials::Environment,
                     "catalog" if store.catalog.is_none() => {
-                        return Err(needs_catalog("credentials 'catalog'"));
+                        return Err(needs_catalog("option \"credentials\" with the value \"catalog\""));
                     }
                     "catalog" => StoreCredentials::Catalog,
                     _ => StoreCredentials::UserMapping,
@@ -147,16 +147,17 @@ fn parse_catalog(options: &[(String, String)]) -> Result<Option<CatalogOptions>>
         .into_iter()
         .find(|(_, value)| value.is_some())
     {
-        Some((name, _)) => Err(needs_catalog(name)),
+        Some((name, _)) => Err(needs_catalog(&format!("option \"{name}\""))),
         None => Ok(None),
     }
 }
 
 /// The error of an option, in words, that nothing else gives a meaning.
 fn needs_catalog(option: &str) -> Error {
-    let message = format!("server option \"{option}\" needs the option \"catalog\"");
-    Error::new(ErrorKind::InvalidArgument, message)
-        .with_hint("Set the option catalog to the URL of a REST catalog of Iceberg, or drop the other one.")
+    let message = format!("server {option} needs the option \"catalog\"");
+    Error::new(ErrorKind::InvalidArgument, message).with_hint(
+        "Set the option \"catalog\" to the URL of a REST catalog of Iceberg, or drop the other one.",
+    )
 }
 
 fn parse_url(name: &str, value: &str) -> Result<String> {
@@ -180,7 +181,7 @@ pub fn validate_server(options: &[(String, String)]) -> Result<()> {
     let parsed = parse(options)?;
     // SAFETY: a lookup of the session's user.
     if parsed.credentials == StoreCredentials::Environment && !unsafe { pg_sys::superuser() } {
-        let message = "permission denied to change a server with the option credentials 'environment'";
+        let message = "permission denied to change a server whose option \"credentials\" is \"environment\"";
         return Err(Error::new(ErrorKind::FilePermission, message)
             .with_detail("Only superusers may lend what the server's environment is allowed.")
             .with_hint("Let a superuser set the options of this server, or use user mappings."));

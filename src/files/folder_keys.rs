@@ -100,7 +100,7 @@ fn file_name<'a>(place: ValuePlace<'a>, data_type: &DataType) -> Result<Cow<'a, 
 pub(crate) fn wrong_type(place: ValuePlace<'_>, option: &str, declared: &DataType, wanted: &str) -> Error {
     let ValuePlace { table, column, .. } = place;
     let message = format!(
-        "column \"{column}\" of foreign table \"{table}\" has the option \"reads\" '{option}' and type {declared}"
+        "column \"{column}\" of foreign table \"{table}\" has the option \"reads\" with the value \"{option}\" and type {declared}"
     );
     Error::new(ErrorKind::SchemaMismatch, message).with_hint(format!("Declare the column as {wanted}."))
 }
