@@ -204,4 +204,58 @@ def retired_engine(place):
     require(place.watch.run("SELECT count(*) FROM public.written").scalar() == "100002", "all rows are there")
 
 
-TESTS = [engine_killed, writer_cancelled, writer_terminated, engine_lost_before_commit, two_writers, a_name_taken_meanwhile, replaced_files_come_back, folder_gone, disk_full, retired_engine]
+def deletes_at_once(place):
+    """Two transactions that delete partitions of one table wait for each other, and neither fails; so do readers and writers."""
+    folder = pathlib.Path(place.folder) / "deleted"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    folder.chmod(0o777)
+    place.watch.run("DROP FOREIGN TABLE IF EXISTS public.deleted")
+    place.watch.run(f"CREATE FOREIGN TABLE public.deleted (k integer, p integer) SERVER pystachio OPTIONS (path '{folder}', writable 'true', partition_by 'p')")
+    place.watch.run("INSERT INTO public.deleted SELECT i, i % 4 FROM generate_series(1, 8) i")
+
+    def waits(session):
+        sql = f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {session.backend_pid}"
+        wait_until(lambda: place.watch.run(sql).scalar() == "t", "the session waits for a lock")
+
+    rows = "SELECT string_agg(k::text, ',' ORDER BY k) FROM public.deleted"
+    with place.session() as one, place.session() as other, place.session() as reader, place.session() as writer:
+        # Each holds the lock that PostgreSQL takes for a DELETE before either deletes.
+        for session in (one, other):
+            session.run("BEGIN")
+            session.run("EXPLAIN DELETE FROM public.deleted WHERE p = 0")
+        one.run("DELETE FROM public.deleted WHERE p = 1")
+        other.start("DELETE FROM public.deleted WHERE p = 2")
+        waits(other)
+        reader.start(rows)
+        waits(reader)
+        writer.start("INSERT INTO public.deleted VALUES (9, 0)")
+        waits(writer)
+        one.run("COMMIT")
+        other.finish(HANG_S)
+        other.run("COMMIT")
+        require(reader.finish(HANG_S).scalar() in ("2,3,4,6,7,8", "3,4,7,8", "3,4,7,8,9", "2,3,4,6,7,8,9"), "the reader sees no part of a partition")
+        writer.finish(HANG_S)
+        require(reader.run(rows).scalar() == "3,4,7,8,9", "both partitions are gone")
+        # Sessions that have read or written hold a DELETE up until they end.
+        for session, sql in ((reader, rows), (writer, "INSERT INTO public.deleted VALUES (10, 0)")):
+            session.run("BEGIN")
+            session.run(sql)
+            one.start("DELETE FROM public.deleted WHERE p = 3")
+            waits(one)
+            session.run("ROLLBACK")
+            one.finish(HANG_S)
+        require(reader.run(rows).scalar() == "4,8,9", "the third one is gone")
+        # A read by a cached plan, and one of several tables.
+        reader.run("PREPARE kept AS SELECT count(*) FROM public.deleted a JOIN public.deleted b USING (p)")
+        require(reader.run("EXECUTE kept").scalar() == "9", "a join")
+        one.run("BEGIN")
+        one.run("DELETE FROM public.deleted WHERE p = 0")
+        reader.start("EXECUTE kept")
+        waits(reader)
+        one.run("ROLLBACK")
+        require(reader.finish(HANG_S).scalar() == "9", "the join again")
+    place.watch.run("DROP FOREIGN TABLE public.deleted")
+
+
+TESTS = [deletes_at_once, engine_killed, writer_cancelled, writer_terminated, engine_lost_before_commit, two_writers, a_name_taken_meanwhile, replaced_files_come_back, folder_gone, disk_full, retired_engine]

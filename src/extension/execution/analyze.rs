@@ -36,6 +36,7 @@ use crate::{
     scan_private::DisplayScale,
     stores,
     types::{self, ColumnReader, ColumnSource, RowBlock},
+    writing,
 };
 
 /// A table, and how many values its columns have, as `stadistinct`.
@@ -157,6 +158,9 @@ unsafe fn sample(
             scanned.push((*attribute, description.column(&column.file_column())));
             scan_columns.push(column);
         }
+    }
+    if table.writable {
+        writing::share_files(relation_oid);
     }
     let access = stores::access(table.server_oid, [&table.files])?;
     let request = Request::Sample(SampleRequest {

@@ -31,6 +31,7 @@ use crate::{
     settings,
     stores::{self, ServerUser},
     types::{ColumnReader, ColumnSource, RowBlock, base_type},
+    writing,
 };
 
 /// What a scan node keeps between its rows. Lives in the query's memory context, and is dropped with it.
@@ -423,6 +424,9 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let scan = (*node).ss.ps.plan.cast::<pg_sys::ForeignScan>();
         let private = read_private(scan).or_raise();
         let explain_only = flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0;
+        if !explain_only {
+            writing::share_read_files((*(*node).ss.ps.state).es_plannedstmt, &private.plan);
+        }
         let columns = if explain_only { Vec::new() } else { columns(node, &private).or_raise() };
         let parameters = (!explain_only)
             .then(|| Parameters::new(node, scan, &private.parameters, &private.plan).or_raise());

@@ -17,6 +17,7 @@ use crate::{
     options,
     options::TableOptions,
     pg::tree::{Query, RangeEntry, Root},
+    writing,
 };
 
 /// The options of a table that this run of the planner has met.
@@ -67,6 +68,16 @@ pub fn number_bounds(id: ColumnId) -> Option<(f64, f64)> {
     let (table_oid, attribute_number) = with_planning(|planning| planning.column_of_table(id))?;
     let description = describe(&planned_options(table_oid)).ok()?;
     description.column(&options::file_column(table_oid, attribute_number))?.number_bounds()
+}
+
+/// Shares the locks of the files of writable tables that a query names, so that files which it is planned for are there when it runs.
+pub fn share_named(query: Query<'_>) {
+    query.any_entry(&mut |entry| {
+        if is_our_entry(entry) && options::table_options(entry.table_oid()).writable {
+            writing::share_files(entry.table_oid());
+        }
+        false
+    });
 }
 
 /// Asks for the tables that a query names and the session does not know. What fails is asked for again, and its error raised,

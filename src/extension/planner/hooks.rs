@@ -4,7 +4,7 @@ use pgrx::{pg_sys, prelude::*};
 
 use super::{
     base,
-    descriptions::describe_named,
+    descriptions::{describe_named, share_named},
     file_calls::replace_calls,
     finish::{self, append_refusals},
     join, keyed_join, label, leftover,
@@ -52,6 +52,11 @@ fn plan_query<'p>(planner: PlannerCall<'p>, query: Query<'p>) -> Statement<'p> {
     // Descriptions of tables are asked for once, however often the query is planned.
     let _guard = PlanningGuard::push();
     if original.is_some() {
+        // A DELETE holds the lock of its table's files alone, and must not share it before.
+        let deletes = query.command() == pg_sys::CmdType::CMD_DELETE || query.has_modifying_with();
+        if !deletes {
+            share_named(query);
+        }
         describe_named(query);
     }
     let mut planned = plan_best(query, call);

@@ -4,7 +4,7 @@
 //! commit (`transaction.rs`): objects of stores right after it.
 //!
 //! Invariants: a condition reads columns of the table's option `partition_by` alone. Each file with rows has a value of each of them in
-//! its path, or the DELETE fails. The statement locks the table as TRUNCATE does: a session that reads it sees all of the partitions, or none.
+//! its path, or the DELETE fails. The statement locks the table's files (`locks.rs`): a session that reads it sees all of the partitions, or none.
 #![expect(unsafe_code, reason = "PostgreSQL's planner and executor structures are C structures")]
 
 use std::{
@@ -16,6 +16,7 @@ use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
 use pystachio_plan::{DescribeExtent, Error, ErrorKind, FileDescription, FileSet, Result, folder_text};
 
 use super::{
+    locks,
     modify::{folder_of_table, require_writable, truncate},
     transaction::{self, remove_at_commit},
 };
@@ -275,10 +276,10 @@ unsafe fn delete(node: *mut pg_sys::ForeignScanState, state: &DeleteState) -> Re
     // SAFETY: the relation is open as long as the node.
     let (table_oid, user) = unsafe {
         let table_oid = (*state.relation).rd_id;
-        // Until the end of the transaction, as TRUNCATE does.
-        pg_sys::LockRelationOid(table_oid, pg_sys::AccessExclusiveLock as i32);
-        (table_oid, options::table_options(table_oid).server_oid)
+        let server_oid = options::table_options(table_oid).server_oid;
+        (table_oid, ServerUser { server_oid, role: state.role })
     };
+    locks::hold_alone(table_oid);
     let folder = folder_of_table(table_oid)?;
     let there = files_there(user, &folder)?;
     let there = there.into_iter().map(|file| (PathBuf::from(file.path), file.row_count));

@@ -10,7 +10,7 @@
 //! - `modify.rs`: the callbacks of INSERT, COPY FROM and TRUNCATE
 //! - `query.rs`: a query whose rows are written; `copy.rs`: COPY TO
 //! - `rows.rs`: rows on their way to the engine
-//! - `delete.rs`: DELETE of whole partitions
+//! - `delete.rs`: DELETE of whole partitions; `locks.rs`: who is kept out meanwhile
 //! - `transaction.rs`: the files of the transaction, and when they get their names; `record.rs`: what to do after a crash
 //!
 //! Division of labour. The backend makes Arrow arrays of datums (`types/writer.rs`), since only it knows PostgreSQL's values. The engine
@@ -34,7 +34,7 @@
 //! - What PostgreSQL checks of a heap table's new rows is checked here: NOT NULL, CHECK and the bounds of partitions.
 //!
 //! Limits of atomicity. Names change between the last check of the transaction and its commit record. Other sessions may read files some
-//! moments before the commit, unless they read the table that a DELETE or TRUNCATE has locked. A transaction does not see its own rows
+//! moments before the commit, unless they read the table that a TRUNCATE, or whose files a DELETE has locked. A transaction does not see its own rows
 //! before it commits.
 //!
 //! Deliberately absent: UPDATE, and DELETE of single rows; Parquet.
@@ -42,6 +42,7 @@
 
 mod copy;
 mod delete;
+mod locks;
 mod modify;
 mod query;
 mod record;
@@ -52,6 +53,7 @@ use pgrx::pg_sys;
 use pystachio_plan::WriteTarget;
 
 pub use copy::run as run_copy;
+pub use locks::{share as share_files, share_read as share_read_files};
 pub use modify::fill_routine;
 pub use query::{RowQuery, RowTarget, write_rows};
 pub use record::recover;

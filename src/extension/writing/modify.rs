@@ -11,6 +11,7 @@ use pystachio_plan::{
 
 use super::{
     delete::{self, files_there},
+    locks,
     rows::{RowColumn, RowSink, write_request, written_columns},
     transaction,
 };
@@ -126,8 +127,8 @@ unsafe extern "C-unwind" fn exec_foreign_truncate(
 ///
 /// # Safety
 ///
-/// The relation is open, and locked against all others.
-pub unsafe fn truncate(relation: pg_sys::Relation) -> Result<()> {
+/// The relation is open. No other session reads its files or writes to them.
+pub unsafe fn truncate(relation: pg_sys::Relation, role: u32) -> Result<()> {
     // SAFETY: the caller has the relation open.
     let attributes = unsafe { written_attributes(relation) };
     // SAFETY: as above.
@@ -162,6 +163,7 @@ unsafe extern "C-unwind" fn begin_foreign_modify(
     unsafe {
         begin(node, target);
         if flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY == 0 {
+            locks::share((*(*target).ri_RelationDesc).rd_id);
             write_whole(node, target).or_raise();
         }
     }
@@ -262,7 +264,10 @@ unsafe extern "C-unwind" fn begin_foreign_insert(
     target: *mut pg_sys::ResultRelInfo,
 ) {
     // SAFETY: called by the executor, or by COPY, with a node that it has set up.
-    unsafe { begin(node, target) };
+    unsafe {
+        begin(node, target);
+        locks::share((*(*target).ri_RelationDesc).rd_id);
+    }
 }
 
 unsafe fn begin(node: *mut pg_sys::ModifyTableState, target: *mut pg_sys::ResultRelInfo) {
