@@ -215,7 +215,7 @@ INSERT INTO types (id, m) VALUES (7, '294276-12-31');
 INSERT INTO types (id, ai) VALUES (7, '{{1,2},{3,4}}');
 INSERT INTO types (id, ai) VALUES (7, '[0:1]={1,2}');
 SELECT count(*) FROM types;
-SELECT writable('bare', 'n numeric'), writable('long', 'n numeric(39,0)'), writable('times', 'i interval'), writable('binary_json', 'j jsonb');
+SELECT writable('bare', 'n numeric'), writable('long', 'n numeric(77,0)'), writable('times', 'i interval'), writable('binary_json', 'j jsonb');
 INSERT INTO bare VALUES (1);
 INSERT INTO long VALUES (1);
 INSERT INTO times VALUES ('1 day');

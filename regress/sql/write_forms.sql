@@ -179,6 +179,54 @@ SELECT count(*), sum(k), sum(n) FROM gpu WHERE t LIKE '%7';
 COPY (SELECT 1 / (k - 5) AS k FROM gpu) TO :'file' (FORMAT parquet);
 COPY (SELECT sum(n) AS n FROM gpu) TO :'file' (FORMAT parquet);
 
+-- Numbers of more than 38 digits, and times of UTC.
+CREATE TABLE long (k integer, n numeric(76,38), w numeric(39,0), f numeric(2,70), list numeric(40,2)[], t timetz, ts timetz[]);
+INSERT INTO long VALUES
+  (1, (repeat('9', 38) || '.' || repeat('9', 38))::numeric, repeat('9', 39)::numeric, ('-0.' || repeat('0', 68) || '99')::numeric, ARRAY[1, NULL, -99999999999999999999999999999999999999.99], '00:00+00', '{}'),
+  (2, ('-' || repeat('9', 38) || '.' || repeat('9', 38))::numeric, -repeat('9', 39)::numeric, ('0.' || repeat('0', 68) || '1')::numeric, '{}', '23:59:59.999999+00', ARRAY['12:00:00.5+00', NULL]::timetz[]),
+  (3, 0, 0, 0, NULL, NULL, NULL),
+  (4, ('0.' || repeat('0', 37) || '1')::numeric, 10000, NULL, '{0}', '24:00+00', NULL),
+  (5, 17014118346046923173168730371588410572.8, 170141183460469231731687303715884105728, NULL, NULL, '12:34:56+00', NULL),
+  (6, -10000.0001, 100000000000000000000000000000000000000, NULL, NULL, '01:00+00', NULL),
+  (7, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT row_count FROM pystachio.write_parquet('TABLE long', :'written' || '/long.parquet');
+SELECT row_count FROM pystachio.write_parquet('TABLE long', :'written' || '/long_gpu.parquet', layout => 'gpu');
+SELECT row_count FROM pystachio.write_parquet('TABLE long', :'written' || '/long_sorted.parquet', sort_by => 'n DESC NULLS LAST, w');
+SELECT reads('long_' || name, 'k integer, n numeric(76,38), w numeric(39,0), f numeric(2,70), list numeric(40,2)[], t timetz, ts timetz[]', file || '.parquet')
+FROM (VALUES ('read', 'long'), ('gpu_read', 'long_gpu'), ('sorted_read', 'long_sorted')) f (name, file);
+CREATE FUNCTION differs(one text, other text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  result bigint;
+BEGIN
+  EXECUTE format('SELECT count(*) FROM ((SELECT t::text FROM %1$s t EXCEPT ALL SELECT t::text FROM %2$s t) UNION ALL (SELECT t::text FROM %2$s t EXCEPT ALL SELECT t::text FROM %1$s t)) d', one, other) INTO result;
+  RETURN result;
+END $$;
+SELECT differs('long', 'long_read'), differs('long', 'long_gpu_read'), differs('long', 'long_sorted_read');
+SELECT k, n, w, f, list, t, ts FROM long_read ORDER BY k;
+SELECT k FROM long_sorted_read;
+SELECT column_name, type, file_type FROM pystachio.describe(:'written' || '/long.parquet');
+SELECT run('CREATE FOREIGN TABLE long_written (k integer, n numeric(76,38), w numeric(39,0), f numeric(2,70), list numeric(40,2)[], t timetz, ts timetz[]) SERVER pystachio OPTIONS (path ''{}/long_written'', writable ''true'')');
+INSERT INTO long_written TABLE long;
+INSERT INTO long_written SELECT k + 10, n, w, f, list, t, ts FROM long_read;
+SELECT differs('(SELECT * FROM long UNION ALL SELECT k + 10, n, w, f, list, t, ts FROM long)', 'long_written');
+SELECT rows_of_scan('INSERT INTO long_written SELECT * FROM long_read');
+-- Values and types that files don't hold.
+INSERT INTO long_written (k, n) VALUES (20, 'NaN');
+INSERT INTO long_written (k, w) VALUES (20, 'Infinity');
+INSERT INTO long_written (k, t) VALUES (20, '12:00+02');
+INSERT INTO long_written (k, ts) VALUES (20, '{12:00+00,12:00-00:30}');
+INSERT INTO long_written (k, t) VALUES (20, timetz '12:00+02' AT TIME ZONE 'UTC');
+SELECT t FROM long_written WHERE k = 20;
+SELECT pystachio.write_parquet('SELECT 1::numeric(77,0) AS a', :'written' || '/never.parquet');
+SELECT pystachio.write_parquet('SELECT 1::numeric(40,-2) AS a', :'written' || '/never.parquet');
+SELECT pystachio.write_parquet('SELECT 1::numeric AS a', :'written' || '/never.parquet');
+CREATE TYPE with_zone AS (a integer, t timetz);
+SELECT pystachio.write_parquet('SELECT ROW(1, ''12:00+00'')::with_zone AS a', :'written' || '/never.parquet');
+CREATE TYPE with_long AS (a integer, n numeric(50,10));
+SELECT row_count FROM pystachio.write_parquet('SELECT ROW(1, 1234567890123456789012345678901234567890.0000000001)::with_long AS a', :'written' || '/record.parquet');
+SELECT reads('record', 'a with_long', 'record.parquet');
+SELECT a, (a).n FROM record;
+
 -- TRUNCATE: all files go with the commit.
 SELECT run('CREATE FOREIGN TABLE emptied (k integer) SERVER pystachio OPTIONS (path ''{}/emptied'', writable ''true'')');
 TRUNCATE emptied;

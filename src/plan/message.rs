@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 30;
+pub const PROTOCOL_VERSION: u32 = 31;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -217,6 +217,8 @@ pub struct WrittenColumn {
     pub data_type: DataType,
     /// Whether its text, or that of its elements, is JSON.
     pub is_json: bool,
+    /// Whether its times of day, or those of its elements, are of UTC.
+    pub is_utc: bool,
     /// Whether no value is NULL.
     pub not_null: bool,
 }

@@ -25,6 +25,8 @@ const BASE: u64 = 10_000;
 /// Four digits to the base 10000.
 const BASE_POWER_4: u64 = BASE * BASE * BASE * BASE;
 const DIGITS_PER_GROUP: u32 = 4;
+/// Decimal digits of the longest numbers that files hold.
+const LONG_DIGITS_MAX: usize = 76;
 /// Groups of a value of 76 decimal digits, wherever its point is.
 const GROUPS_MAX: usize = 20;
 /// Groups of an `i128`, wherever its point is: 39 digits.
@@ -94,6 +96,45 @@ pub enum Decoded {
     Special,
 }
 
+/// A `numeric` as an integer of a column's scale, or that it is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodedLong {
+    /// The integer.
+    Finite(i256),
+    /// More than 76 digits, or digits beyond the scale.
+    TooLong,
+    /// NaN or an infinity.
+    Special,
+}
+
+/// What a `numeric` consists of: the value is the digits as one number × 10000^(weight + 1 - digits).
+struct Parts {
+    is_negative: bool,
+    weight: i32,
+    digits: Vec<u16>,
+}
+
+impl Parts {
+    /// Of a value without its length word; none of NaN and infinities.
+    fn of(body: &[u8]) -> Option<Self> {
+        let word = |index: usize| {
+            body.get(2 * index..2 * index + 2).map_or(0, |pair| u16::from_le_bytes([pair[0], pair[1]]))
+        };
+        let header = word(0);
+        if header & SPECIAL == SPECIAL {
+            return None;
+        }
+        let (is_negative, weight, digits_start) = if header & SHORT_HEADER != 0 {
+            let weight = (header & SHORT_WEIGHT_MASK) as i32;
+            let weight = if header & SHORT_WEIGHT_SIGN != 0 { weight - 64 } else { weight };
+            (header & SHORT_SIGN != 0, weight, 1)
+        } else {
+            (header & LONG_NEGATIVE != 0, i32::from(word(1) as i16), 2)
+        };
+        Some(Self { is_negative, weight, digits: (digits_start..body.len() / 2).map(word).collect() })
+    }
+}
+
 /// Values of up to 38 digits.
 pub fn fill_decimal128(
     array: &Decimal128Array,
@@ -132,25 +173,10 @@ pub fn fill_decimal256(
 
 /// Reads a `numeric` without its length word, which has been detoasted.
 pub fn decode(body: &[u8]) -> Decoded {
-    let word = |index: usize| {
-        body.get(2 * index..2 * index + 2).map_or(0, |pair| u16::from_le_bytes([pair[0], pair[1]]))
-    };
-    let header = word(0);
-    if header & SPECIAL == SPECIAL {
-        return Decoded::Special;
-    }
-    let (negative, weight, digits_start) = if header & SHORT_HEADER != 0 {
-        let weight = (header & SHORT_WEIGHT_MASK) as i32;
-        let weight = if header & SHORT_WEIGHT_SIGN != 0 { weight - 64 } else { weight };
-        (header & SHORT_SIGN != 0, weight, 1)
-    } else {
-        (header & LONG_NEGATIVE != 0, i32::from(word(1) as i16), 2)
-    };
-    let mut digits: Vec<u16> = (digits_start..body.len() / 2).map(word).collect();
+    let Some(Parts { is_negative, weight, mut digits }) = Parts::of(body) else { return Decoded::Special };
     while digits.last() == Some(&0) {
         digits.pop();
     }
-    // The value is the digits as one number × 10000^(weight + 1 - digits).
     let mut exponent = DIGITS_PER_GROUP as i32 * (weight + 1 - digits.len() as i32);
     // Zeroes at the end of the last group are no digits of the value, and 38 digits must not overflow.
     let (mut last, mut base) = (digits.pop().unwrap_or(0), u128::from(BASE));
@@ -167,10 +193,46 @@ pub fn decode(body: &[u8]) -> Decoded {
     match magnitude.and_then(|magnitude| normalize(magnitude, exponent)) {
         Some((magnitude, scale)) if magnitude < 10u128.pow(38) => {
             let unscaled = magnitude as i128;
-            Decoded::Finite { unscaled: if negative { -unscaled } else { unscaled }, scale }
+            Decoded::Finite { unscaled: if is_negative { -unscaled } else { unscaled }, scale }
         }
         _ => Decoded::TooLong,
     }
+}
+
+/// Reads a `numeric` without its length word, which has been detoasted, as an integer of this scale.
+pub fn decode_long(body: &[u8], scale: u8) -> DecodedLong {
+    let Some(Parts { is_negative, weight, digits }) = Parts::of(body) else { return DecodedLong::Special };
+    let mut decimal: Vec<u8> = Vec::with_capacity(digits.len() * DIGITS_PER_GROUP as usize);
+    for group in &digits {
+        decimal
+            .extend([group / 1000, group / 100 % 10, group / 10 % 10, group % 10].map(|digit| digit as u8));
+    }
+    // The value is the digits as one number × 10^exponent, in units of the scale.
+    let exponent = DIGITS_PER_GROUP as i32 * (weight + 1 - digits.len() as i32) + i32::from(scale);
+    if decimal.iter().all(|digit| *digit == 0) {
+        return DecodedLong::Finite(i256::ZERO);
+    }
+    match usize::try_from(exponent) {
+        Ok(zeroes) if zeroes <= LONG_DIGITS_MAX => decimal.resize(decimal.len() + zeroes, 0),
+        Ok(_) => return DecodedLong::TooLong,
+        Err(_) => {
+            let kept = decimal.len().saturating_sub(exponent.unsigned_abs() as usize);
+            if decimal.drain(kept..).any(|digit| digit != 0) {
+                return DecodedLong::TooLong;
+            }
+        }
+    }
+    let first = decimal.iter().position(|digit| *digit != 0).unwrap_or(decimal.len());
+    let decimal = &decimal[first..];
+    if decimal.len() > LONG_DIGITS_MAX {
+        return DecodedLong::TooLong;
+    }
+    // No number of so many digits overflows.
+    let ten = i256::from_i128(10);
+    let value = decimal.iter().fold(i256::ZERO, |value, digit| {
+        value.wrapping_mul(ten).wrapping_add(i256::from_i128(i128::from(*digit)))
+    });
+    DecodedLong::Finite(if is_negative { value.wrapping_neg() } else { value })
 }
 
 /// The value as an integer and a scale that is as small as can be.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use arrow_array::{
     ArrayRef, ListArray, StructArray,
     builder::{
-        BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
-        Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder,
-        Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
+        BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Decimal256Builder,
+        FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
+        StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
     },
 };
-use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields};
 use pgrx::pg_sys::{self, Datum};
 use pystachio_lower::SourceType;
@@ -25,7 +25,7 @@ use super::{
     base_type, composite_fields, data_type,
     fixed::{EPOCH_DAYS, EPOCH_MICROSECONDS},
     item_type,
-    numeric::{self, Decoded},
+    numeric::{self, Decoded, DecodedLong},
 };
 use crate::pg::{
     encoding, list,
@@ -52,11 +52,25 @@ enum Values {
     Int64(Int64Builder),
     Float32(Float32Builder),
     Float64(Float64Builder),
-    Decimal { builder: Decimal128Builder, precision: u8, scale: u8 },
+    Decimal {
+        builder: Decimal128Builder,
+        precision: u8,
+        scale: u8,
+    },
+    LongDecimal {
+        builder: Decimal256Builder,
+        precision: u8,
+        scale: u8,
+    },
     Date(Date32Builder),
     Time(Time64MicrosecondBuilder),
+    /// Of UTC, which is the only zone that files have.
+    TimeTz(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
-    Text { builder: StringBuilder, is_padded: bool },
+    Text {
+        builder: StringBuilder,
+        is_padded: bool,
+    },
     Bytea(BinaryBuilder),
     Uuid(FixedSizeBinaryBuilder),
     List(Box<ListValues>),
@@ -94,8 +108,9 @@ pub fn written_column(
 ) -> Result<WrittenColumn> {
     match (data_type(type_oid, type_modifier), refusal(type_oid, type_modifier)) {
         (Some(data_type), None) => {
-            let is_json = item_type(type_oid) == pg_sys::JSONOID;
-            Ok(WrittenColumn { name, data_type, is_json, not_null })
+            let item_oid = item_type(type_oid);
+            let (is_json, is_utc) = (item_oid == pg_sys::JSONOID, item_oid == pg_sys::TIMETZOID);
+            Ok(WrittenColumn { name, data_type, is_json, is_utc, not_null })
         }
         (_, refusal) => {
             let message = format!(
@@ -125,16 +140,27 @@ fn refusal(type_oid: pg_sys::Oid, type_modifier: i32) -> Option<WriteRefusal> {
     let item_oid = item_type(type_oid);
     if let Some(fields) = composite_fields(item_oid) {
         return fields.into_iter().find_map(|CompositeField { name, type_oid, type_modifier, .. }| {
-            let WriteRefusal { hint, field } = refusal(type_oid, type_modifier)?;
+            let own_refusal = match item_type(type_oid) {
+                // The plan's type does not tell such fields from times without a zone.
+                pg_sys::TIMETZOID => refused(CAST_OR_LEAVE_OUT),
+                _ => refusal(type_oid, type_modifier),
+            };
+            let WriteRefusal { hint, field } = own_refusal?;
             let own = || format!("\"{name}\" of type {}", type_name_with(type_oid, type_modifier));
             Some(WriteRefusal { hint, field: field.or_else(|| Some(own())) })
         });
     }
+    if item_oid == pg_sys::TIMETZOID {
+        return None;
+    }
     let source = source_type(item_oid);
     match source.data_type_with(base_modifier) {
-        None if item_oid == pg_sys::NUMERICOID => refused(
-            "Files hold numeric(p,s) with p up to 38 and s from 0: cast the column to one, or to text.",
-        ),
+        None if item_oid == pg_sys::NUMERICOID => match data_type(item_oid, base_modifier) {
+            Some(_) => None,
+            None => refused(
+                "Files hold numeric(p,s) with p and s up to 76 and s from 0: cast the column to one, or to text.",
+            ),
+        },
         Some(DataType::Numeric) => {
             refused("Give it a precision and a scale, as numeric(38,10), or cast it to text.")
         }
@@ -201,12 +227,20 @@ impl Values {
             DataType::Int64 => Self::Int64(Int64Builder::new()),
             DataType::Float32 => Self::Float32(Float32Builder::new()),
             DataType::Float64 => Self::Float64(Float64Builder::new()),
+            DataType::Decimal { precision, scale } if matches!(arrow, ArrowType::Decimal256(..)) => {
+                Self::LongDecimal {
+                    builder: Decimal256Builder::new().with_data_type(arrow),
+                    precision: *precision,
+                    scale: *scale,
+                }
+            }
             DataType::Decimal { precision, scale } => Self::Decimal {
                 builder: Decimal128Builder::new().with_data_type(arrow),
                 precision: *precision,
                 scale: *scale,
             },
             DataType::Date => Self::Date(Date32Builder::new()),
+            DataType::Time if type_oid == pg_sys::TIMETZOID => Self::TimeTz(Time64MicrosecondBuilder::new()),
             DataType::Time => Self::Time(Time64MicrosecondBuilder::new()),
             DataType::Timestamp | DataType::TimestampTz => {
                 Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(arrow))
@@ -250,11 +284,22 @@ impl Values {
                 builder.append_option(decoded);
                 return Ok(size_of::<i128>());
             }
+            Self::LongDecimal { builder, precision, scale } => {
+                // SAFETY: as of shorter ones.
+                let decoded =
+                    value.map(|datum| unsafe { long_decimal(datum, *precision, *scale) }).transpose()?;
+                builder.append_option(decoded);
+                return Ok(size_of::<i256>());
+            }
             Self::Date(builder) => builder.append_option(word.map(|word| match word as i32 {
                 infinite @ (i32::MIN | i32::MAX) => infinite,
                 days => days + EPOCH_DAYS,
             })),
             Self::Time(builder) => builder.append_option(word.map(|word| word as i64)),
+            // SAFETY: as the caller says, a time with its zone.
+            Self::TimeTz(builder) => {
+                builder.append_option(value.map(|datum| unsafe { time_of_utc(datum) }).transpose()?);
+            }
             Self::Timestamp(builder) => {
                 let time = word.map(|word| match word as i64 {
                     infinite @ (i64::MIN | i64::MAX) => Ok(infinite),
@@ -316,8 +361,9 @@ impl Values {
             Self::Float32(builder) => Arc::new(builder.finish()),
             Self::Float64(builder) => Arc::new(builder.finish()),
             Self::Decimal { builder, .. } => Arc::new(builder.finish()),
+            Self::LongDecimal { builder, .. } => Arc::new(builder.finish()),
             Self::Date(builder) => Arc::new(builder.finish()),
-            Self::Time(builder) => Arc::new(builder.finish()),
+            Self::Time(builder) | Self::TimeTz(builder) => Arc::new(builder.finish()),
             Self::Timestamp(builder) => Arc::new(builder.finish()),
             Self::Text { builder, .. } => Arc::new(builder.finish()),
             Self::Bytea(builder) => Arc::new(builder.finish()),
@@ -468,20 +514,61 @@ unsafe fn decimal(datum: Datum, precision: u8, scale: u8) -> Result<i128> {
             .and_then(|zeroes| unscaled.checked_mul(10i128.checked_pow(u32::from(zeroes))?))
             .filter(|value| value.unsigned_abs() < 10u128.pow(u32::from(precision))),
         Decoded::TooLong => None,
-        Decoded::Special => {
-            return Err(Error::new(
-                ErrorKind::NotSupported,
-                "NaN and infinity of numeric can't be written to Parquet",
-            )
-            .with_hint("Write NULL in their place, or cast the column to double precision or text."));
-        }
+        Decoded::Special => return Err(special_number()),
     };
-    value.ok_or_else(|| {
-        Error::new(
-            ErrorKind::NumericOutOfRange,
-            format!("a number does not fit into numeric({precision},{scale})"),
-        )
-    })
+    value.ok_or_else(|| number_out_of_range(precision, scale))
+}
+
+/// The same for numbers of more than 38 digits.
+///
+/// # Safety
+///
+/// As of [`decimal`].
+unsafe fn long_decimal(datum: Datum, precision: u8, scale: u8) -> Result<i256> {
+    // SAFETY: the caller says so.
+    match unsafe { numeric::decode_long(Varlena::of(datum).bytes(), scale) } {
+        // A precision of 76 has a bound that the type still holds.
+        DecodedLong::Finite(value)
+            if value.wrapping_abs() < i256::from_i128(10).wrapping_pow(u32::from(precision)) =>
+        {
+            Ok(value)
+        }
+        DecodedLong::Special => Err(special_number()),
+        _ => Err(number_out_of_range(precision, scale)),
+    }
+}
+
+/// The microseconds of a time of UTC.
+///
+/// # Safety
+///
+/// The datum is a valid `timetz`.
+unsafe fn time_of_utc(datum: Datum) -> Result<i64> {
+    // SAFETY: the caller says so; the function returns a C string.
+    unsafe {
+        let time = &*datum.cast_mut_ptr::<pg_sys::TimeTzADT>();
+        if time.zone == 0 {
+            return Ok(time.time);
+        }
+        let text =
+            list::string(pg_sys::OidOutputFunctionCall(pg_sys::Oid::from(pg_sys::F_TIMETZ_OUT), datum));
+        let message = format!("the time {text} can't be written to Parquet: its zone is not UTC");
+        Err(Error::new(ErrorKind::NotSupported, message)
+            .with_detail("Files hold times of UTC, and times without a zone.")
+            .with_hint("Write it AT TIME ZONE 'UTC', which is the same time, or cast the column to text."))
+    }
+}
+
+fn special_number() -> Error {
+    Error::new(ErrorKind::NotSupported, "NaN and infinity of numeric can't be written to Parquet")
+        .with_hint("Write NULL in their place, or cast the column to double precision or text.")
+}
+
+fn number_out_of_range(precision: u8, scale: u8) -> Error {
+    Error::new(
+        ErrorKind::NumericOutOfRange,
+        format!("a number does not fit into numeric({precision},{scale})"),
+    )
 }
 
 /// The content of a varlena, wherever it is stored.

@@ -1149,6 +1149,7 @@ fn write_request(columns: usize) -> Request {
         name: format!("c{place}"),
         data_type: pystachio_plan::DataType::Int64,
         is_json: false,
+        is_utc: false,
         not_null: true,
     };
     Request::Write(WriteRequest {

@@ -156,7 +156,7 @@ fn parquet_value(
             (physical, Some(LogicalType::decimal(i32::from(*scale), i32::from(*precision))))
         }
         DataType::Date => (PhysicalType::INT32, Some(LogicalType::Date)),
-        DataType::Time => (PhysicalType::INT64, Some(LogicalType::time(false, TimeUnit::MICROS))),
+        DataType::Time => (PhysicalType::INT64, Some(LogicalType::time(column.is_utc, TimeUnit::MICROS))),
         DataType::Timestamp => (PhysicalType::INT64, Some(timestamp(false))),
         DataType::TimestampTz => (PhysicalType::INT64, Some(timestamp(true))),
         DataType::Text if is_json => (PhysicalType::BYTE_ARRAY, Some(LogicalType::Json)),
@@ -206,7 +206,7 @@ fn same_values(found: &ArrowType, wanted: &ArrowType) -> bool {
         (ArrowType::BinaryView | ArrowType::Binary, ArrowType::Binary) => true,
         (
             ArrowType::Decimal128(_, found) | ArrowType::Decimal256(_, found),
-            ArrowType::Decimal128(_, wanted),
+            ArrowType::Decimal128(_, wanted) | ArrowType::Decimal256(_, wanted),
         ) => found == wanted,
         (ArrowType::List(found), ArrowType::List(wanted)) => {
             same_values(found.data_type(), wanted.data_type())

@@ -37,6 +37,7 @@ impl Fixture {
             name: (*name).to_owned(),
             data_type: data_type.clone(),
             is_json: false,
+            is_utc: false,
             not_null: false,
         };
         WriteRequest {
