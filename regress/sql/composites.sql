@@ -32,6 +32,8 @@ SELECT i, i % 5,
 FROM generate_series(1, 300) i;
 SELECT row_count FROM pystachio.write_parquet('SELECT * FROM heap.orders', :'scratch' || '/composites/orders.parquet', overwrite => true);
 \set folder :scratch '/composites'
+\set orders :scratch '/composites/orders.parquet'
+CREATE TABLE heap.orders_before AS SELECT id, (home).street, (home).number FROM heap.orders;
 CREATE FOREIGN TABLE pq.orders (:columns) SERVER pystachio OPTIONS (path :'folder');
 
 SELECT same($$SELECT * FROM orders$$);
@@ -80,6 +82,25 @@ SELECT public.pushed($$SELECT (who).name, count(*) FROM orders WHERE ((who).home
 SELECT public.pushed($$SELECT a.id FROM orders a JOIN orders b ON ((a.who).home).street = (b.home).street$$);
 EXPLAIN (VERBOSE, COSTS OFF) SELECT (who).name, (who).paid FROM pq.orders WHERE (home).zip = 'z';
 EXPLAIN (VERBOSE, COSTS OFF) SELECT home FROM pq.orders WHERE home IS NULL;
+-- Fields of elements: the arrays of that field alone are read.
+SELECT same($$SELECT id, (items[x]).price, (items[x]).product, (items[x]).amount + 1, ((items[1]).made_at).number, ((items[2]).made_at).street FROM orders$$);
+SELECT same($$SELECT id FROM orders WHERE (items[1]).price > 3 OR (items[2]).product = 'ä€😀'$$);
+SELECT same($$SELECT (items[1]).product, count(*), sum((items[1]).price), max((items[2]).amount) FROM orders GROUP BY 1$$);
+SELECT same($$SELECT id, (items[NULL]).price, (items[0]).price, (items[-1]).price, (items[99]).price, (items[1]).price IS NULL FROM orders$$);
+SELECT same($$SELECT a.id, (b.items[1]).price FROM orders a LEFT JOIN orders b ON b.id = a.id + 3 AND (b.items[1]).amount = (a.items[1]).amount$$);
+SELECT same($$SELECT id, ((items[1]).made_at).zip || '|', (items[1]).made_at FROM orders$$);
+SELECT public.pushed($$SELECT (items[1]).product, count(*), sum((items[x]).price) FROM orders WHERE ((items[2]).made_at).number IS NULL GROUP BY 1$$);
+SELECT public.pushed($$SELECT id, ((items[1]).made_at).zip FROM orders WHERE (items[1]).price > 3$$);
+EXPLAIN (VERBOSE, COSTS OFF) SELECT (items[2]).price FROM pq.orders WHERE ((items[1]).made_at).number > 7;
+-- NULL tests of composite values are those of their fields, if these are single values.
+SELECT same($$SELECT id FROM orders WHERE home IS NULL$$);
+SELECT same($$SELECT id FROM orders WHERE home IS NOT NULL AND NOT (who).home IS NULL$$);
+SELECT same($$SELECT (who).home IS NULL, (who).home IS NOT NULL, who IS NULL, count(*) FROM orders GROUP BY 1, 2, 3$$);
+SELECT same($$SELECT a.id, b.home IS NULL, b.home IS NOT NULL FROM orders a LEFT JOIN orders b ON b.id = a.id + 290$$);
+SELECT same($$SELECT id, items[2] IS NULL, (items[1]).made_at IS NULL, (items[1]).made_at IS NOT NULL FROM orders$$);
+SELECT public.pushed($$SELECT home IS NULL, count(*) FROM orders WHERE (who).home IS NOT NULL GROUP BY 1$$);
+SELECT public.pushed($$SELECT id FROM orders WHERE who IS NULL$$);
+SELECT public.pushed($$SELECT id FROM orders WHERE home = ROW('s 1', 1, 'z')::place$$);
 -- The type changes: plans are made anew. Values that are there lack the new field.
 PREPARE whole AS SELECT home FROM pq.orders WHERE id = 1;
 EXECUTE whole;
@@ -119,6 +140,29 @@ SELECT id, flat, points, deep FROM imported.nested ORDER BY id;
 SELECT array_agg(oid ORDER BY oid) AS types FROM pg_type WHERE typnamespace = 'imported'::regnamespace AND typrelid <> 'imported.nested'::regclass AND typcategory = 'C' \gset
 DROP FOREIGN TABLE imported.nested;
 IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'true');
+SELECT array_agg(oid ORDER BY oid) = :'types' AS same FROM pg_type WHERE typnamespace = 'imported'::regnamespace AND typrelid <> 'imported.nested'::regclass AND typcategory = 'C';
+SELECT id, flat, points, deep FROM imported.nested WHERE id < 3 ORDER BY id;
+CREATE SCHEMA "imported too";
+IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO "imported too" OPTIONS (path :'data', import_composite 'true');
+SELECT count(*), count(flat), count(points) FROM "imported too".nested;
+DROP SCHEMA "imported too" CASCADE;
+-- Others are left as they are, and no table and no type is made.
+DROP FOREIGN TABLE imported.nested;
+ALTER TYPE imported.nested_flat ADD ATTRIBUTE more integer;
+IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'true');
+ALTER TYPE imported.nested_flat DROP ATTRIBUTE more;
+DROP TYPE imported.nested_points;
+CREATE DOMAIN imported.nested_points AS integer;
+IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'true');
+DROP DOMAIN imported.nested_points;
+CREATE TABLE imported.nested_points (x double precision, y integer[]);
+IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'true');
+DROP TABLE imported.nested_points;
+ALTER TYPE imported.nested_every ALTER ATTRIBUTE n TYPE numeric(20,2);
+IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'true');
+DROP TYPE imported.nested_every;
+IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'true');
+SELECT typname FROM pg_type WHERE typnamespace = 'imported'::regnamespace AND typcategory = 'C' ORDER BY 1;
 IMPORT FOREIGN SCHEMA nested LIMIT TO (nested) FROM SERVER pystachio INTO imported OPTIONS (path :'data', import_composite 'maybe');
 DROP SCHEMA imported CASCADE;
 
@@ -135,6 +179,57 @@ SELECT * FROM pq.written ORDER BY id;
 INSERT INTO pq.written VALUES (4, ROW(4, 'y', 1.5, 'infinity'), ARRAY[ROW(5, 'z', NULL, '-infinity')]::kept[]);
 SELECT * FROM pq.written ORDER BY id;
 SELECT id, (k).c, (k).d, (k).b FROM pq.written WHERE (k).a IS NOT NULL ORDER BY id;
+
+-- Tables of more files than planning looks at: fields are found in each file. One has no struct there, one lacks a field.
+\! cd "$PYSTACHIO_REGRESS_SCRATCH" && rm -rf composites_many && mkdir -m 777 composites_many
+\set folder :scratch '/composites_many'
+CREATE TYPE spread AS (a integer, b text, inner_one one);
+CREATE TABLE heap.many AS SELECT i AS id, CASE WHEN i % 7 > 0 THEN ROW(i, 'b' || i % 5, ROW(ROW(i * 2)::two)::one)::spread END AS s,
+  ARRAY[ROW(i, 'x', NULL), ROW(NULL, 'b' || i, ROW(ROW(i)::two)::one)]::spread[] AS ss, i % 300 AS part FROM generate_series(1, 900) i;
+SELECT count(*) FROM pystachio.write_parquet('TABLE heap.many', :'folder', partition_by => '{part}');
+CREATE TYPE less AS ("B" text);
+SELECT row_count FROM pystachio.write_parquet('SELECT 1001 AS id, ROW(''of less'')::less AS s', :'folder' || '/less.parquet');
+INSERT INTO heap.many VALUES (1001, ROW(NULL, 'of less', NULL));
+CREATE FOREIGN TABLE pq.many (id integer, s spread, ss spread[]) SERVER pystachio OPTIONS (path :'folder');
+ALTER TABLE heap.many DROP COLUMN part;
+SELECT same($$SELECT * FROM many$$);
+SELECT same($$SELECT id, (s).a, (s).b, (((s).inner_one).two).three, (ss[2]).b, (((ss[2]).inner_one).two).three FROM many$$);
+SELECT same($$SELECT (s).b, count(*), sum((((s).inner_one).two).three) FROM many WHERE (s).a IS NULL OR (s).a < 500 GROUP BY 1$$);
+SELECT public.pushed($$SELECT (s).b, count(*) FROM many WHERE (((s).inner_one).two).three > 9 GROUP BY 1$$);
+SELECT public.pushed($$SELECT (ss[1]).a FROM many WHERE (ss[2]).b = 'b7'$$);
+SELECT row_count FROM pystachio.write_parquet('SELECT 1002 AS id, ''text'' AS s', :'folder' || '/wrong.parquet');
+SELECT max((s).b) FROM pq.many;
+SELECT count(s) FROM pq.many;
+DROP TYPE spread, less CASCADE;
+-- Columns that are found by their ids.
+CREATE TYPE kept_place AS (street text, number integer);
+CREATE FOREIGN TABLE pq.by_id (id integer OPTIONS (field_id '1'), h kept_place OPTIONS (column_name 'home', field_id '7')) SERVER pystachio OPTIONS (path :'orders');
+SELECT public.pushed($$SELECT (h).street, count(*) FROM by_id WHERE (h).number > 1 GROUP BY 1$$);
+SELECT count(*) FROM ((SELECT id, (h).street, (h).number FROM pq.by_id) EXCEPT ALL (TABLE heap.orders_before)) d;
+DROP FOREIGN TABLE pq.by_id;
+DROP TYPE kept_place;
+-- Tables of Delta Lake: by the names of the table, whatever the files call them.
+\! cd "$PYSTACHIO_REGRESS_SCRATCH" && rm -rf composites_delta && mkdir -m 777 composites_delta
+\set folder :scratch '/composites_delta'
+CREATE TYPE stored AS (c text, n bigint, a numeric(9,2), d date);
+CREATE TYPE stored_before AS (n integer, c text);
+CREATE TYPE lake_place AS (city text, zip bigint, amount numeric(9,2), day date);
+SELECT row_count FROM pystachio.write_parquet('SELECT i::bigint AS k, CASE WHEN i % 5 > 0 THEN ROW(''c'' || i % 3, i, i / 4.0, date ''2024-01-01'' + i)::stored END AS p FROM generate_series(1, 100) i', :'folder' || '/a.parquet');
+SELECT row_count FROM pystachio.write_parquet('SELECT i::bigint AS k, ROW(i, ''c'' || i % 3)::stored_before AS p FROM generate_series(101, 120) i', :'folder' || '/b.parquet');
+\! sh "$PG_ABS_SRCDIR/include/lake_structs.sh" composites_delta
+CREATE TABLE heap.lake AS SELECT i::bigint AS id, CASE WHEN i > 100 THEN ROW('c' || i % 3, i, NULL, NULL)::lake_place WHEN i % 5 > 0 THEN ROW('c' || i % 3, i, i / 4.0, date '2024-01-01' + i)::lake_place END AS place FROM generate_series(1, 120) i;
+CREATE TABLE heap.lake_json AS SELECT id, to_jsonb(place) AS place FROM heap.lake;
+CREATE FOREIGN TABLE pq.lake (id bigint, place lake_place) SERVER pystachio OPTIONS (path :'folder', format 'delta');
+CREATE FOREIGN TABLE pq.lake_json (id bigint, place jsonb) SERVER pystachio OPTIONS (path :'folder', format 'delta');
+SELECT same($$SELECT id, (place).city, (place).zip, (place).amount, (place).day FROM lake$$);
+SELECT same($$SELECT (place).city, count(*), sum((place).amount) FROM lake WHERE (place).zip > 3 OR (place).zip IS NULL GROUP BY 1$$);
+SELECT same($$SELECT id, place->>'city', (place->>'zip')::bigint, (place->>'amount')::numeric(9,2), (place->>'day')::date FROM lake_json$$);
+SELECT same($$SELECT place->>'city', count(*) FROM lake_json WHERE (place->>'zip')::bigint > 50 GROUP BY 1$$);
+SELECT same($$SELECT * FROM lake_json$$);
+SELECT public.pushed($$SELECT (place).city, count(*), sum((place).amount) FROM lake WHERE (place).day > '2024-02-01' GROUP BY 1$$);
+SELECT public.pushed($$SELECT place->>'city', count(*) FROM lake_json WHERE (place->>'zip')::bigint > 50 GROUP BY 1$$);
+SELECT place FROM pq.lake;
+DROP TYPE stored, stored_before, lake_place CASCADE;
 
 -- Types that a struct is not, and values that files can't hold.
 CREATE TYPE wrong AS ("O" integer);
@@ -169,5 +264,6 @@ RESET pystachio.engine_choice;
 SET client_min_messages = warning;
 DROP FUNCTION ran_on;
 DROP SERVER on_device CASCADE;
+DROP TABLE heap.orders_before;
 DROP TYPE person, item, place, flat, spot, two, one, deep, word, leaves, kept, wrong, absent, circled, many, named_short CASCADE;
 DROP DOMAIN positive;

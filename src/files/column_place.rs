@@ -132,7 +132,7 @@ impl ScanConditions<'_> {
             if let Some(value) = file_value(table, (&file.path, of_table), column)? {
                 bounds.add_constant(column, &value, 1);
             } else if let Some((known, values, row_count)) = of_table
-                .filter(|_| column.content == ColumnContent::Column)
+                .filter(|_| column.content == ColumnContent::Column && column.within.is_empty())
                 .and_then(|of_table| of_table.bounds(&column.name))
             {
                 bounds.add_known(column, known, values, row_count);
@@ -187,6 +187,9 @@ pub fn column_places(
                     Some(ColumnPlace::RowNumber)
                 }
                 None => match file.field_of(column) {
+                    Some(place) if file.lacks_struct(column, place) => {
+                        return Err(no_struct(table, footer, place));
+                    }
                     Some(place) => {
                         footer.check_unlocked(place)?;
                         let form = file.nested_form(column, place)?;
@@ -205,11 +208,12 @@ pub fn column_places(
             if column.not_null && matches!(place, None | Some(ColumnPlace::Constant(Value::Null))) {
                 return Err(missing_column(table, &footer.path, column));
             }
+            let read_type = column.read_type();
             if is_whole
-                && column.data_type.fields().is_some()
+                && read_type.fields().is_some()
                 && let Some(ColumnPlace::Stored(field)) = &place
             {
-                let missing = missing_fields(footer, *field, column);
+                let missing = missing_fields(footer, *field, (column, &read_type));
                 match without {
                     Some(without) => without.retain(|name| missing.contains(name)),
                     None => *without = Some(missing),
@@ -221,7 +225,8 @@ pub fn column_places(
     }
     for (column, name) in columns.iter().zip(without.into_iter().map(|without| without?.into_iter().next())) {
         if let (Some(name), Some(file)) = (name, files.first()) {
-            return Err(missing_column(table, &file.footer.path, &ScanColumn { name, ..column.clone() }));
+            let missing = ScanColumn { name, within: Vec::new(), ..column.clone() };
+            return Err(missing_column(table, &file.footer.path, &missing));
         }
     }
     match (has_some.iter().position(|has_some| !has_some), files.first()) {
@@ -231,10 +236,14 @@ pub fn column_places(
 }
 
 /// The fields of a composite type that a file lacks, with the names around them.
-fn missing_fields(footer: &FileFooter, place: FieldPlace, column: &ScanColumn) -> Vec<String> {
+fn missing_fields(
+    footer: &FileFooter,
+    place: FieldPlace,
+    (column, read_type): (&ScanColumn, &DataType),
+) -> Vec<String> {
     let mut missing = Vec::new();
     if let Some(field) = footer.parquet_field(place) {
-        collect_missing(field, &column.data_type, &column.name, &mut missing);
+        collect_missing(field, read_type, &column.name, &mut missing);
     }
     missing
 }
@@ -277,7 +286,7 @@ impl TableFile {
     ///
     /// `NotSupported` if parts of it are of other types than the table says, or the file lacks a field that has a default.
     pub fn nested_form(&self, column: &ScanColumn, place: FieldPlace) -> Result<Option<NestedForm>> {
-        let is_nested = column.content == ColumnContent::Json || is_composite(&column.data_type);
+        let is_nested = column.content == ColumnContent::Json || is_composite(&column.read_type());
         let Some(field) = self.footer.parquet_field(place).filter(|_| is_nested) else { return Ok(None) };
         let known = self.of_table.as_ref().and_then(|of_table| of_table.column(column));
         let has_ids = self.footer.has_field_ids();
@@ -319,12 +328,24 @@ fn renamed_fields(table: &str, column: &ScanColumn) -> Error {
         .with_hint("Declare columns for its fields, with the option column_name 'column.field'.")
 }
 
+/// The error of a field of a column that is no struct in a file.
+fn no_struct(table: &str, footer: &FileFooter, place: FieldPlace) -> Error {
+    let message = format!(
+        "column \"{}\" of file \"{}\" has type {}, which can't be read as a composite value, the type that foreign table \"{table}\" declares",
+        footer.field_name(place),
+        footer.path.display(),
+        footer.field_words(place),
+    );
+    Error::new(ErrorKind::SchemaMismatch, message)
+        .with_hint("Declare the column with the type that IMPORT FOREIGN SCHEMA chooses.")
+}
+
 fn missing_column(table: &str, path: &Path, column: &ScanColumn) -> Error {
     let not_null = if column.not_null { " as NOT NULL" } else { "" };
     let message = format!(
         "file \"{}\" has no column \"{}\", which foreign table \"{table}\" declares{not_null}",
         path.display(),
-        column.name
+        column.full_name()
     );
     Error::new(ErrorKind::SchemaMismatch, message).with_hint(
         "Drop the column from the foreign table, or name the file's column by the option \"column_name\".",

@@ -12,6 +12,8 @@ pub struct ColumnVariant {
     length_max: Option<u32>,
     trim_blanks: bool,
     content: ColumnContent,
+    /// The fields on the way from the file's column.
+    within: Vec<String>,
     /// Of a nested column, what the file has for it.
     form: Option<NestedForm>,
 }
@@ -25,6 +27,7 @@ impl ColumnVariant {
             length_max: column.length_max,
             trim_blanks: column.trim_blanks,
             content: column.content,
+            within: column.within.clone(),
             form: None,
         }
     }

@@ -32,6 +32,13 @@ impl From<usize> for FieldPlace {
     }
 }
 
+impl FieldPlace {
+    /// Whether the field is within another one, so many structs deep.
+    pub(crate) fn is_below(&self, other: Self, depth: usize) -> bool {
+        self.depth == other.depth + depth
+    }
+}
+
 /// A field on the way to another, among its siblings.
 struct Step<'f> {
     siblings: &'f [TypePtr],
@@ -102,6 +109,26 @@ impl FileFooter {
             Some(id) if self.has_field_ids() => self.field_with_id(id),
             _ => self.find_field(&column.name),
         }
+    }
+
+    /// The field that names lead to from another one through structs. What is no struct ends the way: its values are NULL, or it is a list, of
+    /// whose elements the field is.
+    pub(crate) fn field_below(&self, mut place: FieldPlace, names: &[String]) -> Option<FieldPlace> {
+        for name in names {
+            let group = self.parquet_field(place)?;
+            if !is_struct(group) {
+                break;
+            }
+            let fields = group.get_fields();
+            let chosen = position(fields, name)?;
+            let before: usize = fields[..chosen].iter().map(|field| leaf_count(field)).sum();
+            let leaf = self.leaves_of(place).start + before;
+            place = FieldPlace { depth: place.depth + 1, leaf, ..place };
+            if leaf_count(&fields[chosen]) == 0 {
+                return None;
+            }
+        }
+        Some(place)
     }
 
     /// A field's name, with those of the structs that it is within before it.
@@ -303,6 +330,7 @@ mod tests {
             id: ColumnId(1),
             name: name.to_owned(),
             field_id,
+            within: Vec::new(),
             data_type: PlanType::Int32,
             not_null: false,
             length_max: None,
@@ -353,6 +381,26 @@ mod tests {
         for none in ["", ".", "s.", ".a", "s.none", "s.empty", "s.l.list", "s.l.element", "m.key", "a.a"] {
             assert_eq!(found(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn fields_below_others_are_found_by_their_names_alone() {
+        let footer = footer();
+        let below = |name: &str, within: &[&str]| {
+            let within: Vec<String> = within.iter().map(|name| (*name).to_owned()).collect();
+            let place = footer.field_below(footer.find_field(name)?, &within)?;
+            Some((footer.field_name(place), footer.leaves_of(place)))
+        };
+        let some = |name: &str, leaves| Some((name.to_owned(), leaves));
+        assert_eq!(below("s", &[]), some("s", 1..6));
+        assert_eq!(below("s", &["b"]), some("s.B", 2..3));
+        assert_eq!(below("s", &["s", "x"]), some("s.s.x", 3..4));
+        assert_eq!(below("s", &["S", "y.z"]), some("s.s.y.z", 4..5));
+        assert_eq!(below("s.s", &["x"]), some("s.s.x", 3..4));
+        assert_eq!(below("s", &["l", "any"]), some("s.l", 5..6));
+        assert_eq!(below("m", &["value"]), some("m", 7..9));
+        assert_eq!(below("a", &["value"]), some("a", 0..1));
+        assert_eq!((below("s", &["none"]), below("s", &["empty"]), below("s", &["s.x"])), (None, None, None));
     }
 
     #[test]

@@ -42,7 +42,9 @@ use pystachio_engine::{
     descriptors::KeptDescriptor,
     locking::{lock, lock_whole, whole},
 };
-use pystachio_plan::{Error, ErrorKind, FileKeys, FileSet, Result, ScanColumn, StoreAccess};
+use pystachio_plan::{
+    DataType as PlanType, Error, ErrorKind, FileKeys, FileSet, Result, ScanColumn, StoreAccess,
+};
 use pystachio_tables::{DeletedRows, TableState};
 use rustix::{buffer::spare_capacity, io::pread};
 
@@ -58,7 +60,7 @@ use crate::{
     field_place::FieldPlace,
     file_memory::{FileMemory, MemoryShare, UnlimitedMemory},
     file_set::{FoundFile, expand},
-    file_type::{FileType, file_type, leaf_type},
+    file_type::{FileType, file_type, is_null_type, leaf_type},
     footer_check::{check_decoded, check_encoded, is_of_encrypted_file},
     footer_decode::{decode_footer, decode_with, reason},
     footer_memory::{decoded_bytes, footer_refused},
@@ -761,10 +763,22 @@ impl FileFooter {
 impl TableFile {
     /// The field that a scan reads as a column: as the log of its table says, or the file alone.
     pub(crate) fn field_of(&self, column: &ScanColumn) -> Option<FieldPlace> {
+        self.footer.field_below(self.whole_field_of(column)?, &column.within)
+    }
+
+    fn whole_field_of(&self, column: &ScanColumn) -> Option<FieldPlace> {
         match &self.of_table {
             Some(of_table) => of_table.find_field(&self.footer, &column.name),
             None => self.footer.field_of(column),
         }
+    }
+
+    /// Whether a column is a field of a struct, and the file has something else than a struct on the way to it.
+    pub(crate) fn lacks_struct(&self, column: &ScanColumn, place: FieldPlace) -> bool {
+        let is_list = matches!(column.data_type, PlanType::List(_));
+        let is_null = || self.footer.parquet_field(place).is_some_and(|field| is_null_type(field));
+        let whole = self.whole_field_of(column);
+        !is_list && whole.is_some_and(|whole| !place.is_below(whole, column.within.len())) && !is_null()
     }
 
     /// Rows that the table has of the file.

@@ -37,7 +37,11 @@ pub(crate) fn file_value(
         ColumnContent::FileName => Some(Some(file_name(place, &column.data_type)?)),
         ColumnContent::RowNumber => None,
     };
-    text.map(|text| declared_value(text, of_table, column, place)).transpose()
+    match text {
+        // A folder has no struct.
+        Some(Some(text)) if !column.within.is_empty() => Err(unreadable(&text, place, &column.data_type)),
+        text => text.map(|text| declared_value(text, of_table, column, place)).transpose(),
+    }
 }
 
 /// The value of all rows of a file that does not have the column, as its table says; `None` if it says nothing.
@@ -51,7 +55,8 @@ pub(crate) fn absent_value(
     column: &ScanColumn,
 ) -> Result<Option<Value>> {
     let place = ValuePlace { table, column: &column.name, file: path };
-    let Some(text) = of_table.map(|of_table| of_table.absent_text(&column.name)).transpose()?.flatten()
+    let Some(text) =
+        of_table.map(|of_table| of_table.absent_text(&column.full_name())).transpose()?.flatten()
     else {
         return Ok(None);
     };
@@ -144,6 +149,7 @@ mod tests {
             trim_blanks: false,
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         }
     }

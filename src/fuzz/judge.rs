@@ -273,6 +273,7 @@ fn scan_column(id: u32, column: ColumnDescription) -> Option<ScanColumn> {
         trim_blanks: false,
         content,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     })
 }

@@ -276,6 +276,29 @@ impl Lowering<'_> {
         Ok(Lowered::of_type(Expression::call(Function::Element, arguments, *item_type)))
     }
 
+    /// `(array[n]).field` of a column, of which the arrays of that field are read alone; `None` for other calls.
+    pub(crate) fn lower_field_of_element(
+        &self,
+        call: &Call,
+        path: &[String],
+    ) -> Result<Option<Lowered>, Refusal> {
+        let [array, number] = call.arguments.as_slice() else { return Ok(None) };
+        let Part::Column(column) = &without_relabels(array).part else { return Ok(None) };
+        if !call.function.is_builtin || call.function.name != ARRAY_SUBSCRIPT || column.levels_up != 0 {
+            return Ok(None);
+        }
+        let found = self.scope.find_item_field((column.relation, column.attribute), path);
+        let Some(fields) = found else { return Ok(None) };
+        let DataType::List(item_type) = fields.data_type().clone() else { return Ok(None) };
+        let number = self.lower(number)?;
+        if *number.data_type() != DataType::Int32 {
+            return Err(Refusal::Kind("T_SubscriptingRef".into()));
+        }
+        let arguments = vec![fields.expression.clone(), number.expression];
+        let expression = Expression::call(Function::Element, arguments, *item_type);
+        Ok(Some(Lowered { expression, not_null: false, ..fields }))
+    }
+
     /// The elements of an array, or `None` where only run time tells them.
     fn lower_array_items(&self, array: &Source) -> Result<Option<Vec<Lowered>>, Refusal> {
         let array = without_relabels(array);

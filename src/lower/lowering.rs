@@ -126,7 +126,9 @@ impl<'a> Lowering<'a> {
             Part::Extreme { function, collation, arguments } => {
                 self.lower_extreme(*function, collation.as_deref(), &source.of, arguments)
             }
-            Part::NullTest { is_of_row: true, .. } => Err(Refusal::NullTestOfRow),
+            Part::NullTest { function, argument, row_fields: Some(names) } => {
+                self.lower_null_test_of_row(*function, argument, names)
+            }
             Part::NullTest { function, argument, .. } => {
                 let argument = self.lower(argument)?;
                 Ok(Lowered::plain(Expression::predicate(*function, vec![argument.expression])))
@@ -158,15 +160,30 @@ impl<'a> Lowering<'a> {
             Part::Array { .. } => Err(Refusal::Kind("T_ArrayExpr".into())),
             Part::ArrayCast { .. } => Err(Refusal::Kind("T_ArrayCoerceExpr".into())),
             Part::Field { record, name } => {
-                self.lower_field(record, name).ok_or_else(|| Refusal::Kind("T_FieldSelect".into()))
+                let field = self.lower_field(record, name)?;
+                field.ok_or_else(|| Refusal::Kind("T_FieldSelect".into()))
             }
             Part::Row(_) => Err(Refusal::Kind("T_RowExpr".into())),
             Part::Unknown(unknown) => Err(Refusal::Kind(unknown.kind.clone())),
         }
     }
 
-    /// A field of a composite value that a column has, at any depth.
-    fn lower_field(&self, record: &Source, name: &str) -> Option<Lowered> {
+    /// `IS NULL` of a composite value: of each of its fields. Fields of NULL are NULL. One that is a composite value itself, or an array, is no
+    /// column of a scan.
+    ///
+    /// Source: PostgreSQL 15, `execExprInterp.c`, `ExecEvalRowNullInt`.
+    fn lower_null_test_of_row(&self, function: Function, record: &Source, names: &[String]) -> LoweredResult {
+        let mut tests = Vec::with_capacity(names.len());
+        for name in names {
+            let field = self.lower_field(record, name)?.ok_or(Refusal::NullTestOfRow)?;
+            tests.push(Expression::predicate(function, vec![field.expression]));
+        }
+        let all = Expression::all_of(tests).ok_or(Refusal::NullTestOfRow)?;
+        Ok(Lowered::plain(all))
+    }
+
+    /// A field of a composite value that a column has, at any depth, or an element of the array that a column has.
+    fn lower_field(&self, record: &Source, name: &str) -> Result<Option<Lowered>, Refusal> {
         let (mut record, mut path) = (record, vec![name.to_owned()]);
         loop {
             match &record.part {
@@ -176,9 +193,10 @@ impl<'a> Lowering<'a> {
                 }
                 Part::Relabel(argument) => record = argument,
                 Part::Column(column) if column.levels_up == 0 => {
-                    return self.scope.find_field((column.relation, column.attribute), &path);
+                    return Ok(self.scope.find_field((column.relation, column.attribute), &path));
                 }
-                _ => return None,
+                Part::Call(call) => return self.lower_field_of_element(call, &path),
+                _ => return Ok(None),
             }
         }
     }

@@ -21,6 +21,9 @@ pub enum Scope {
         /// Fields of structs, which are JSON or composite values in PostgreSQL, by the attribute number of their column and the names on
         /// the way to them.
         fields: HashMap<(i16, Vec<String>), Lowered>,
+        /// Fields of the elements of arrays of composite values, found in the same way: the expression is the array of them, the rest is that
+        /// of one.
+        item_fields: HashMap<(i16, Vec<String>), Lowered>,
     },
     /// Results of grouping: whole expressions.
     Expressions(Vec<(Source, Lowered)>),
@@ -122,6 +125,24 @@ impl Scope {
             Self::Nullable(input) => input.find_field(key, path).map(nullable),
             Self::Replaced { input, .. } | Self::Windows { input, .. } | Self::Placed { input, .. } => {
                 input.find_field(key, path)
+            }
+        }
+    }
+
+    /// The arrays of a field of elements by the name of their column, and the names on the way to the field.
+    pub fn find_item_field(&self, key: VarKey, path: &[String]) -> Option<Lowered> {
+        match self {
+            Self::Base { relation_index, item_fields, .. } => {
+                (*relation_index == key.0).then(|| item_fields.get(&(key.1, path.to_vec())).cloned())?
+            }
+            Self::Expressions(_) => None,
+            Self::Join(left, right) => {
+                left.find_item_field(key, path).or_else(|| right.find_item_field(key, path))
+            }
+            Self::Null(input) => input.find_item_field(key, path).map(null_of),
+            Self::Nullable(input) => input.find_item_field(key, path).map(nullable),
+            Self::Replaced { input, .. } | Self::Windows { input, .. } | Self::Placed { input, .. } => {
+                input.find_item_field(key, path)
             }
         }
     }

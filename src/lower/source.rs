@@ -124,8 +124,8 @@ pub enum Part {
         function: Function,
         /// Of which.
         argument: Box<Source>,
-        /// Of each field of a row.
-        is_of_row: bool,
+        /// Of a composite value the names of its fields, which are tested in its place; empty if they are not known.
+        row_fields: Option<Vec<String>>,
     },
     /// `boolean IS TRUE` and the like.
     TruthTest {

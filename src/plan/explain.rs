@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::{
     ActualRows, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeFacts, ExchangeKind, Expression,
     FrameBound, FrameExclusion, FrameUnit, Function, JoinKind, JoinSide, Literal, NamedExpression, Operator,
-    Plan, Relation, RepeatedParts, ScanExtent, Shown, SortKey, TrimSide, UnnestedArray, Value, WindowCall,
-    WindowFrame, WindowFunction,
+    Plan, Relation, RepeatedParts, ScanColumn, ScanExtent, Shown, SortKey, TrimSide, UnnestedArray, Value,
+    WindowCall, WindowFrame, WindowFunction,
 };
 
 /// What is shown of a plan beside its operators.
@@ -56,7 +56,7 @@ impl Names {
         match &relation.operator {
             Operator::Scan { columns, .. } => {
                 for column in columns {
-                    self.columns.insert(column.id, column.name.clone());
+                    self.columns.insert(column.id, column.full_name());
                 }
             }
             Operator::Project { expressions, .. } => self.name_all(expressions),
@@ -317,15 +317,15 @@ fn describe(relation: &Relation, names: &Names) -> String {
                 ScanExtent::Whole => format!("Scan {table}"),
                 ScanExtent::Partitioned => format!("Partitioned scan {table}"),
                 ScanExtent::Range { column, .. } => {
-                    let name = columns.iter().find(|known| known.id == *column).map(|known| &*known.name);
-                    format!("Scan {table} partitioned by ranges of {}", name.unwrap_or("a column"))
+                    let name = columns.iter().find(|known| known.id == *column).map(ScanColumn::full_name);
+                    format!("Scan {table} partitioned by ranges of {}", name.as_deref().unwrap_or("a column"))
                 }
             };
             if files.format.version().is_some() {
                 text += &format!(" ({})", files.format);
             }
             if !columns.is_empty() {
-                text += &format!(" [{}]", join(columns.iter().map(|column| column.name.clone())));
+                text += &format!(" [{}]", join(columns.iter().map(ScanColumn::full_name)));
             }
             if let Some(filter) = Expression::all_of(filters.clone()) {
                 text += &format!(" filter {}", names.expression(&filter));

@@ -124,6 +124,7 @@ mod tests {
             trim_blanks: false,
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         };
         let files = FileSet::parquet(Vec::new());

@@ -189,6 +189,7 @@ mod tests {
             id: ColumnId(first + place),
             name: name.to_owned(),
             field_id: None,
+            within: Vec::new(),
             data_type: DataType::Int32,
             not_null: false,
             length_max: None,

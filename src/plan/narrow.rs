@@ -186,6 +186,7 @@ mod tests {
             trim_blanks: false,
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         });
         let scan = Operator::Scan {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, ExchangeReach, Expression, FileColumn,
-    FileSet, Value, WindowCall,
+    FileSet, RecordField, Value, WindowCall,
     depth::{RELATION_DEPTH_MAX, decode_levels},
 };
 
@@ -177,6 +177,9 @@ pub struct ScanColumn {
     pub name: String,
     /// The id in the files, by which it is found in a file that has ids, whatever its name is there.
     pub field_id: Option<i32>,
+    /// The names of the fields on the way from the file's column to the one that is read, matched as `name` is. Empty: the column itself. Below a
+    /// list it is the field of each element, and the values are lists.
+    pub within: Vec<String>,
     /// The type it is declared as; a file whose type can't be read as this is an error.
     pub data_type: DataType,
     /// Declared NOT NULL: a NULL is an error.
@@ -195,6 +198,28 @@ impl ScanColumn {
     /// Which column of the files it is.
     pub fn file_column(&self) -> FileColumn {
         FileColumn { name: self.name.clone(), field_id: self.field_id }
+    }
+
+    /// The type of the file's column as the scan reads it: of fields of a list's elements the list, of structs with that field alone.
+    pub fn read_type(&self) -> DataType {
+        let DataType::List(item) = &self.data_type else { return self.data_type.clone() };
+        let mut is_leaf = true;
+        let item = self.within.iter().rev().fold((**item).clone(), |data_type, name| {
+            let leaf = std::mem::take(&mut is_leaf);
+            DataType::Record(vec![RecordField {
+                name: name.clone(),
+                data_type,
+                length_max: self.length_max.filter(|_| leaf),
+                trim_blanks: self.trim_blanks && leaf,
+                is_json: false,
+            }])
+        });
+        DataType::List(Box::new(item))
+    }
+
+    /// The name with those of the fields, for messages.
+    pub fn full_name(&self) -> String {
+        std::iter::once(&self.name).chain(&self.within).map(String::as_str).collect::<Vec<_>>().join(".")
     }
 }
 

@@ -155,6 +155,7 @@ mod tests {
             id: ColumnId(*id),
             name: name.to_owned(),
             field_id: None,
+            within: Vec::new(),
             data_type: DataType::Int64,
             not_null: false,
             length_max: None,

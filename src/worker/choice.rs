@@ -255,6 +255,7 @@ mod tests {
             trim_blanks: false,
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         }];
         let files = FileSet::parquet(vec!["/t".to_owned()]);

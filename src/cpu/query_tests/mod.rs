@@ -216,6 +216,7 @@ fn scan_column(id: u32, name: &str, data_type: DataType) -> ScanColumn {
         trim_blanks: false,
         content: ColumnContent::Column,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     }
 }

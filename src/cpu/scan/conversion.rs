@@ -12,11 +12,12 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Decimal256Array, GenericListArray,
-        ListArray, OffsetSizeTrait, PrimitiveArray, StringViewBuilder, StructArray, new_null_array,
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Decimal256Array,
+        GenericListArray, ListArray, OffsetSizeTrait, PrimitiveArray, StringViewBuilder, StructArray,
+        new_null_array,
     },
     buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
-    compute::{CastOptions, cast_with_options, max, min},
+    compute::{CastOptions, cast_with_options, max, min, nullif},
     datatypes::{
         DECIMAL128_MAX_PRECISION, DataType as ArrowType, Date32Type, Decimal128Type, Decimal256Type, Field,
         FieldRef, Fields, Int32Type, Int64Type, Time32MillisecondType, Time64MicrosecondType,
@@ -61,6 +62,8 @@ enum Form {
     Record(Vec<FieldForm>),
     /// Lists of structs, or maps, whose items or entries become composite values.
     Records(Box<Conversion>),
+    /// Lists of structs, or maps, of which one field is read: that of items, which is so many structs deep.
+    Elements { records: Box<Conversion>, depth: usize },
 }
 
 /// How the field of a composite value is found in a struct.
@@ -159,7 +162,17 @@ impl Conversion {
         };
         let form = form.cloned();
         let mut planner = Planner { form, path: vec![column.name.clone()], leaves: Vec::new() };
-        let mut conversion = planner.plan(field.data_type(), &leaves, declared)?;
+        let read_type = column.read_type();
+        let mut conversion = match column.within.len() {
+            depth if depth > 0 && matches!(column.data_type, DataType::List(_)) => {
+                let of_records =
+                    Declared { data_type: &read_type, length_max: None, trim_blanks: false, ..declared };
+                let records = Box::new(planner.plan(field.data_type(), &leaves, of_records)?);
+                let whole = Declared { length_max: None, trim_blanks: false, ..declared };
+                Conversion::of(Form::Elements { records, depth }, whole)
+            }
+            _ => planner.plan(field.data_type(), &leaves, declared)?,
+        };
         conversion.not_null = column.not_null && field.is_nullable();
         let mut leaves = planner.leaves;
         if leaves.is_empty() {
@@ -183,7 +196,7 @@ impl Conversion {
     pub(crate) fn apply_to_bounds(&self, array: &ArrayRef) -> Option<ArrayRef> {
         match &self.form {
             Form::Plain { step, .. } => step.apply(array, &self.data_type).ok(),
-            Form::Json(_) | Form::Record(_) | Form::Records(_) => None,
+            Form::Json(_) | Form::Record(_) | Form::Records(_) | Form::Elements { .. } => None,
         }
     }
 
@@ -206,6 +219,9 @@ impl Conversion {
             Form::Json(shape) => return shape.texts(array, place, memory),
             Form::Record(fields) => return self.record(fields, array, place, memory),
             Form::Records(item) => return self.records(item, array, place, memory),
+            Form::Elements { records, depth } => {
+                return field_of_items(&records.apply(array, place, memory)?, *depth);
+            }
             Form::Plain { file_type, allowed, step } => annotated(array, file_type, allowed.as_ref())
                 .and_then(|array| step.apply(&array, &self.data_type))
                 .map_err(|failure| failure.into_error(place, &self.data_type))?,
@@ -277,6 +293,27 @@ impl Conversion {
         };
         converted.map_err(|failure| failure.into_error(place, &self.data_type))
     }
+}
+
+/// Lists of structs with one field as lists of that field, which is so many structs deep. It is NULL where a struct is.
+fn field_of_items(lists: &ArrayRef, depth: usize) -> Result<ArrayRef> {
+    let unexpected = || Error::internal("a field of elements is read from something else than structs");
+    let lists = lists.as_list_opt::<i32>().ok_or_else(unexpected)?;
+    let mut items = lists.values().clone();
+    for _ in 0..depth {
+        let record = items.as_struct_opt().ok_or_else(unexpected)?;
+        let field = record.columns().first().ok_or_else(unexpected)?;
+        items = match record.nulls() {
+            Some(nulls) if nulls.null_count() > 0 => {
+                let is_null = BooleanArray::new(!nulls.inner(), None);
+                nullif(field, &is_null).map_err(|error| from_arrow(&error))?
+            }
+            _ => field.clone(),
+        };
+    }
+    let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+    let lists = ListArray::try_new(item, lists.offsets().clone(), items, lists.nulls().cloned());
+    lists.map(|lists| Arc::new(lists) as ArrayRef).map_err(|error| from_arrow(&error))
 }
 
 impl Planner {

@@ -153,6 +153,7 @@ fn plan(case: &Case, path: &Path, group: Option<&str>, expected: i64) -> Plan {
         trim_blanks: false,
         content: ColumnContent::Column,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     };
     let mut columns = vec![column(2, case.argument, case.data_type.clone())];

@@ -207,6 +207,7 @@ fn for_every_column(queues: &[Queue; 2], mut visit: impl FnMut(Decoded)) {
                     trim_blanks: false,
                     content: ColumnContent::Column,
                     field_id: None,
+                    within: Vec::new(),
                     common: Vec::new(),
                 };
                 if row_group.num_rows() == 0 || check_column(&schema.column(leaf), &column).is_err() {

@@ -116,6 +116,7 @@ fn sample(row_count: usize, properties: WriterProperties) -> Sample {
         trim_blanks: false,
         content: ColumnContent::Column,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     });
     Sample { bytes, metadata, columns: declared.collect() }

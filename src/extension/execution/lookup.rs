@@ -399,6 +399,7 @@ mod tests {
             trim_blanks: false,
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         };
         let parameter = Expression::Parameter { index: 0, data_type: DataType::Int32 };

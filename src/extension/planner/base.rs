@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use pgrx::pg_sys;
-use pystachio_lower::{Lowered, Scope};
+use pystachio_lower::{Lowered, Scope, SourceType};
 use pystachio_plan::{
     ColumnContent, ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, RecordField,
     Relation, ScanColumn, ScanExtent, TableDescription,
@@ -23,7 +23,7 @@ use crate::{
     options::TableOptions,
     pg::{
         compat,
-        mirror::type_name,
+        mirror::{source_type, type_name},
         tree::{CustomPath, ForeignPath, List, Path, Rel, Root, Table, column_name, column_type, table_name},
     },
     types,
@@ -105,9 +105,11 @@ fn build<'p>(
     description: &TableDescription,
 ) -> Result<RelationInfo<'p>, Error> {
     let name = table_name(table_oid);
-    let Columns { scanned, by_number, fields } = read_columns(root, table_oid, &name, description)?;
+    let Columns { scanned, by_number, fields, item_fields } =
+        read_columns(root, table_oid, &name, description)?;
     let column_count = relation.target().expressions().len().max(1);
-    let scope = Rc::new(Scope::Base { relation_index: relation.index(), columns: by_number, fields });
+    let scope =
+        Rc::new(Scope::Base { relation_index: relation.index(), columns: by_number, fields, item_fields });
     let conditions = leveled_conditions(root, relation, &scope, &name);
     let scan = Operator::Scan {
         table: name.clone(),
@@ -141,6 +143,8 @@ struct Columns {
     by_number: HashMap<i16, Lowered>,
     /// Fields of structs, by attribute number and the names on the way to them.
     fields: HashMap<(i16, Vec<String>), Lowered>,
+    /// Fields of the elements of arrays, as the arrays of them.
+    item_fields: HashMap<(i16, Vec<String>), Lowered>,
 }
 
 /// The table's columns, as the scan reads them and as expressions find them. Columns of types that engines
@@ -153,7 +157,12 @@ fn read_columns(
 ) -> Result<Columns, Error> {
     let table = Table::open(table_oid);
     let attributes = table.columns();
-    let mut columns = Columns { scanned: Vec::new(), by_number: HashMap::new(), fields: HashMap::new() };
+    let mut columns = Columns {
+        scanned: Vec::new(),
+        by_number: HashMap::new(),
+        fields: HashMap::new(),
+        item_fields: HashMap::new(),
+    };
     for attribute in &attributes {
         if attribute.attisdropped || compat::is_virtual(attribute) {
             continue;
@@ -171,14 +180,15 @@ fn read_columns(
                 root.depend_on_relation(relation_oid);
             }
         }
-        // Fields are found by names alone.
-        if let (DataType::Record(fields), Some(described), None) =
-            (&column.data_type, described, column.field_id)
-        {
-            let (type_oid, _) = types::base_type(attribute.atttypid, attribute.atttypmod);
-            let mut found =
-                FoundFields { columns: &mut columns, column: &column, described, path: Vec::new() };
-            found.add(attribute.attnum, type_oid, fields);
+        if let Some(fields) = column.data_type.fields() {
+            let mut found = FoundFields {
+                columns: &mut columns,
+                column: &column,
+                described,
+                has_log: description.version.is_some(),
+                path: Vec::new(),
+            };
+            found.add(attribute.attnum, types::item_type(attribute.atttypid), fields);
         }
         let described = described.filter(|_| column.content == ColumnContent::Column);
         let sql_type = (attribute.atttypid, attribute.atttypmod);
@@ -207,6 +217,7 @@ fn field_column(name: String, data_type: DataType) -> ScanColumn {
         id: with_planning(|planning| planning.new_column()),
         name,
         field_id: None,
+        within: Vec::new(),
         data_type,
         not_null: false,
         length_max: None,
@@ -216,11 +227,15 @@ fn field_column(name: String, data_type: DataType) -> ScanColumn {
     }
 }
 
-/// Adds the fields of a column of a composite type that the files' structs have as single values, as columns of the scan.
+/// Adds the fields of a column of a composite type, or of an array of one, that are single values, as columns of the scan.
+///
+/// A field that all files have alike is a column by its name, `struct.field`. Others are found within the column, file by file. Of a
+/// table with a log, fields of structs are those that the log says.
 struct FoundFields<'a> {
     columns: &'a mut Columns,
     column: &'a ScanColumn,
-    described: &'a ColumnDescription,
+    described: Option<&'a ColumnDescription>,
+    has_log: bool,
     /// The names on the way to the fields.
     path: Vec<String>,
 }
@@ -243,22 +258,57 @@ impl FoundFields<'_> {
     }
 
     fn add_value(&mut self, number: i16, field: &RecordField, sql_type: (pg_sys::Oid, i32)) {
+        if matches!(self.column.data_type, DataType::List(_)) {
+            return self.add_item_value(number, field, sql_type);
+        }
         let letters = |path: &[String]| path.iter().map(|name| name.to_lowercase()).collect::<Vec<_>>();
         let own = letters(&self.path);
-        let Some(described) = self.described.fields.iter().find(|described| letters(&described.path) == own)
-        else {
-            return;
+        let of_name = self.described.filter(|_| self.column.field_id.is_none());
+        let of_name =
+            of_name.and_then(|column| column.fields.iter().find(|described| letters(&described.path) == own));
+        let column = match of_name {
+            Some(described) => field_column(described.name_in(&self.column.name), field.data_type.clone()),
+            None if self.has_log => return,
+            None => self.within_column(field.data_type.clone()),
         };
-        let content = if field.is_json { ColumnContent::Json } else { ColumnContent::Column };
         let in_file = ScanColumn {
             length_max: field.length_max,
             trim_blanks: field.trim_blanks,
-            content,
-            ..field_column(described.name_in(&self.column.name), field.data_type.clone())
+            content: if field.is_json { ColumnContent::Json } else { ColumnContent::Column },
+            ..column
         };
         let lowered = lowered_column(&in_file, sql_type, None);
         self.columns.fields.insert((number, self.path.clone()), lowered);
         self.columns.scanned.push(in_file);
+    }
+
+    /// Adds the arrays of a field of elements. Text that PostgreSQL reads as another type, and `char(n)`, are elements of no array of ours.
+    fn add_item_value(&mut self, number: i16, field: &RecordField, sql_type: (pg_sys::Oid, i32)) {
+        let (base_oid, _) = types::base_type(sql_type.0, sql_type.1);
+        let is_as_read = !field.is_json && !field.trim_blanks && base_oid != pg_sys::TIMETZOID;
+        if !is_as_read || matches!(source_type(base_oid), SourceType::FromText(_) | SourceType::Character) {
+            return;
+        }
+        let lists = ScanColumn {
+            length_max: field.length_max,
+            ..self.within_column(DataType::List(Box::new(field.data_type.clone())))
+        };
+        let item = ScanColumn { data_type: field.data_type.clone(), ..lists.clone() };
+        let lowered = Lowered {
+            expression: Expression::column(lists.id, lists.data_type.clone()),
+            ..lowered_column(&item, sql_type, None)
+        };
+        self.columns.item_fields.insert((number, self.path.clone()), lowered);
+        self.columns.scanned.push(lists);
+    }
+
+    /// A column of the scan that is within the files' one.
+    fn within_column(&self, data_type: DataType) -> ScanColumn {
+        ScanColumn {
+            field_id: self.column.field_id,
+            within: self.path.clone(),
+            ..field_column(self.column.name.clone(), data_type)
+        }
     }
 }
 

@@ -107,7 +107,12 @@ impl<'p> Unnested<'p> {
         columns.extend(
             number.map(|number| (width + 1, Lowered::of_type(Expression::column(number, DataType::Int64)))),
         );
-        let own = Scope::Base { relation_index: inner.index(), columns, fields: HashMap::new() };
+        let own = Scope::Base {
+            relation_index: inner.index(),
+            columns,
+            fields: HashMap::new(),
+            item_fields: HashMap::new(),
+        };
         let scope = Rc::new(Scope::Join(outer.scope().clone(), Rc::new(own)));
         let operator = Operator::Unnest { input: outer.relation().clone(), arrays, number, keeps_rows };
         let rows = joined.rows();

@@ -188,6 +188,7 @@ pub fn scan_column(
         id,
         name,
         field_id,
+        within: Vec::new(),
         data_type,
         // SAFETY: the caller holds a lock on the table.
         not_null: unsafe { compat::is_not_null(relation_oid, attribute) },

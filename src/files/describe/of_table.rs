@@ -1,9 +1,9 @@
 //! Tables whose log says which columns they have.
 
-use pystachio_plan::{ColumnDescription, FileDescription, TableDescription};
-use pystachio_tables::{TableColumn, TableState};
+use pystachio_plan::{ColumnDescription, DataType, FileDescription, TableDescription};
+use pystachio_tables::{StoredName, TableColumn, TableState};
 
-use super::{Table, columns::ColumnParts, describe_file, keys::Key};
+use super::{Table, columns::ColumnParts, describe_file, keys::Key, struct_fields::StructFields};
 use crate::{file_type::NESTED_SQL_TYPE, files::TableFile};
 
 /// Describes a table of which some files are open. Its columns and their types are those of the log; bounds come from the footers, if
@@ -48,7 +48,24 @@ pub(super) fn describe_table(state: &TableState, opened: &[TableFile], identity:
         description.uncompressed_bytes = scaled(description.uncompressed_bytes);
         description
     };
-    let columns = state.columns.iter().enumerate().map(describe).collect();
+    let mut columns: Vec<ColumnDescription> = state.columns.iter().enumerate().map(describe).collect();
+    let is_other = |name: &str| state.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
+    for (description, column) in columns.iter_mut().zip(&state.columns) {
+        // Files may have numbers with other digits after the point, as the table had before, which JSON shows.
+        let is_known = |path: &[&StoredName], data_type: &DataType| {
+            let is_of_file = |file: &TableFile| {
+                let Some(place) = file.footer.find_stored(path) else { return true };
+                let stored = file.footer.leaf_types(place).pop().and_then(|leaf| leaf.data_type);
+                stored.and_then(|stored| Some(stored.digits()?.1))
+                    == data_type.digits().map(|(_, scale)| scale)
+            };
+            !data_type.is_decimal() || (is_whole && opened.iter().all(is_of_file))
+        };
+        if !description.is_locked {
+            let fields = StructFields::of_table(column, &is_known);
+            description.fields = fields.descriptions(&column.name, is_other);
+        }
+    }
     TableDescription {
         files,
         columns,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use parquet::schema::types::Type;
 use pystachio_plan::{DataType, FieldDescription};
+use pystachio_tables::{NestedType, StoredName, TableColumn};
 
 use crate::file_type::{is_struct, leaf_type};
 
@@ -39,6 +40,18 @@ impl StructFields {
                 None => drop(self.by_letters.insert(letters, found)),
             }
         }
+    }
+
+    /// The fields of a column that the log of a table has, whatever the files call them. Those with a default are left out: rows of files
+    /// without them need not have it. So are those of a type that `is_known` says no to, by the names that files have on the way to them.
+    pub(super) fn of_table(
+        column: &TableColumn,
+        is_known: &dyn Fn(&[&StoredName], &DataType) -> bool,
+    ) -> Self {
+        let mut known =
+            KnownFields { is_known, path: Vec::new(), stored: vec![&column.stored], found: BTreeMap::new() };
+        known.collect(&column.fields);
+        Self { by_letters: known.found }
     }
 
     /// Those that have one type. `is_other`: whether a name with points is that of another column.
@@ -76,6 +89,41 @@ fn collect(group: &Type, path: &mut Vec<String>, found: &mut BTreeMap<Vec<String
             }
         }
         path.pop();
+    }
+}
+
+/// The fields of a column that the log of a table has, while they are collected.
+struct KnownFields<'a> {
+    is_known: &'a dyn Fn(&[&StoredName], &DataType) -> bool,
+    /// The names on the way to the next field, within the column.
+    path: Vec<String>,
+    /// What files call them, and the column.
+    stored: Vec<&'a StoredName>,
+    found: BTreeMap<Vec<String>, Found>,
+}
+
+impl<'a> KnownFields<'a> {
+    /// As [`collect`].
+    fn collect(&mut self, columns: &'a [TableColumn]) {
+        for column in columns {
+            self.path.push(column.name.clone());
+            self.stored.push(&column.stored);
+            let letters: Vec<String> = self.path.iter().map(|name| name.to_lowercase()).collect();
+            let is_twice = self.found.contains_key(&letters);
+            let is_single = matches!(column.nested, NestedType::Single(_)) && !column.is_json;
+            let data_type = column
+                .data_type
+                .clone()
+                .filter(|data_type| is_single && !is_twice && !data_type.is_nested())
+                .filter(|data_type| column.default.is_none() && (self.is_known)(&self.stored, data_type));
+            self.found.insert(letters, Found { path: self.path.clone(), data_type });
+            match is_twice {
+                false => self.collect(&column.fields),
+                true => forget_below(&self.path, &mut self.found),
+            }
+            self.stored.pop();
+            self.path.pop();
+        }
     }
 }
 

@@ -57,6 +57,7 @@ fn columns() -> Vec<ScanColumn> {
         trim_blanks: false,
         content: ColumnContent::Column,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     };
     (0..).zip(types).map(column).collect()

@@ -68,6 +68,7 @@ fn column(data_type: DataType) -> ScanColumn {
         trim_blanks: false,
         content: ColumnContent::Column,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     }
 }

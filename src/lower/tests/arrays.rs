@@ -146,3 +146,28 @@ fn elements_are_taken_and_counted() {
     assert_eq!(lowered(&length), "null_if(cardinality(column 16), 0)");
     assert!(lower(&count("array_length", vec![column(NAMES), integer(2)])).is_err());
 }
+
+#[test]
+fn fields_of_elements_are_elements_of_the_arrays_of_the_field() {
+    let Scope::Base { relation_index, columns, fields, .. } = scope() else {
+        panic!("the scope is one table's")
+    };
+    let prices = Expression::column(ColumnId(200), DataType::List(Box::new(DataType::Int64)));
+    let price = Lowered::of_type(Expression::column(ColumnId(200), DataType::Int64));
+    let prices = Lowered { expression: prices, not_null: true, ..price };
+    let item_fields = HashMap::from([((NUMBERS, vec!["made".to_owned(), "price".to_owned()]), prices)]);
+    let scope = Scope::Base { relation_index, columns, fields, item_fields };
+    let field_of = |array: i16, number, name: &str| {
+        let element = call(ARRAY_SUBSCRIPT, SourceType::other("item"), vec![column(array), number]);
+        let made = Part::Field { record: Box::new(element), name: "made".to_owned() };
+        let record = Box::new(Source::new(made, SourceType::other("made")));
+        Source::new(Part::Field { record, name: name.to_owned() }, SourceType::BigInt)
+    };
+    let lower =
+        |source: &Source| Lowering::new(&scope, &Notes::default(), &TestServer::default()).lower(source);
+    let found = lower(&field_of(NUMBERS, column(NUMBER), "price")).unwrap();
+    assert_eq!(expression_text(&found.expression), "column 200[column 1]");
+    assert_eq!((found.data_type(), found.not_null), (&DataType::Int64, false));
+    assert!(lower(&field_of(NUMBERS, integer(1), "other")).is_err());
+    assert!(lower(&field_of(NAMES, integer(1), "price")).is_err());
+}

@@ -22,7 +22,7 @@ fn with_fields() -> Scope {
         field(105, JSON, &["t"], DataType::Text),
         field(106, JSONB, &["d"], DataType::Date),
     ];
-    Scope::Base { relation_index, columns, fields: fields.into_iter().collect() }
+    Scope::Base { relation_index, columns, fields: fields.into_iter().collect(), item_fields: HashMap::new() }
 }
 
 fn step(name: &str, json: Source, key: &str) -> Source {

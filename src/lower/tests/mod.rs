@@ -122,6 +122,7 @@ fn scope() -> Scope {
         relation_index: 1,
         columns: columns().into_iter().map(column).collect::<HashMap<_, _>>(),
         fields: HashMap::new(),
+        item_fields: HashMap::new(),
     }
 }
 

@@ -285,7 +285,7 @@ impl Generator {
             }
             1 => {
                 let function = self.random.pick(&[Function::IsNull, Function::IsNotNull]);
-                Part::NullTest { function, argument: Box::new(self.typed(&of, depth - 1)), is_of_row: false }
+                Part::NullTest { function, argument: Box::new(self.typed(&of, depth - 1)), row_fields: None }
             }
             2 => {
                 let function = self.random.pick(&[Function::IsTrue, Function::IsNotFalse]);
@@ -369,7 +369,7 @@ impl Generator {
             3 => Part::Coalesce(parts),
             4 => Part::Extreme { function: Function::Least, collation: None, arguments: parts },
             5 => Part::TruthTest { function: Function::IsTrue, argument: one() },
-            6 => Part::NullTest { function: Function::IsNull, argument: one(), is_of_row: false },
+            6 => Part::NullTest { function: Function::IsNull, argument: one(), row_fields: None },
             7 => Part::Distinct(call(parts)),
             8 => Part::NullIf(call(parts)),
             9 => {

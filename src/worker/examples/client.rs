@@ -83,6 +83,7 @@ fn sample(stream: &mut UnixStream, path: &str, row_count: u64) -> Request {
             trim_blanks: false,
             content: column.content(),
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         })
     });

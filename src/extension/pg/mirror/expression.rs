@@ -21,7 +21,7 @@ use crate::{
         nodes::{contains, is_deeper, list_of, tag_of},
         tree,
     },
-    types::base_type,
+    types::{base_type, composite_fields},
 };
 
 /// An expression as a value.
@@ -84,6 +84,14 @@ unsafe fn field_name(node: &pg_sys::FieldSelect) -> Option<String> {
         let name = pg_sys::get_attname(relation_oid, node.fieldnum, true);
         (relation_oid != pg_sys::InvalidOid && !name.is_null()).then(|| string(name))
     }
+}
+
+/// The names of the fields that a value of a named composite type has; none of others.
+unsafe fn row_fields(record: *mut Node) -> Vec<String> {
+    // SAFETY: the caller has a valid node.
+    let (type_oid, _) = unsafe { base_type(pg_sys::exprType(record), -1) };
+    let fields = composite_fields(type_oid).unwrap_or_default();
+    fields.into_iter().map(|field| field.name).collect()
 }
 
 impl Contents {
@@ -207,7 +215,7 @@ impl Mirror<'_> {
                     Part::NullTest {
                         function: if is_null { Function::IsNull } else { Function::IsNotNull },
                         argument: self.boxed(test.arg, contents)?,
-                        is_of_row: test.argisrow,
+                        row_fields: test.argisrow.then(|| row_fields(test.arg.cast())),
                     }
                 }
                 NodeTag::T_BooleanTest => {

@@ -92,6 +92,7 @@ fn column(name: &str, data_type: DataType) -> ScanColumn {
         trim_blanks: false,
         content: ColumnContent::Column,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     }
 }

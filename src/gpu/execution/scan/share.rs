@@ -172,6 +172,7 @@ mod tests {
             trim_blanks: false,
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         };
         [(0, "id"), (1, "A")].map(column).to_vec()

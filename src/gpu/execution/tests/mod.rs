@@ -182,6 +182,7 @@ impl Table {
             trim_blanks: trim_blanks && name == "text",
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         };
         let columns = [

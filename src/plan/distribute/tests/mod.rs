@@ -46,6 +46,7 @@ fn scan_typed(table: &str, columns: &[(u32, &str, DataType)], rows: f64) -> Arc<
         trim_blanks: false,
         content: ColumnContent::Column,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     };
     let operator = Operator::Scan {

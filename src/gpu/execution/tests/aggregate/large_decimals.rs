@@ -73,6 +73,7 @@ impl DecimalTable {
             trim_blanks: false,
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         };
         let operator = Operator::Scan {

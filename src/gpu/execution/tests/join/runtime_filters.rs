@@ -413,6 +413,7 @@ fn decimals(precision: u8, values: impl Iterator<Item = i128>) -> (tempfile::Tem
         trim_blanks: false,
         content: ColumnContent::Column,
         field_id: None,
+        within: Vec::new(),
         common: Vec::new(),
     };
     let operator = Operator::Scan {

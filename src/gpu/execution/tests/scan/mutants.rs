@@ -63,6 +63,7 @@ fn damage_is_an_error_of_its_own() {
                 trim_blanks: false,
                 content: ColumnContent::Column,
                 field_id: None,
+                within: Vec::new(),
                 common: Vec::new(),
             })
             .collect();

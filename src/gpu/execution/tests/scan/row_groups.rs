@@ -222,6 +222,7 @@ fn columns_behind_groups_without_columns_are_read_in_their_own_place() {
             trim_blanks: false,
             content: ColumnContent::Column,
             field_id: None,
+            within: Vec::new(),
             common: Vec::new(),
         };
         let operator = Operator::Scan {
