@@ -743,6 +743,8 @@ def run_written(conninfo, options):
             for library in written.LIBRARIES:
                 found = written.read(python, library, paths[form], rows)
                 claims.record(f"{form} by {library}", written.difference(found, wanted, rows))
+        found = written.read(python, "pyarrow", written.write_long(session, f"{options.data}-written"), written.LONG)
+        claims.record("long numbers by pyarrow", written.difference(found, written.expected(session, written.LONG), written.LONG))
         for device in ("cpu", "emulated"):
             session.run(f"DROP SERVER IF EXISTS written_{device} CASCADE")
             session.run(f"CREATE SERVER written_{device} FOREIGN DATA WRAPPER pystachio OPTIONS (device '{device}', memory '512MB')")
@@ -754,6 +756,11 @@ def run_written(conninfo, options):
                 texts = [session.run(f"SELECT r::text FROM (SELECT {names} FROM {table} ORDER BY id) r").rows for table in ("written_heap.written", "public.again")]
                 claims.record(f"{form} by {device}", None if texts[0] == texts[1] else "the rows differ")
                 session.run("DROP FOREIGN TABLE public.again")
+            declared = ", ".join(f"{name} {sql}" for name, sql in written.LONG["columns"])
+            session.run(f"CREATE FOREIGN TABLE public.again ({declared}) SERVER written_{device} OPTIONS (path '{options.data}-written/long.parquet')")
+            texts = [session.run(f"SELECT r::text FROM (SELECT * FROM {table} ORDER BY id) r").rows for table in ("written_heap.long", "public.again")]
+            claims.record(f"long numbers by {device}", None if texts[0] == texts[1] else "the rows differ")
+            session.run("DROP FOREIGN TABLE public.again")
     return claims
 
 

@@ -17,7 +17,7 @@ _MOMENT = "(extract(epoch FROM {c}) * 1000000)::bigint::text"
 KINDS = {
     "boolean": ("boolean", "{c}::text::char(1)::text"), "smallint": ("integer", "{c}::text"), "integer": ("integer", "{c}::text"), "bigint": ("integer", "{c}::text"),
     "real": ("real", _FLOAT.replace("{send}", "float4send")), "double precision": ("double", _FLOAT.replace("{send}", "float8send")),
-    "date": ("date", "({c} - DATE '1970-01-01')::text"), "time": ("time", _MOMENT), "timestamp": ("timestamp", _MOMENT), "timestamptz": ("timestamp", _MOMENT),
+    "date": ("date", "({c} - DATE '1970-01-01')::text"), "time": ("time", _MOMENT), "timetz": ("time", _MOMENT), "timestamp": ("timestamp", _MOMENT), "timestamptz": ("timestamp", _MOMENT),
     "text": ("text", "{c}"), "bytea": ("bytes", "encode({c}, 'hex')"), "uuid": ("uuid", "{c}::text"), "json": ("text", "{c}::text"),
     "integer[]": ("integer[]", "array_to_json({c}::text[])"), "text[]": ("text[]", "array_to_json({c})"),
     "written_heap.pair": ("pair", "to_json({c})"), "written_heap.pair[]": ("pair[]", "to_json({c})"),
@@ -29,6 +29,14 @@ _MORE = [("numbers", "integer[]", "CASE WHEN id % 5 > 0 THEN ARRAY[i32, NULL, id
          ("pairs", "written_heap.pair[]",
           "CASE id % 3 WHEN 1 THEN '{}' WHEN 2 THEN ARRAY[ROW(i32, t), NULL, ROW(NULL, 'x')]::written_heap.pair[] END")]
 _TYPES = "DROP TYPE IF EXISTS written_heap.pair CASCADE; CREATE TYPE written_heap.pair AS (n integer, t text)"
+# Numbers of more digits than DuckDB and Polars read, and times of UTC.
+LONG = {"table": "long", "more": [], "columns": [["id", "integer"], ["n", "numeric(76,38)"], ["w", "numeric(39,0)"], ["f", "numeric(2,70)"], ["t", "timetz"]]}
+_NINES = f"{'9' * 38}.{'9' * 38}"
+_LONG_ROWS = (
+    "SELECT id, (CASE id % 7 WHEN 0 THEN NULL WHEN 1 THEN '{nines}' WHEN 2 THEN '-{nines}' WHEN 3 THEN '0' WHEN 4 THEN '1e-38' ELSE (id * 1234567.89)::text END)::numeric(76,38) AS n, "
+    "(CASE id % 5 WHEN 0 THEN NULL WHEN 1 THEN 1e39 - id WHEN 2 THEN id - 1e39 ELSE 170141183460469231731687303715884105725 + id END)::numeric(39,0) AS w, "
+    "((id % 199 - 99) * 1e-70::numeric)::numeric(2,70) AS f, CASE WHEN id % 3 > 0 THEN (time '00:00' + id * interval '17.000123 s')::timetz END AS t FROM generate_series(1, 1000) id"
+).replace("{nines}", _NINES)
 # Arguments of write_parquet.
 FORMS = {
     "default": "", "uncompressed": ", compression => 'none'", "zstd": ", compression => 'zstd'", "lz4": ", compression => 'lz4'",
@@ -44,7 +52,7 @@ def kind(sql):
 
 def columns(rows):
     """Names, types and expressions of what is written."""
-    return [(name, sql, name) for name, sql in rows["columns"]] + _MORE
+    return [(name, sql, name) for name, sql in rows["columns"]] + rows.get("more", _MORE)
 
 
 def write(session, folder, rows):
@@ -61,10 +69,17 @@ def write(session, folder, rows):
     return paths
 
 
+def write_long(session, folder):
+    """Writes a file of long numbers, and returns its path."""
+    session.run(f"DROP TABLE IF EXISTS written_heap.long; CREATE TABLE written_heap.long AS {_LONG_ROWS}")
+    session.run(f"SELECT pystachio.write_parquet($$TABLE written_heap.long$$, '{folder}/long.parquet')")
+    return f"{folder}/long.parquet"
+
+
 def expected(session, rows):
     """The rows as PostgreSQL has them, in the words of read.py."""
     values = ", ".join(kind(sql)[1].format(c=name) for name, sql, _ in columns(rows))
-    return [json.loads(row[0]) for row in session.run(f"SELECT json_build_array({values}) FROM written_heap.written ORDER BY id").rows]
+    return [json.loads(row[0]) for row in session.run(f"SELECT json_build_array({values}) FROM written_heap.{rows.get('table', 'written')} ORDER BY id").rows]
 
 
 def read(python, library, path, rows):
