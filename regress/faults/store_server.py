@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import hmac
+import html
 import http.client
 import http.server
 import json
@@ -101,6 +102,10 @@ class Proxy:
         """What the server's answers lack."""
         return []
 
+    def own_answer(self, _request):
+        """What is answered in the server's place: a status, headers and content. None of what is forwarded."""
+        return None
+
     @contextlib.contextmanager
     def fault(self, method, text, act, times=1 << 30):
         """While within, `act` answers so many requests. It gets the request."""
@@ -172,7 +177,7 @@ class Proxy:
                 elif fault:
                     fault.act(self)
                 else:
-                    self.answer(*self.forward())
+                    self.answer(*(store.own_answer(self) or self.forward()))
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
 
@@ -282,10 +287,43 @@ class Google(Emulator):
     def __init__(self):
         super().__init__("gcs", ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", "{port}", "-public-host", "127.0.0.1:{port}"])
         self.ask("POST", "/storage/v1/b?project=p", '{"name": "lake"}', {"Content-Type": "application/json"})
+        self.begun, self.parts = 0, {}
 
     def put(self, key, path):
         """Puts an object: a file."""
-        self.ask("POST", f"/upload/storage/v1/b/lake/o?uploadType=media&name={urllib.parse.quote(key, safe='')}", path.read_bytes(), {"Content-Type": "application/octet-stream"})
+        self._put(key, path.read_bytes())
+
+    def _put(self, key, content):
+        self.ask("POST", f"/upload/storage/v1/b/lake/o?uploadType=media&name={urllib.parse.quote(key, safe='')}", content, {"Content-Type": "application/octet-stream"})
+
+    def own_answer(self, request):
+        """Uploads in parts, of which it knows nothing: parts are kept until they are completed."""
+        path, _, query = request.path.partition("?")
+        asked = urllib.parse.parse_qs(query, keep_blank_values=True)
+        upload = asked.get("uploadId", [None])[0]
+        xml = [("Content-Type", "application/xml")]
+        if request.command == "POST" and "uploads" in asked:
+            with self._lock:
+                self.begun += 1
+                upload = f"upload-{self.begun}"
+                self.parts[upload] = {}
+            return 200, xml, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>".encode()
+        if upload is None:
+            return None
+        if upload not in self.parts:
+            return 404, xml, b"<Error><Code>NoSuchUpload</Code></Error>"
+        if request.command == "PUT":
+            number = int(asked["partNumber"][0])
+            self.parts[upload][number] = request.body
+            return 200, [("ETag", f'"{upload}-{number}"')], b""
+        parts = self.parts.pop(upload)
+        if request.command == "DELETE":
+            return 204, [], b""
+        named = re.findall(r"<ETag>([^<]*)</ETag>\s*<PartNumber>(\d+)</PartNumber>", request.body.decode())
+        if not named or any(html.unescape(tag).strip('"') != f"{upload}-{number}" for tag, number in named):
+            return 400, xml, b"<Error><Code>InvalidPart</Code></Error>"
+        self._put(urllib.parse.unquote(path.removeprefix("/lake/")), b"".join(parts[int(number)] for _, number in named))
+        return 200, xml, b'<CompleteMultipartUploadResult><ETag>"completed"</ETag></CompleteMultipartUploadResult>'
 
     def keys(self, prefix):
         """The keys of the objects that begin so."""

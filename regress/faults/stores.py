@@ -964,6 +964,21 @@ def _other_store(place, session, store, path, good, wrong):
             with store.fault("GET", "lineitem", act):
                 error = expect_error(session, query, states, words)
                 require("sig=" not in str(vars(error)), "no secret")
+        # A file of several parts is there with the commit, and never of a transaction that fails.
+        big = (f"SELECT file FROM pystachio.write_parquet($$SELECT i AS k, repeat(md5(i::text), 8) AS t FROM generate_series(1, 100000) i$$, "
+               f"'{path}/big_{device}/{{}}.parquet', compression => 'none', server => '{server}')")
+        store.requests()
+        session.run("BEGIN; " + big.format("kept"))
+        sent = [request for request in store.requests() if "partNumber=" in request[1] or "comp=block&" in request[1] + "&"]
+        require(len(sent) > 2, f"{path}, {device}: {len(sent)} parts were sent")
+        require(store.keys(f"big_{device}/") == [], f"{path}, {device}: no object of parts before the commit")
+        session.run("COMMIT")
+        session.run(f"CREATE FOREIGN TABLE {server}.big (k integer, t text) SERVER {server} OPTIONS (path '{path}/big_{device}')")
+        summed = "SELECT count(*), sum(k), count(*) FILTER (WHERE t = repeat(md5(k::text), 8)) FROM {}"
+        require(session.run(summed.format(f"{server}.big")).rows == [("100000", "5000050000", "100000")], f"{path}, {device}: all rows of all parts")
+        session.run("BEGIN; " + big.format("never") + "; ROLLBACK")
+        wait_until(lambda: not getattr(store, "parts", None), f"{path}, {device}: no part is left")
+        require(len(store.keys(f"big_{device}/")) == 1, f"{path}, {device}: no object of what was rolled back in parts")
         # Rows that are written, and removed.
         session.run(f"CREATE FOREIGN TABLE {server}.w (k integer, p integer) SERVER {server} OPTIONS (path '{path}/w_{device}', writable 'true', partition_by 'p')")
         session.run(f"BEGIN; INSERT INTO {server}.w SELECT i, i % 2 FROM generate_series(1, 10) i")
