@@ -296,8 +296,8 @@ impl Values {
                 days => days + EPOCH_DAYS,
             })),
             Self::Time(builder) => builder.append_option(word.map(|word| word as i64)),
-            // SAFETY: as the caller says, a time with its zone.
             Self::TimeTz(builder) => {
+                // SAFETY: as the caller says, a time with its zone.
                 builder.append_option(value.map(|datum| unsafe { time_of_utc(datum) }).transpose()?);
             }
             Self::Timestamp(builder) => {
