@@ -35,7 +35,7 @@ from harness.claims import Claims, differences, write_counts  # noqa: E402
 from harness.explain import plan_operators, plan_shape, ran_on, ranks_of, runs_on  # noqa: E402
 from harness.libpq import QueryError, Result, Session  # noqa: E402
 
-SUITES = ["cases", "data", "generated", "views", "edges", "literals", "letters", "arrays", "statements", "set_operations", "tpch", "spec", "optimized",
+SUITES = ["cases", "data", "generated", "sent", "views", "edges", "literals", "letters", "arrays", "statements", "set_operations", "tpch", "spec", "optimized",
           "spill", "ranks", "rewrites", "estimates", "writers", "written", "lakes", "everyday", "readers"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 73, "views": 75, "set_operations": 20, "edges": 95, "arrays": 96,
@@ -239,6 +239,28 @@ def run_data(conninfo, options):
 def run_generated(conninfo, options):
     """Queries from a seed."""
     return run_queries(Pair(conninfo, "heap", "pq"), "generated", generate.generated(options.seed, options.factor * options.share), options)
+
+
+def run_sent(conninfo, options):
+    """The same queries where some tables are PostgreSQL's own, whose rows engines get wherever they can join them."""
+    with Session(conninfo) as session:
+        session.run("DROP SCHEMA IF EXISTS mixed CASCADE; CREATE SCHEMA mixed; CREATE TABLE mixed.t2 AS TABLE heap.t2; ANALYZE mixed.t2")
+    # The other ways of joining them cost too much then.
+    setup = [f"SET {setting}" for setting in ("enable_hashjoin = off", "enable_mergejoin = off", "enable_nestloop = off", "pystachio.join_keys = 0")]
+    claims, sent = Claims("sent"), 0
+    pair = Pair(conninfo, "heap", "mixed, pq", (), setup)
+    for query in generate.generated(options.seed + 2, options.factor * options.share):
+        if " t2 " not in query.sql or (options.only and options.only not in query.name):
+            continue
+        compare(pair, claims, query.name, query.sql, query.ordered, query.prepare, query.cleanup)
+        if query.explain is not None and not query.prepare:
+            plan = outcome(pair.actual, f"EXPLAIN (COSTS OFF) {query.explain or query.sql}")
+            sent += not isinstance(plan, QueryError) and "Send Rows" in str(plan.rows)
+    pair.close()
+    print(f"sent: rows of PostgreSQL in {sent} of {claims.passed + claims.failed} queries")
+    if not options.only:
+        claims.check("rows of PostgreSQL are sent in a quarter of the queries", 4 * sent >= claims.passed + claims.failed, str(sent))
+    return claims
 
 
 def run_views(conninfo, options):
@@ -924,7 +946,7 @@ def main():
         random.Random(options.order).shuffle(suites)
     print(f"seed {options.seed}, share {options.share}")
     folder = tables.copy_data(options.data)
-    if set(suites) & {"data", "generated", "edges", "literals", "letters", "arrays", "statements", "set_operations", "optimized", "rewrites"} or options.self_check:
+    if set(suites) & {"data", "generated", "sent", "edges", "literals", "letters", "arrays", "statements", "set_operations", "optimized", "rewrites"} or options.self_check:
         with Session(options.conninfo) as session:
             tables.edge_schemas(session, folder, foreign=not options.self_check)
     if options.self_check:

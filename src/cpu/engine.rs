@@ -300,7 +300,7 @@ impl Engine for CpuEngine {
             catalog: self.catalog.clone(),
             threads: self.threads(),
             admission: self.admission(),
-            scratch: self.options.spill.of_query(&request.spill).directory().to_owned(),
+            spill: self.options.spill.of_query(&request.spill),
         };
         let places = sort_places(&request.columns, &request.form)?;
         if places.is_empty() {

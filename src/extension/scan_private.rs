@@ -25,6 +25,30 @@ pub struct ScanPrivate {
     pub hides_rows: bool,
     /// Which parameters are keys of the other side of a join.
     pub join_keys: Option<JoinKeys>,
+    /// What the node below the scan sends to the engine before it runs the plan: one for each of that node's children.
+    pub sent_rows: Vec<SentRows>,
+}
+
+/// Rows of PostgreSQL's that are an input of a plan.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SentRows {
+    /// Their number in the plan.
+    pub number: u32,
+    /// What is sent of them. May be empty: then only their count matters.
+    pub columns: Vec<SentColumn>,
+}
+
+/// A column that is sent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SentColumn {
+    /// Its place in the rows, from 0 on.
+    pub place: u32,
+    /// Its name in the plan.
+    pub name: String,
+    /// Its type.
+    pub type_oid: u32,
+    /// Its type modifier.
+    pub type_modifier: i32,
 }
 
 /// The parameters of a scan that a join gives it.

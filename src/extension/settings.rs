@@ -91,6 +91,7 @@ pub enum TechniqueMode {
 static PUSHDOWN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static STRICT: GucSetting<bool> = GucSetting::<bool>::new(false);
 static REWRITE: GucSetting<RewriteMode> = GucSetting::<RewriteMode>::new(RewriteMode::On);
+static SEND_ROWS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static JOIN_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 static BATCH_ROWS: GucSetting<i32> = GucSetting::<i32>::new(8192);
 static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
@@ -125,6 +126,11 @@ pub fn strict() -> bool {
 /// When queries are rewritten.
 pub fn rewrite() -> RewriteMode {
     REWRITE.get()
+}
+
+/// Whether rows of PostgreSQL's are sent to engines that join them.
+pub fn send_rows() -> bool {
+    SEND_ROWS.get()
 }
 
 /// Rows of a join's other side, at most, whose keys filter a scan.
@@ -250,6 +256,14 @@ pub fn define() {
         c"Rewrites subqueries that PostgreSQL does not flatten into joins.",
         c"off: never; on: where all tables are pystachio's; force: always, for tests.",
         &REWRITE,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_bool_guc(
+        c"pystachio.send_rows",
+        c"Sends rows of PostgreSQL's own tables to the engine, which joins and groups them with foreign tables.",
+        c"It does where that is expected to cost less. Off, PostgreSQL joins them.",
+        &SEND_ROWS,
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );

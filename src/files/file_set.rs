@@ -13,7 +13,7 @@ use std::{
 };
 
 use pystachio_plan::{
-    Error, ErrorKind, FileSet, PATTERN_LETTERS, RANK_PLACEHOLDER, Result, check_folder,
+    Error, ErrorKind, FileSet, PATTERN_LETTERS, RANK_PLACEHOLDER, Result, TableFormat, check_folder,
     check_not_of_other_format, is_in_store, marks_table,
 };
 
@@ -71,7 +71,7 @@ impl FoundFile {
 
 /// The files of a set on a host of so many ranks, in the order in which they are read: as listed, rank after rank, and sorted
 /// within a folder or pattern. A folder stands for every `*.parquet` below it; names that start with `.` or `_` are skipped.
-/// A file that is named by itself may be one of another format's table. A path that ends with `/` is a folder that may have no files,
+/// A file that is named by itself may be one of another format's table. Rows that a backend sends have the files that are named. A path that ends with `/` is a folder that may have no files,
 /// or not be there. `in_store` finds the objects of each path in a store. Blocks.
 ///
 /// # Errors
@@ -84,6 +84,9 @@ pub(super) fn expand(
     rank_count: u16,
     in_store: &dyn Fn(&[&str]) -> Result<Vec<Vec<Arc<FoundObject>>>>,
 ) -> Result<Vec<FoundFile>> {
+    if let TableFormat::Sent(_) = files.format {
+        return Ok(files.paths.iter().map(|path| FoundFile::local(PathBuf::from(path), None)).collect());
+    }
     let mut found = Vec::new();
     let stored: Vec<&str> = files.paths.iter().map(String::as_str).filter(|path| is_in_store(path)).collect();
     let objects = if stored.is_empty() { Vec::new() } else { in_store(&stored)? };

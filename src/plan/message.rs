@@ -81,7 +81,8 @@ pub enum Request {
     /// The transaction is about to commit: the objects of `Written` are to become visible. Answer: `Completed`. If the connection is closed
     /// before, the engine removes them.
     Complete,
-    /// The objects of `Completed` are to go: the transaction aborts. Those that have replaced others stay. No answer.
+    /// The objects of `Completed` are to go: the transaction aborts. Those that have replaced others stay. After `Written`: nobody reads
+    /// the files any more, and they go. No answer.
     Undo,
     /// The backend has noted the files of `Written`, and renames or removes them. The engine removes those that it is not told
     /// to keep. No answer.
@@ -206,6 +207,9 @@ pub enum WriteTarget {
         /// The begin of the files' names, which no other write has.
         stem: String,
     },
+    /// Files among the query's spill files, which only its own scans read: [`TableFormat::Sent`]. They go when the client says
+    /// [`Request::Undo`] or closes the connection.
+    Spill,
 }
 
 /// A column of rows to be written.
@@ -252,10 +256,11 @@ pub struct SortedColumn {
 }
 
 impl WriteTarget {
-    /// The path of the file or the folder.
-    pub fn path(&self) -> &str {
+    /// The path of the file or the folder; `None` of spill files.
+    pub fn path(&self) -> Option<&str> {
         match self {
-            Self::File { path, .. } | Self::Folder { path, .. } => path,
+            Self::File { path, .. } | Self::Folder { path, .. } => Some(path),
+            Self::Spill => None,
         }
     }
 }
@@ -308,7 +313,7 @@ pub const PATTERN_LETTERS: [char; 3] = ['*', '?', '['];
 /// Where a table's rows are: files, folders and glob patterns, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileSet {
-    /// At least one; absolute, or with the scheme of a store. One with [`RANK_PLACEHOLDER`] is as many paths as the engine has
+    /// At least one, but for rows that are still to be sent; absolute, or with the scheme of a store. One with [`RANK_PLACEHOLDER`] is as many paths as the engine has
     /// ranks. One that ends with `/` is a folder that may have no files. Of a table format the table's folder alone.
     pub paths: Vec<String>,
     /// What says which files the paths stand for.

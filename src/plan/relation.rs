@@ -1,12 +1,12 @@
 //! Relational operators.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, ExchangeReach, Expression, FileColumn,
-    FileSet, RecordField, Value, WindowCall,
+    FileSet, RecordField, TableFormat, Value, WindowCall,
     depth::{RELATION_DEPTH_MAX, decode_levels},
 };
 
@@ -534,6 +534,17 @@ impl Relation {
             return vec![&self.operator];
         }
         self.inputs().into_iter().flat_map(|input| input.scans()).collect()
+    }
+
+    /// The same tree, whose scans of rows of PostgreSQL's read the files that the engine has made of each input.
+    pub fn with_sent_files(&self, files: &BTreeMap<u32, Vec<String>>) -> Arc<Relation> {
+        let mut changed = self.map_inputs(&mut |input| input.with_sent_files(files));
+        if let Operator::Scan { files: set, .. } = &mut Arc::make_mut(&mut changed).operator
+            && let TableFormat::Sent(number) = set.format
+        {
+            set.paths = files.get(&number).cloned().unwrap_or_default();
+        }
+        changed
     }
 
     /// The operators directly below this one.

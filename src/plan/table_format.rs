@@ -24,6 +24,9 @@ pub enum TableFormat {
     Delta(TableVersion),
     /// The metadata of Iceberg.
     Iceberg(TableVersion),
+    /// None: rows of PostgreSQL's that the backend sends, by their number in the plan. The paths are those of the files that the engine
+    /// has made of them, and until then there are none.
+    Sent(u32),
 }
 
 /// A version of a table that has several.
@@ -56,7 +59,7 @@ impl TableFormat {
     /// The version, of a format that has several.
     pub fn version(&self) -> Option<&TableVersion> {
         match self {
-            Self::Parquet => None,
+            Self::Parquet | Self::Sent(_) => None,
             Self::Delta(version) | Self::Iceberg(version) => Some(version),
         }
     }
@@ -68,6 +71,7 @@ impl TableFormat {
             Self::Parquet => Self::Parquet,
             Self::Delta(_) => Self::Delta(version),
             Self::Iceberg(_) => Self::Iceberg(version),
+            Self::Sent(number) => Self::Sent(*number),
         }
     }
 
@@ -77,6 +81,7 @@ impl TableFormat {
             Self::Parquet => "parquet",
             Self::Delta(_) => "delta",
             Self::Iceberg(_) => "iceberg",
+            Self::Sent(_) => "rows of PostgreSQL",
         }
     }
 }

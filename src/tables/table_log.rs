@@ -23,7 +23,7 @@ impl TableLog {
     /// `FileNotFound` if there is no such table at the path; those of reading it.
     pub fn find(storage: &dyn TableStorage, format: &TableFormat, path: &Path) -> Result<Option<Self>> {
         Ok(match format {
-            TableFormat::Parquet => None,
+            TableFormat::Parquet | TableFormat::Sent(_) => None,
             TableFormat::Delta(_) => Some(Self::Delta(LogListing::read(storage, path)?)),
             TableFormat::Iceberg(_) => Some(Self::Iceberg(MetadataFile::find(storage, path)?)),
         })

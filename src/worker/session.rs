@@ -364,6 +364,8 @@ impl Session {
                 writer.keep();
                 Ok(true)
             }
+            // The query that has read them has ended.
+            Some(Request::Undo) => Ok(true),
             // It came too late: the answer was complete.
             Some(Request::Cancel | Request::Enough) => Ok(false),
             Some(_) => Err(protocol("a request before the written files were taken")),

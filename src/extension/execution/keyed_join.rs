@@ -17,7 +17,10 @@ use std::{
 
 use pgrx::{PgMemoryContexts, pg_sys, pg_sys::NodeTag, prelude::*};
 
-use super::explain::Writer;
+use super::{
+    custom_node::{NO_METHODS, NodeState, create_node, is_empty, own},
+    explain::Writer,
+};
 use crate::{
     pg::{compat::Shared, list},
     settings,
@@ -53,31 +56,6 @@ static JOIN_KEYS: Shared<pg_sys::CustomExecMethods> = Shared(pg_sys::CustomExecM
     ExplainCustomScan: Some(explain_join_keys),
     ..NO_METHODS
 });
-
-const NO_METHODS: pg_sys::CustomExecMethods = pg_sys::CustomExecMethods {
-    CustomName: std::ptr::null(),
-    BeginCustomScan: None,
-    ExecCustomScan: None,
-    EndCustomScan: None,
-    ReScanCustomScan: None,
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: None,
-    InitializeDSMCustomScan: None,
-    ReInitializeDSMCustomScan: None,
-    InitializeWorkerCustomScan: None,
-    ShutdownCustomScan: None,
-    ExplainCustomScan: None,
-};
-
-/// Makes the nodes known to PostgreSQL. Called once, when the library is loaded.
-pub fn register_nodes() {
-    // SAFETY: the structures live for ever.
-    unsafe {
-        pg_sys::RegisterCustomScanMethods(&raw const KEYED_JOIN_SCAN.0);
-        pg_sys::RegisterCustomScanMethods(&raw const JOIN_KEYS_SCAN.0);
-    }
-}
 
 /// The keys of a small side.
 pub struct Keys {
@@ -135,29 +113,6 @@ pub unsafe fn shared_keys<'a>(estate: *mut pg_sys::EState, place: i32) -> &'a Ke
     unsafe { &*(*(*estate).es_param_exec_vals.add(place as usize)).value.cast_mut_ptr::<Keys>() }
 }
 
-/// The state of a node: PostgreSQL's comes first.
-#[repr(C)]
-struct NodeState<T> {
-    custom: pg_sys::CustomScanState,
-    /// Set when the node begins; dropped with the query's memory context.
-    own: *mut T,
-}
-
-unsafe fn create_node<T>(methods: *const pg_sys::CustomExecMethods) -> *mut pg_sys::Node {
-    // SAFETY: zeroes are a valid state.
-    unsafe {
-        let state = pg_sys::palloc0(size_of::<NodeState<T>>()).cast::<NodeState<T>>();
-        (*state).custom.ss.ps.type_ = NodeTag::T_CustomScanState;
-        (*state).custom.methods = methods;
-        state.cast()
-    }
-}
-
-unsafe fn own<'a, T>(node: *mut pg_sys::CustomScanState) -> &'a mut T {
-    // SAFETY: the node was made by `create_node` with the type, and has begun.
-    unsafe { &mut *(*node.cast::<NodeState<T>>()).own }
-}
-
 /// Starts the only child of a node, whose rows the node passes on.
 unsafe fn begin_child(
     node: *mut pg_sys::CustomScanState,
@@ -192,11 +147,6 @@ unsafe fn place(node: *mut pg_sys::CustomScanState) -> i32 {
         let place = list::pointers::<pg_sys::Integer>((*scan).custom_private).next();
         place.map_or(0, |place| (*place).ival)
     }
-}
-
-unsafe fn is_empty(slot: *mut pg_sys::TupleTableSlot) -> bool {
-    // SAFETY: a slot of the executor, or NULL.
-    unsafe { slot.is_null() || u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0 }
 }
 
 /// The row as the node's target wants it.

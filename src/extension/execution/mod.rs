@@ -4,7 +4,8 @@
 //!   `limits.rs`: LIMIT and OFFSET below zero
 //! - `kept_rows.rs`: the rows of scans that are read again; `lookup.rs`: those of scans that are asked for key after key
 //! - `by_keys.rs`: a plan for one key after another as one for many; `coming.rs`: which keys come next
-//! - `keyed_join.rs`: the nodes of joins that filter a scan by the keys of their other side
+//! - `keyed_join.rs`: the nodes of joins that filter a scan by the keys of their other side; `send_rows.rs`: the node that sends
+//!   rows of PostgreSQL's; `custom_node.rs`: what these have in common
 //! - `temp_files.rs`: spill files as the session's temporary files
 //! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
 //!
@@ -16,6 +17,7 @@
 mod analyze;
 mod by_keys;
 mod coming;
+mod custom_node;
 mod explain;
 mod kept_rows;
 mod keyed_join;
@@ -24,6 +26,7 @@ mod lookup;
 mod parameters;
 mod query;
 mod scan;
+mod send_rows;
 mod temp_files;
 
 use pgrx::pg_sys;
@@ -31,10 +34,20 @@ use pgrx::pg_sys;
 pub use analyze::{register_callback, store_measured};
 pub use coming::link_scans;
 pub use explain::Writer as ExplainWriter;
-pub use keyed_join::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN, register_nodes};
+pub use keyed_join::{JOIN_KEYS_SCAN, KEYED_JOIN_SCAN};
 pub use query::RunningQuery;
 pub use scan::{is_whole_query, run_early, whole_query, write_instead, written_files};
+pub use send_rows::SEND_ROWS_SCAN;
 pub use temp_files::request as spill_request;
+
+/// Makes our nodes known to PostgreSQL. Called once, when the library is loaded.
+#[expect(unsafe_code, reason = "PostgreSQL keeps pointers to methods")]
+pub fn register_nodes() {
+    for methods in [&KEYED_JOIN_SCAN.0, &JOIN_KEYS_SCAN.0, &SEND_ROWS_SCAN.0] {
+        // SAFETY: the structure lives for ever.
+        unsafe { pg_sys::RegisterCustomScanMethods(methods) }
+    }
+}
 
 /// Sets the executor's callbacks.
 pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {

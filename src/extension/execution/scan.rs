@@ -17,6 +17,7 @@ use super::{
     lookup::{BatchRows, Lookup, LookupTable, QUERIES_MAX, WantedKeys, rows_max},
     parameters::{Parameters, with_settled_moments},
     query::{QueryCost, RunningQuery},
+    send_rows::{prepare, sent_files},
     temp_files,
 };
 use crate::{
@@ -41,6 +42,8 @@ pub struct ScanState {
     parameters: Option<Parameters>,
     /// The keys of the other side of a join, and which parameters they are.
     join_keys: Option<ScanKeys>,
+    /// What sends rows of PostgreSQL's to the engine; NULL where the plan has none.
+    sender: *mut pg_sys::PlanState,
     /// The parameters of PostgreSQL's executor that those are computed from.
     reads: *mut pg_sys::Bitmapset,
     columns: Vec<ColumnReader>,
@@ -120,8 +123,22 @@ impl ScanState {
         if self.kept.is_none() && self.look_up(&plan, &parameters, context)? {
             return Ok(());
         }
+        let plan = match self.private.sent_rows.is_empty() {
+            true => plan,
+            false => {
+                // SAFETY: the scan's own child, which the executor has set up.
+                let files = unsafe { sent_files(self.sender)? };
+                Rc::new(Plan { root: plan.root.with_sent_files(&files), outputs: plan.outputs.clone() })
+            }
+        };
         self.query = Some(self.run(&plan, parameters)?);
         Ok(())
+    }
+
+    /// Whether what rows of PostgreSQL's depend on has changed since they were sent.
+    fn has_old_rows(&self) -> bool {
+        // SAFETY: the scan's own child, or NULL.
+        unsafe { self.sender.as_ref().is_some_and(|sender| !sender.chgParam.is_null()) }
     }
 
     /// Starts with rows that were read for several keys, or are read now. False if the scan's own query must run.
@@ -131,7 +148,8 @@ impl ScanState {
         parameters: &[Literal],
         context: *mut pg_sys::ExprContext,
     ) -> Result<bool> {
-        if self.lookup.query_count == 0 || self.private.join_keys.is_some() {
+        let has_own_input = self.private.join_keys.is_some() || !self.private.sent_rows.is_empty();
+        if self.lookup.query_count == 0 || has_own_input {
             return Ok(false);
         }
         if self.seek(plan, parameters)? {
@@ -260,7 +278,11 @@ impl ScanState {
     /// The scan's plan with the attributes at these places as the columns `wanted`; `None` if rows need PostgreSQL on the way.
     fn whole_plan(&self, places: &[usize], wanted: &[WrittenColumn]) -> Option<Plan> {
         let private = &self.private;
-        if private.join_keys.is_some() || !self.coming.is_empty() || places.len() != wanted.len() {
+        if private.join_keys.is_some()
+            || !private.sent_rows.is_empty()
+            || !self.coming.is_empty()
+            || places.len() != wanted.len()
+        {
             return None;
         }
         let types = private.plan.root.columns();
@@ -435,10 +457,13 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             parameters: join_keys.parameters.clone(),
             generation: 0,
         });
+        let server_oid = pg_sys::Oid::from(private.server_oid);
+        prepare((*node).ss.ps.lefttree, server_oid, private.sent_rows.clone());
         let state = ScanState {
             private,
             parameters,
             join_keys,
+            sender: (*node).ss.ps.lefttree,
             reads: pg_sys::pull_paramids((*scan).fdw_exprs.cast()),
             columns,
             block: RowBlock::default(),
@@ -648,7 +673,10 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
         pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
         if state.lookup.sought.take().is_some() {
             state.forget_rows();
-        } else if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads) || state.has_old_keys() {
+        } else if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads)
+            || state.has_old_keys()
+            || state.has_old_rows()
+        {
             state.lookup.query_count += u32::from(state.query.is_some());
             state.stop();
             if let Some(kept) = state.kept.take() {

@@ -312,7 +312,8 @@ impl FoundFields<'_> {
     }
 }
 
-fn lowered_column(
+/// A column of a scan as expressions find it, with what is known of its values.
+pub fn lowered_column(
     column: &ScanColumn,
     (type_oid, type_modifier): (pg_sys::Oid, i32),
     described: Option<&ColumnDescription>,

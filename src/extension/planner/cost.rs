@@ -43,6 +43,11 @@ const UNIT_COST: f64 = 0.003;
 /// What PostgreSQL is told to be the cost of a row that comes back.
 const RETURN_ROW_COST: f64 = 0.02;
 
+/// What PostgreSQL is told to be the cost of a row of one column that it sends to an engine.
+const SEND_ROW_COST: f64 = 0.03;
+/// What each further column adds to that.
+const SEND_COLUMN_COST: f64 = 0.01;
+
 /// The sides of a join as the cost model sees them.
 #[derive(Clone, Copy)]
 pub struct JoinInput {
@@ -83,6 +88,16 @@ pub fn sort(rows: f64, wanted: f64) -> f64 {
 /// What PostgreSQL is told that rows cost which come back.
 pub fn return_cost(rows: f64) -> f64 {
     RETURN_ROW_COST * rows
+}
+
+/// What PostgreSQL is told that rows cost which it sends.
+pub fn send_cost(rows: f64, columns: usize) -> f64 {
+    rows * (SEND_ROW_COST + SEND_COLUMN_COST * columns as f64) + STARTUP_COST
+}
+
+/// PostgreSQL's units in those of an engine.
+pub fn of_postgresql(cost: f64) -> f64 {
+    cost / UNIT_COST
 }
 
 /// Startup and total cost as PostgreSQL is told.

@@ -15,6 +15,7 @@ use super::{
     planning::with_planning,
     relation_info::{RelationInfo, name_column, pass_through},
     security,
+    sent_rows::sent_rows,
     sorted::ordered,
 };
 use crate::{
@@ -46,6 +47,7 @@ pub fn plan_scan<'p>(chosen: &ChosenPath<'p>) -> ForeignScan<'p> {
     move_init_plans(root, info);
     let (mut scan, parameters) = bind_parameters(scan, filter.as_ref(), root.memory());
     scan.hides_rows = security::hides_rows(root, info);
+    scan.sent_rows = sent_rows(info, &scan.plan.root);
     let private = root.memory().bytes(scan.encode().or_raise()).node();
     let is_base = chosen.table_oid.is_some();
     let local = match is_base {
@@ -212,6 +214,7 @@ impl<'a> ScanBuilder<'a> {
             parameters: Vec::new(),
             hides_rows: false,
             join_keys: None,
+            sent_rows: Vec::new(),
         }
     }
 }

@@ -10,12 +10,15 @@ use super::{
     join, keyed_join, label, leftover,
     planning::{PlanningGuard, with_planning},
     relation_info::{RelationInfo, is_ours_oid, names_our_table},
-    replan, rewrite, statistics, upper,
+    replan, rewrite, sent_rows, statistics, upper,
 };
 use crate::{
     pg::{
         compat,
-        tree::{self, Callbacks, List, Plan, PlannerCall, Query, Root, Statement},
+        tree::{
+            self, Callbacks, ChosenCustomPath, CustomKind, CustomScan, JoinPair, List, Plan, PlannerCall,
+            Query, Root, Statement,
+        },
     },
     settings::{self, RewriteMode},
 };
@@ -28,14 +31,28 @@ pub fn install_hooks() {
         offer_joins: join::offer_joins,
         offer_stage: upper::offer_stage,
         plan_scan: finish::plan_scan,
-        plan_custom: keyed_join::plan_custom,
+        plan_custom,
         plan_query,
         relation_has_paths: label::label_relation,
-        join_has_paths: keyed_join::add_paths,
+        join_has_paths,
         hides_pseudo_constants,
         column_statistics: statistics::column_statistics,
     });
     replan::install_hook();
+}
+
+/// Makes the plan of a path of our own kinds.
+fn plan_custom<'p>(chosen: &ChosenCustomPath<'p>) -> CustomScan<'p> {
+    match chosen.kind {
+        CustomKind::SendRows => sent_rows::plan_sending(chosen),
+        CustomKind::KeyedJoin | CustomKind::JoinKeys => keyed_join::plan_custom(chosen),
+    }
+}
+
+/// Offers what joins a relation of ours with one of PostgreSQL's.
+fn join_has_paths(pair: &JoinPair<'_>) {
+    sent_rows::offer_mixed_joins(pair);
+    keyed_join::add_paths(pair);
 }
 
 /// A call of the planner, and the query if its plan may have to be made again.
@@ -172,7 +189,7 @@ fn plan_one<'p>(query: Query<'p>, call: Call<'p>) -> Planned<'p> {
 /// Whether the statement is one foreign scan of ours, and so are its InitPlans.
 fn is_whole(statement: Statement<'_>) -> bool {
     let is_scan = |plan: Plan<'_>| match plan.downcast::<pg_sys::ForeignScan>() {
-        Some(scan) => is_ours_oid(scan.server_oid()) && plan.conditions().is_nil(),
+        Some(scan) => is_ours_oid(scan.server_oid()) && plan.conditions().is_nil() && plan.left().is_none(),
         // Nothing is read to insert rows or to return a constant.
         None => plan.is::<pg_sys::Result>() && plan.left().is_none(),
     };

@@ -44,6 +44,20 @@ pub fn offer_joins(pair: &JoinPair<'_>) {
         with_planning(|planning| planning.refuse(format!("join: {}", Refusal::Lateral)));
         return;
     }
+    if let (Some(left), Some(right)) =
+        (RelationInfo::joinable_of(root, outer), RelationInfo::joinable_of(root, inner))
+    {
+        offer_join(pair, left, right);
+    }
+}
+
+/// What is known of an input, and the conditions on it that PostgreSQL checks above the join.
+pub type Joinable<'p> = (&'p RelationInfo<'p>, Vec<Node<'p>>);
+
+/// Considers a join of inputs that an engine can have.
+pub fn offer_join<'p>(pair: &JoinPair<'p>, left: Joinable<'p>, right: Joinable<'p>) {
+    let JoinPair { root, joined, outer, inner, .. } = *pair;
+    let ((left, left_local), (right, right_local)) = (left, right);
     let kind = match pair.join_type {
         pg_sys::JoinType::JOIN_INNER => JoinKind::Inner,
         pg_sys::JoinType::JOIN_LEFT => JoinKind::Left,
@@ -52,11 +66,6 @@ pub fn offer_joins(pair: &JoinPair<'_>) {
         pg_sys::JoinType::JOIN_ANTI => JoinKind::Anti,
         // The mirrored call comes too, and so does the plain form of a unique join.
         _ => return,
-    };
-    let (Some((left, left_local)), Some((right, right_local))) =
-        (RelationInfo::joinable_of(root, outer), RelationInfo::joinable_of(root, inner))
-    else {
-        return;
     };
     // A condition is checked above the join if the join drops no other rows for it.
     let keeps_left = kind != JoinKind::Full || left_local.is_empty();
@@ -101,7 +110,7 @@ pub fn offer_joins(pair: &JoinPair<'_>) {
     }
     let Some(info) = RelationInfo::of(joined) else { return };
     let costs = info.path_costs(root, joined, cost::path_costs(info.cost, info.rows));
-    if !info.is_complete() {
+    if !info.is_whole() {
         if is_new {
             paths_of(root, joined, info, costs).into_iter().for_each(|path| joined.add_path(path));
         }
@@ -120,10 +129,10 @@ fn paths_of<'p>(
     info: &RelationInfo<'p>,
     costs: (f64, f64),
 ) -> Vec<Path<'p>> {
-    let mut paths = vec![ForeignPath::of_join(root, joined, costs).path()];
+    let mut paths = vec![info.receiving(ForeignPath::of_join(root, joined, costs)).path()];
     for sorted in SortedScan::wanted_of(root, joined, info) {
         let (rows, costs) = sorted.costs(root, joined, info, joined.rows());
-        paths.push(sorted.marked(ForeignPath::of_join(root, joined, costs), rows));
+        paths.push(sorted.marked(info.receiving(ForeignPath::of_join(root, joined, costs)), rows));
     }
     paths
 }
@@ -272,6 +281,7 @@ impl<'p> Candidate<'_, 'p> {
         let (_, own_cost) = self.pair.own_cost_of(rows);
         let mut info = self.left.above(relation, scope, rows, self.right.cost + own_cost);
         info.absorbed.extend(&self.right.absorbed);
+        info.inputs.extend(self.right.inputs.iter().cloned());
         info.local_conditions = local;
         check_depth(info.depth)?;
         outputs_of(&info, self.place.relation.target())?;

@@ -41,8 +41,8 @@ use crate::{
 /// Offers a join with a filtered side for one pair of inputs. For set_join_pathlist_hook.
 pub fn add_paths(pair: &JoinPair<'_>) {
     // What an engine joins whole needs no keys from PostgreSQL.
-    let is_mixed =
-        with_planning(|planning| planning.met_table()) && RelationInfo::complete_of(pair.joined).is_none();
+    let is_whole = RelationInfo::complete_of(pair.joined).is_some_and(|info| info.is_whole());
+    let is_mixed = with_planning(|planning| planning.met_table()) && !is_whole;
     if settings::join_keys() == 0 || !is_mixed || !may_push(pair.root) {
         return;
     }
@@ -356,15 +356,13 @@ impl<'p> ScanFilter<'p> {
 pub fn plan_custom<'p>(chosen: &ChosenCustomPath<'p>) -> CustomScan<'p> {
     let place = chosen.root.memory().number(place_of(chosen.root, chosen.private));
     let private = List::of([place.node()]);
-    match chosen.kind {
-        CustomKind::KeyedJoin => CustomScan::over(chosen, &KEYED_JOIN_SCAN.0, private),
-        CustomKind::JoinKeys => {
-            let plan = CustomScan::over(chosen, &JOIN_KEYS_SCAN.0, private);
-            let operands = chosen.private.get(1).and_then(Node::as_list);
-            plan.set_expressions(operands.map_or(List::nil(), List::deep_copy));
-            plan
-        }
+    if chosen.kind == CustomKind::KeyedJoin {
+        return CustomScan::over(chosen, &KEYED_JOIN_SCAN.0, private);
     }
+    let plan = CustomScan::over(chosen, &JOIN_KEYS_SCAN.0, private);
+    let operands = chosen.private.get(1).and_then(Node::as_list);
+    plan.set_expressions(operands.map_or(List::nil(), List::deep_copy));
+    plan
 }
 
 /// Whether a plan node is one of a keyed join's own.

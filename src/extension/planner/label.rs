@@ -17,6 +17,7 @@ use super::{
     lowering::Lowering,
     planning::with_planning,
     relation_info::{Place, RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
+    sent_rows::input_of,
     unnest::Unnested,
 };
 use crate::pg::tree::{RangeEntry, Rel, Root, Routine};
@@ -76,7 +77,8 @@ fn label_subquery<'p>(root: Root<'p>, relation: Rel<'p>, entry: RangeEntry<'p>) 
     let Some(subroot) = relation.subroot().filter(is_read) else { return Ok(None) };
     let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
     let last = subroot.upper_relation(kind);
-    let Some(info) = RelationInfo::complete_of(last) else { return Ok(None) };
+    // What PostgreSQL sends to a subquery is planned with the subquery alone.
+    let Some(info) = RelationInfo::complete_of(last).filter(|info| info.is_whole()) else { return Ok(None) };
     let Some(target) = subroot.upper_target(kind) else { return Ok(None) };
     let mut computed = Vec::new();
     let mut columns = HashMap::new();
@@ -107,8 +109,19 @@ fn label_subquery<'p>(root: Root<'p>, relation: Rel<'p>, entry: RangeEntry<'p>) 
     Ok(Some((last.routine(), labelled)))
 }
 
-/// UNION ALL in FROM, and partitioned tables: every member must be ours.
+/// UNION ALL in FROM, and partitioned tables. Of members that are not ours, PostgreSQL sends the rows.
 fn label_union<'p>(root: Root<'p>, relation: Rel<'p>) -> Labelled<'p> {
+    let children = || {
+        let members = root.append_rel_list().iter();
+        let members = members.filter(|member| member.parent_index() == relation.index());
+        members.filter_map(|member| root.relation(member.child_index() as usize))
+    };
+    let Some((routine, first)) =
+        children().find_map(|child| Some((child.routine(), RelationInfo::complete_of(child)?)))
+    else {
+        return Ok(None);
+    };
+    let server_oid = first.server_oid;
     let mut members = Vec::new();
     for member in root.append_rel_list().iter() {
         if member.parent_index() != relation.index() {
@@ -118,16 +131,16 @@ fn label_union<'p>(root: Root<'p>, relation: Rel<'p>) -> Labelled<'p> {
         if child.is_dummy() {
             continue;
         }
-        match RelationInfo::complete_of(child) {
+        let info = match RelationInfo::of(child) {
+            Some(_) => RelationInfo::complete_of(child).filter(|info| info.server_oid == server_oid),
+            None => input_of(root, child, server_oid),
+        };
+        match info {
             Some(info) => members.push((member, child, info)),
             None => return Ok(None),
         }
     }
-    let Some((first_member, child, first)) = members.first() else { return Ok(None) };
-    if members.iter().any(|(_, _, info)| info.server_oid != first.server_oid) {
-        return Ok(None);
-    }
-    let (routine, server_oid) = (child.routine(), first.server_oid);
+    let Some((first_member, _, _)) = members.first() else { return Ok(None) };
     let mut union = Union::new(members.iter().map(|(_, _, info)| *info).collect());
     let mut columns = HashMap::new();
     for place in 0..first_member.translated_vars().len() {
@@ -144,9 +157,10 @@ fn label_union<'p>(root: Root<'p>, relation: Rel<'p>) -> Labelled<'p> {
             columns.insert(place as i16 + 1, union.add(values)?);
         }
     }
-    let mut absorbed = Vec::new();
+    let (mut absorbed, mut inputs) = (Vec::new(), Vec::new());
     for (_, _, info) in &members {
         absorbed.extend(&info.absorbed);
+        inputs.extend(info.inputs.iter().cloned());
     }
     let rows = cost::clamp_rows(members.iter().map(|(_, _, info)| info.rows).sum());
     let cost = members.iter().map(|(_, _, info)| info.cost).sum();
@@ -160,6 +174,7 @@ fn label_union<'p>(root: Root<'p>, relation: Rel<'p>) -> Labelled<'p> {
     let built = place_placeholders(&place, union.finish(rows), scope)?;
     let mut info = RelationInfo::of_table(server_oid, built, rows, cost);
     info.absorbed = absorbed;
+    info.inputs = inputs;
     Ok(Some((routine, info)))
 }
 

@@ -9,7 +9,7 @@
 
 use pgrx::pg_sys::{self, NodeTag};
 
-use super::{keyed_join, relation_info::is_ours_oid};
+use super::{keyed_join, relation_info::is_ours_oid, sent_rows};
 use crate::{
     pg::{
         mirror::function_name,
@@ -138,6 +138,9 @@ impl<'p> Walk<'p> {
             if !plan.conditions().is_nil() {
                 self.unnamed.push("a filter".into());
             }
+            for other in plan.left().map(|input| self.sources(input)).unwrap_or_default().others {
+                self.unnamed.push(format!("{}, whose rows are sent to the engine", other.words));
+            }
             return;
         }
         let sources = self.sources(plan);
@@ -202,7 +205,7 @@ impl<'p> Walk<'p> {
             NodeTag::T_Result if has_constant_condition(plan) => self.note("a condition without columns"),
             NodeTag::T_ForeignScan => self.note("a scan of another foreign-data wrapper"),
             // The join itself is below, or above.
-            NodeTag::T_CustomScan if keyed_join::is_part(plan) => {}
+            NodeTag::T_CustomScan if keyed_join::is_part(plan) || sent_rows::is_sending(plan) => {}
             NodeTag::T_Agg | NodeTag::T_Group => self.unnamed.push("grouping".into()),
             NodeTag::T_Unique => self.unnamed.push("DISTINCT".into()),
             NodeTag::T_Sort | NodeTag::T_IncrementalSort => self.unnamed.push("ORDER BY".into()),

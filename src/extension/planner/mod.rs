@@ -16,6 +16,7 @@
 //! - `empty.rs`: subqueries without a row
 //! - `sorted.rs`: scans in the order that a merge join, a window or DISTINCT ON asks for
 //! - `keyed_join.rs`: joins with relations that stay in PostgreSQL, by their keys
+//! - `sent_rows.rs`: relations that stay in PostgreSQL as inputs of plans
 //! - `clauses.rs`: the order in which conditions are tested
 //! - `relation_info.rs`: facts about a relation
 //! - `known_servers.rs`: which servers are ours
@@ -57,6 +58,7 @@ mod relation_info;
 mod replan;
 mod rewrite;
 mod security;
+mod sent_rows;
 mod sorted;
 mod statistics;
 mod unnest;

@@ -55,6 +55,8 @@ pub struct Planning {
     met_table: bool,
     /// The roles whose user mappings count for tables in stores; 0: the current one.
     roles: HashMap<pg_sys::Oid, u32>,
+    /// How many inputs of plans there are that PostgreSQL computes.
+    inputs: u32,
 }
 
 thread_local! {
@@ -122,12 +124,19 @@ impl Planning {
             hooked: false,
             met_table: false,
             roles: HashMap::new(),
+            inputs: 0,
         }
     }
 
     /// An id that no other column of this run has.
     pub fn new_column(&self) -> ColumnId {
         self.notes.new_column()
+    }
+
+    /// A number that no other input of this run has.
+    pub fn new_input(&mut self) -> u32 {
+        self.inputs += 1;
+        self.inputs
     }
 
     /// What lowering notes in this run.

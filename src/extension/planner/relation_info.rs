@@ -7,10 +7,15 @@ use pystachio_lower::{Lowered, Refusal, Scale, Scope};
 use pystachio_plan::{NamedExpression, Operator, Relation};
 
 use super::{
-    join::WaitingJoin, known_servers, lowering::Lowering, outputs::outputs_of, planning::with_planning,
+    join::WaitingJoin,
+    known_servers,
+    lowering::Lowering,
+    outputs::outputs_of,
+    planning::with_planning,
+    sent_rows::{SentInput, send_path},
 };
 use crate::pg::tree::{
-    Attachment, Node, PlaceHolder, Query, RangeEntry, Rel, Root, has_our_routine, server_of,
+    Attachment, ForeignPath, Node, PlaceHolder, Query, RangeEntry, Rel, Root, has_our_routine, server_of,
 };
 
 /// How large an expression may be that is left to its readers, each of which has it as its own.
@@ -44,6 +49,8 @@ pub struct RelationInfo<'p> {
     pub local_conditions: Vec<Node<'p>>,
     /// Planner roots of the subqueries inside.
     pub absorbed: Vec<Root<'p>>,
+    /// What PostgreSQL computes of it, and sends.
+    pub inputs: Vec<SentInput<'p>>,
     /// Set if the plan ends with a sort, so that a limit keeps its order.
     pub is_sorted: bool,
 }
@@ -74,6 +81,7 @@ impl<'p> RelationInfo<'p> {
             local_clauses: Vec::new(),
             local_conditions: Vec::new(),
             absorbed: Vec::new(),
+            inputs: Vec::new(),
             is_sorted: false,
         }
     }
@@ -94,6 +102,7 @@ impl<'p> RelationInfo<'p> {
             local_clauses: Vec::new(),
             local_conditions: Vec::new(),
             absorbed: left.absorbed.iter().chain(&right.absorbed).copied().collect(),
+            inputs: left.inputs.iter().chain(&right.inputs).cloned().collect(),
             is_sorted: false,
             waiting: Some(join),
         }
@@ -128,6 +137,19 @@ impl<'p> RelationInfo<'p> {
         self.local_clauses.is_empty() && self.local_conditions.is_empty()
     }
 
+    /// Whether PostgreSQL has no part in it at all: it is complete, and PostgreSQL computes nothing for it.
+    pub fn is_whole(&self) -> bool {
+        self.is_complete() && self.inputs.is_empty()
+    }
+
+    /// The path of a scan of it, with that of what PostgreSQL sends.
+    pub fn receiving(&self, path: ForeignPath<'p>) -> ForeignPath<'p> {
+        if !self.inputs.is_empty() {
+            path.set_outer(send_path(path, &self.inputs));
+        }
+        path
+    }
+
     /// A relation over this one.
     pub fn above(&self, relation: Arc<Relation>, scope: Rc<Scope>, rows: f64, cost: f64) -> Self {
         Self {
@@ -143,6 +165,7 @@ impl<'p> RelationInfo<'p> {
             local_clauses: Vec::new(),
             local_conditions: Vec::new(),
             absorbed: self.absorbed.clone(),
+            inputs: self.inputs.clone(),
             is_sorted: false,
         }
     }
@@ -157,6 +180,8 @@ impl<'p> RelationInfo<'p> {
     /// The costs of a path of the relation, with those of what PostgreSQL checks on each row: a subquery may be among that, which
     /// asks an engine each time.
     pub fn path_costs(&self, root: Root<'p>, relation: Rel<'p>, (startup, total): (f64, f64)) -> (f64, f64) {
+        // What PostgreSQL sends is in the total already, and the engine begins when it has all of it.
+        let startup = (startup + self.inputs.iter().map(SentInput::cost).sum::<f64>()).min(total);
         let costs = self.local(relation).into_iter().map(|condition| root.cost_of_node(condition));
         costs.fold((startup, total), |(startup, total), cost| {
             (startup + cost.startup, total + cost.startup + cost.per_tuple * self.rows)

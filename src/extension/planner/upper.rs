@@ -73,15 +73,16 @@ pub fn offer_stage(stage: &Stage<'_>) {
             let costs = cost::path_costs(built.cost, cost::clamp_rows(built.rows));
             let costs = built.path_costs(root, output, costs);
             let pathkeys = if built.is_sorted { root.sort_pathkeys() } else { List::nil() };
-            let mut paths = vec![ForeignPath::of_stage(root, output, target, rows, costs, pathkeys).path()];
+            let path = ForeignPath::of_stage(root, output, target, rows, costs, pathkeys);
+            let mut paths = vec![built.receiving(path).path()];
             if kind == pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG
                 && let Some(sorted) = SortedScan::wanted_of_groups(root, output, &built)
             {
                 let (rows, costs) = sorted.costs(root, output, &built, rows);
                 let path = ForeignPath::of_stage(root, output, target, rows, costs, List::nil());
-                paths.push(sorted.marked(path, rows));
+                paths.push(sorted.marked(built.receiving(path), rows));
             }
-            match built.is_complete() {
+            match built.is_whole() {
                 true => offer_paths(output, paths),
                 false => paths.into_iter().for_each(|path| output.add_path(path)),
             }

@@ -57,7 +57,7 @@ pub use locks::{share as share_files, share_read as share_read_files};
 pub use modify::fill_routine;
 pub use query::{RowQuery, RowTarget, write_rows};
 pub use record::recover;
-pub use rows::take_files;
+pub use rows::{RowColumn, RowSink, SpilledRows, take_files};
 pub use transaction::register_callbacks;
 
 /// The file or the folder that a path names: files end with `.parquet`.

@@ -142,11 +142,65 @@ impl RowSink {
     ///
     /// Those of the engine.
     pub fn finish(mut self) -> Result<Vec<WrittenFile>> {
+        let rows = self.end()?;
+        Ok(take_files(self.connection, rows))
+    }
+
+    /// Completes spill files, and returns them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine.
+    pub fn finish_spilled(mut self) -> Result<SpilledRows> {
+        let WrittenRows { files, .. } = self.end()?;
+        Ok(SpilledRows {
+            paths: files.iter().map(|file| file.provisional_path.clone()).collect(),
+            row_count: files.iter().map(|file| file.row_count).sum(),
+            bytes: files.iter().map(|file| file.bytes).sum(),
+            connection: self.connection,
+        })
+    }
+
+    fn end(&mut self) -> Result<WrittenRows> {
         self.send()?;
         self.connection.send(&Request::WriteEnd)?;
         let answer = self.connection.receive().and_then(|frame| client::message(&frame))?;
-        let Response::Written(rows) = answer else { return Err(client::unexpected(&answer)) };
-        Ok(take_files(self.connection, rows))
+        match answer {
+            Response::Written(rows) => Ok(rows),
+            other => Err(client::unexpected(&other)),
+        }
+    }
+}
+
+/// Rows in spill files, which the engine holds as long as this is there.
+pub struct SpilledRows {
+    connection: PooledConnection,
+    paths: Vec<String>,
+    row_count: u64,
+    bytes: u64,
+}
+
+impl SpilledRows {
+    /// The files, as the engine finds them.
+    pub fn paths(&self) -> &[String] {
+        &self.paths
+    }
+
+    /// How many rows there are.
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// The length of all files.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Has the engine remove the files, and keeps the connection for the next request.
+    pub fn release(mut self) {
+        if self.connection.send(&Request::Undo).is_ok() {
+            self.connection.give_back();
+        }
     }
 }
 
@@ -174,11 +228,12 @@ pub fn write_request(
     columns: Vec<WrittenColumn>,
 ) -> Result<WriteRequest> {
     // What the server allows may be what is in a folder.
-    let path = match &target {
-        WriteTarget::File { path, .. } => path.clone(),
-        WriteTarget::Folder { path, .. } => format!("{path}/"),
+    let paths = match &target {
+        WriteTarget::File { path, .. } => vec![path.clone()],
+        WriteTarget::Folder { path, .. } => vec![format!("{path}/")],
+        WriteTarget::Spill => Vec::new(),
     };
-    let access = stores::access(user, &[FileSet::parquet(vec![path])])?;
+    let access = stores::access(user, &[FileSet::parquet(paths)])?;
     Ok(WriteRequest {
         access,
         target,

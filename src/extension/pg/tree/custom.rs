@@ -1,11 +1,11 @@
-//! Paths and plans of our own kinds: a keyed join and its small side.
+//! Paths and plans of our own kinds: a keyed join and its small side, and what sends rows to an engine.
 
 use std::ffi::CStr;
 
 use pgrx::{pg_sys, prelude::*};
 
 use super::{
-    CustomPath, List, Path, Plan, Ref, Root, Tagged,
+    CustomPath, List, Path, Plan, Ref, Rel, Root, Tagged,
     entry::callbacks,
     fields::{fields, kinds},
 };
@@ -30,15 +30,18 @@ pub enum CustomKind {
     KeyedJoin,
     /// The small side, which notes its keys.
     JoinKeys,
+    /// What sends the rows of its children to an engine.
+    SendRows,
 }
 
 impl CustomKind {
-    const ALL: [Self; 2] = [Self::KeyedJoin, Self::JoinKeys];
+    const ALL: [Self; 3] = [Self::KeyedJoin, Self::JoinKeys, Self::SendRows];
 
     fn methods(self) -> &'static pg_sys::CustomPathMethods {
         match self {
             Self::KeyedJoin => &KEYED_JOIN_PATH.0,
             Self::JoinKeys => &JOIN_KEYS_PATH.0,
+            Self::SendRows => &SEND_ROWS_PATH.0,
         }
     }
 }
@@ -60,6 +63,7 @@ pub struct ChosenCustomPath<'p> {
 
 static KEYED_JOIN_PATH: Shared<pg_sys::CustomPathMethods> = methods(c"Keyed Join");
 static JOIN_KEYS_PATH: Shared<pg_sys::CustomPathMethods> = methods(c"Join Keys");
+static SEND_ROWS_PATH: Shared<pg_sys::CustomPathMethods> = methods(c"Send Rows");
 
 const fn methods(name: &'static CStr) -> Shared<pg_sys::CustomPathMethods> {
     Shared(pg_sys::CustomPathMethods {
@@ -110,6 +114,26 @@ impl<'p> CustomPath<'p> {
         path
     }
 
+    /// A path without rows and columns of its own, below a scan of a relation, which reads others to their end.
+    pub fn reading(relation: Rel<'p>, children: List<'p, pg_sys::Path>, kind: CustomKind) -> Self {
+        let path = relation.memory().make::<pg_sys::CustomPath>();
+        // SAFETY: a new path, over paths of the same planning.
+        unsafe {
+            let new = path.pointer();
+            (*new).path.pathtype = pg_sys::CustomScan::TAG;
+            (*new).path.parent = relation.pointer();
+            (*new).path.pathtarget = pg_sys::create_empty_pathtarget();
+            for child in children.iter() {
+                (*new).path.total_cost += child.total_cost();
+                compat::copy_disabled_nodes(&raw mut (*new).path, child.pointer());
+            }
+            (*new).path.startup_cost = (*new).path.total_cost;
+            (*new).methods = kind.methods();
+        }
+        path.set_paths(children);
+        path
+    }
+
     /// Which of our kinds it is; `None` of another extension's.
     pub fn kind(self) -> Option<CustomKind> {
         // SAFETY: a field of a valid structure.
@@ -135,6 +159,20 @@ impl<'p> CustomScan<'p> {
             (*new).custom_plans = chosen.children.pointer();
             (*new).custom_private = private.pointer();
             (*new).custom_scan_tlist = scan_targets.pointer();
+            (*new).methods = methods;
+        }
+        scan
+    }
+}
+
+impl<'p> CustomScan<'p> {
+    /// A plan without rows and columns of its own, which reads its children.
+    pub fn reading(chosen: &ChosenCustomPath<'p>, methods: &'static pg_sys::CustomScanMethods) -> Self {
+        let scan = chosen.root.memory().make::<pg_sys::CustomScan>();
+        // SAFETY: a new node, and a list of this planning.
+        unsafe {
+            let new = scan.pointer();
+            (*new).custom_plans = chosen.children.pointer();
             (*new).methods = methods;
         }
         scan

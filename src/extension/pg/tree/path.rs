@@ -32,6 +32,7 @@ kinds! {
 unsafe impl HasTag for pg_sys::Path {}
 
 fields! { 'p Path {
+    parent as parent: Rel<'p>;
     pathtarget as target: Target<'p>;
     param_info as parameterization: Option<Ref<'p, pg_sys::ParamPathInfo>>;
     rows as rows: f64;
@@ -47,6 +48,7 @@ fields! { 'p Path {
 fields! { 'p ForeignPath {
     fdw_private as private: List<'p, pg_sys::Node>;
     fdw_private = set_private: List<'p, pg_sys::Node>;
+    fdw_outerpath = set_outer: Path<'p>;
 } }
 
 fields! { 'p CustomPath {

@@ -290,6 +290,12 @@ impl<'p> Query<'p> {
 }
 
 impl<'p> RangeEntry<'p> {
+    /// The name of a column, as the query calls it.
+    pub fn attribute_name(self, attribute_number: i16) -> String {
+        // SAFETY: a string, or an ERROR for a column that it does not have.
+        unsafe { list::string(pg_sys::get_rte_attribute_name(self.pointer(), attribute_number)) }
+    }
+
     /// The call of the function that it reads, if it reads one and numbers no rows.
     pub fn function_call(self) -> Option<FunctionCall<'p>> {
         if self.has_ordinality() { None } else { self.only_call() }

@@ -2,7 +2,10 @@
 
 use std::{fmt, marker::PhantomData, ptr::NonNull};
 
-use pgrx::pg_sys::{self, NodeTag};
+use pgrx::{
+    PgMemoryContexts,
+    pg_sys::{self, NodeTag},
+};
 
 /// A structure of PostgreSQL that is there as long as `'p`, one call of ours by PostgreSQL. Two are equal if they are one structure;
 /// see [`Node::equals`] for their content.
@@ -162,6 +165,12 @@ impl<T: Tagged> Ref<'_, T> {
 pub struct Memory<'p>(PhantomData<&'p ()>);
 
 impl<'p> Memory<'p> {
+    /// Keeps a value as long as the structures that are made here. It is dropped with them.
+    pub fn keep<T: 'p>(self, value: T) -> &'p T {
+        // SAFETY: the memory context lives as long as `'p`.
+        unsafe { &*PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(value) }
+    }
+
     /// A node of zeroes.
     pub fn make<T: Tagged>(self) -> Ref<'p, T> {
         // SAFETY: new memory of the node's length, which is valid zeroed.

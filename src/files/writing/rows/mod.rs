@@ -8,6 +8,7 @@
 //! - `partition.rs`: which folder a row goes to
 //! - `remote.rs`: files that go into a store
 //! - `sorting.rs`: the order of rows, which come sorted
+//! - `spilled.rs`: files that only a query's own scans read
 //!
 //! Invariants: a file of a folder has the columns and types of the files that are there. Files are whole and on disk before the
 //! client knows of them. Memory of a row group is taken from the engine's, and bounds the row group.
@@ -19,6 +20,7 @@ mod partition;
 mod remote;
 mod schema;
 mod sorting;
+mod spilled;
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +41,7 @@ use parquet::{
     file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
     schema::types::Type,
 };
-use pystachio_engine::{RowWriter, StopFlag, from_panic};
+use pystachio_engine::{RowWriter, StopFlag, from_panic, spill::QuerySpill};
 use pystachio_plan::{
     Error, ErrorKind, FileLayout, FileSet, PATTERN_LETTERS, Result, WriteForm, WriteRequest, WriteTarget,
     WrittenFile, WrittenRows, check_not_of_other_format,
@@ -48,7 +50,9 @@ use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use self::sorting::sort_places;
-use self::{partition::Partitioning, remote::Remote, schema::RowSchema, sorting::sorting_columns};
+use self::{
+    partition::Partitioning, remote::Remote, schema::RowSchema, sorting::sorting_columns, spilled::Spilled,
+};
 use crate::{
     FileCatalog,
     file_type::file_type,
@@ -85,8 +89,8 @@ pub struct RowMeans {
     pub threads: usize,
     /// Memory for row groups.
     pub admission: Admission,
-    /// A folder for files on their way into a store.
-    pub scratch: PathBuf,
+    /// Where files go that are on their way into a store, or that only a query reads.
+    pub spill: QuerySpill,
 }
 
 /// Starts writing rows.
@@ -177,6 +181,7 @@ struct RowFiles {
     /// Its target is on the host, also where the files go into a store.
     request: WriteRequest,
     remote: Option<Remote>,
+    spilled: Option<Spilled>,
     schema: RowSchema,
     partitioning: Option<Partitioning>,
     properties: WriterProperties,
@@ -211,6 +216,7 @@ impl RowFiles {
     ) -> Result<Self> {
         check_shape(&request)?;
         let remote = Remote::of(&mut request, &means, &flag)?;
+        let spilled = Spilled::of(&mut request, &means.spill)?;
         let partitioning = Partitioning::new(&request.columns, &request.form.partition_by)?;
         let schema = match &partitioning {
             Some(partitioning) => RowSchema::new(&partitioning.kept(&request.columns))?,
@@ -227,11 +233,12 @@ impl RowFiles {
                 PathBuf::from(path)
             }
             WriteTarget::File { path, .. } => Path::new(path).parent().unwrap_or(Path::new("/")).to_owned(),
+            WriteTarget::Spill => return Err(Error::internal("spill files have no folder")),
         };
         check_not_of_other_format(&folder)?;
         written.make_folder(&folder)?;
         remove_abandoned(&folder, is_of_rows);
-        if matches!(request.target, WriteTarget::Folder { .. }) {
+        if matches!(request.target, WriteTarget::Folder { .. }) && spilled.is_none() {
             match &remote {
                 Some(remote) => check_columns(&remote.files().1, &schema, remote.files().0)?,
                 None => {
@@ -259,6 +266,7 @@ impl RowFiles {
             stop,
             request,
             remote,
+            spilled,
         };
         // Whether a file can be made shows before the first row.
         if files.partitioning.is_none() {
@@ -275,6 +283,7 @@ impl RowFiles {
                 let number = self.written.count();
                 Path::new(path).join(folder).join(format!("{stem}-{number}.parquet"))
             }
+            WriteTarget::Spill => return Err(Error::internal("spill files have no folder")),
         };
         if !folder.is_empty()
             && let Some(parent) = path.parent()
@@ -331,6 +340,9 @@ impl RowFiles {
         open.row_count += stored.num_rows() as u64;
         open.used = self.clock;
         let file_bytes = (open.writer.bytes_written() + open.writer.in_progress_size()) as u64;
+        if let Some(spilled) = &mut self.spilled {
+            spilled.note(file_bytes)?;
+        }
         if self.request.form.file_bytes > 0 && file_bytes >= self.request.form.file_bytes {
             return self.close(folder);
         }
@@ -372,7 +384,8 @@ impl RowFiles {
             let opened = file.set_permissions(Permissions::from_mode(FILE_MODE));
             opened.map_err(|error| from_io(&path, "write", &error))?;
         }
-        let synced = if self.remote.is_some() { Ok(()) } else { file.sync_all() };
+        let is_passing = self.remote.is_some() || self.spilled.is_some();
+        let synced = if is_passing { Ok(()) } else { file.sync_all() };
         let bytes = synced.and_then(|()| file.metadata());
         let bytes = bytes.map_err(|error| from_io(&path, "write", &error))?.len();
         let (path, provisional_path) = match &mut self.remote {

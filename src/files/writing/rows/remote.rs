@@ -8,7 +8,7 @@ use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, FileSet, Result, WriteRequest, WriteTarget, is_in_store};
 use tempfile::TempDir;
 
-use super::RowMeans;
+use super::{RowMeans, spilled::new_folder};
 use crate::{
     FileCatalog, from_io,
     stores::{Existing, StoreSession, Upload},
@@ -38,25 +38,23 @@ impl Remote {
     ///
     /// Those of a place that can't be written to.
     pub(super) fn of(request: &mut WriteRequest, means: &RowMeans, stop: &StopFlag) -> Result<Option<Self>> {
-        if !is_in_store(request.target.path()) {
-            return Ok(None);
-        }
+        let Some(url) = request.target.path().filter(|path| is_in_store(path)) else { return Ok(None) };
+        let url = url.trim_end_matches('/').to_owned();
         let catalog = means.catalog.for_request(&request.access, stop);
         let session = catalog.session()?.clone();
-        let scratch = TempDir::with_prefix_in("write-", &means.scratch);
-        let scratch = scratch.map_err(|error| from_io(&means.scratch, "write", &error))?;
+        let scratch = new_folder(&means.spill, "write-")?;
         let folder = scratch.path().join(FOLDER);
         fs::create_dir(&folder).map_err(|error| from_io(&folder, "make directory", &error))?;
-        let url = request.target.path().trim_end_matches('/').to_owned();
         let (existing, local) = match &request.target {
             WriteTarget::File { overwrite: true, .. } => (Existing::Replaced, folder.join("file.parquet")),
             WriteTarget::File { overwrite: false, .. } => (Existing::Refused, folder.join("file.parquet")),
-            WriteTarget::Folder { .. } => (Existing::Never, folder),
+            WriteTarget::Folder { .. } | WriteTarget::Spill => (Existing::Never, folder),
         };
         session.check_writable(&url, existing)?;
         let local = local.to_string_lossy().into_owned();
         match &mut request.target {
             WriteTarget::File { path, .. } | WriteTarget::Folder { path, .. } => path.clone_from(&local),
+            WriteTarget::Spill => {}
         }
         Ok(Some(Self { session, catalog, url, local, existing, uploads: Vec::new(), _scratch: scratch }))
     }

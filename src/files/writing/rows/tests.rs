@@ -5,6 +5,7 @@ use arrow::{
     datatypes::Int32Type,
 };
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use pystachio_engine::spill::Spilling;
 use pystachio_plan::{DataType, SortedColumn, SpillRequest, StoreAccess, WrittenColumn};
 
 use super::*;
@@ -28,7 +29,7 @@ impl Fixture {
             catalog,
             threads: 2,
             admission: Admission::new(self.memory.clone()),
-            scratch: self.folder.path().to_owned(),
+            spill: Spilling::to(self.folder.path()).of_query(&SpillRequest::default()),
         }
     }
 
@@ -94,6 +95,34 @@ async fn files_are_left_to_the_client_or_removed() {
         assert!(fixture.names().iter().all(|name| name.starts_with('.')));
         assert_eq!(fixture.memory.left(), MEMORY_BYTES);
     }
+}
+
+#[tokio::test]
+async fn spill_files_are_counted_and_go_with_the_writer() {
+    let fixture = Fixture::new();
+    let request = WriteRequest { target: WriteTarget::Spill, ..fixture.request(&one_column()) };
+    let spilling = Spilling::to(fixture.folder.path());
+    let limit = |bytes_max| spilling.of_query(&SpillRequest { directory: None, bytes_max });
+    let means = RowMeans { spill: limit(None), ..fixture.means() };
+    let mut writer = begin_write(request.clone(), means).await.unwrap();
+    writer.write(numbers(0..5)).await.unwrap();
+    let rows = writer.finish().await.unwrap();
+    let [file] = &rows.files[..] else { panic!("one file") };
+    assert_eq!(file.row_count, 5);
+    assert!(Path::new(&file.provisional_path).starts_with(fixture.folder.path()));
+    assert!(spilling.used_bytes() > 0);
+    drop(writer);
+    assert_eq!(spilling.used_bytes(), 0);
+    assert_eq!(fs::read_dir(fixture.folder.path()).unwrap().count(), 0);
+    // No rows, no file.
+    let mut writer = begin_write(request.clone(), fixture.means()).await.unwrap();
+    assert!(writer.finish().await.unwrap().files.is_empty());
+    // A limit.
+    let means = RowMeans { spill: limit(Some(1000)), ..fixture.means() };
+    let mut writer = begin_write(request, means).await.unwrap();
+    writer.write(numbers(0..10_000)).await.unwrap();
+    let error = writer.finish().await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::SpillLimit, "{error:?}");
 }
 
 #[tokio::test]
