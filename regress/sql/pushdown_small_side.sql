@@ -10,6 +10,8 @@ CREATE TEMP TABLE few (x integer, big bigint, name text, note text);
 INSERT INTO few VALUES (1, 1, 'a', 'one'), (2, 2, 'b', 'two'), (2, 20, 'b', 'two again'), (NULL, NULL, NULL, 'none');
 CREATE TEMP TABLE empty (x integer);
 ANALYZE few, empty;
+-- The other way to join with them is to send their rows.
+SET pystachio.send_rows = off;
 -- With the few rows of these tables no join costs much; this makes each row dear.
 SET cpu_operator_cost = 1;
 -- What the keyed joins of a statement have read, and what the engine returned for it.

@@ -6,8 +6,7 @@ use crate::{
     ActualRows, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeFacts, ExchangeKind, Expression,
     FrameBound, FrameExclusion, FrameUnit, Function, JoinKind, JoinSide, Literal, NamedExpression, Operator,
     Plan, Relation, RepeatedParts, ScanColumn, ScanExtent, Shown, SortKey, TableFormat, TrimSide,
-    UnnestedArray, Value,
-    WindowCall, WindowFrame, WindowFunction,
+    UnnestedArray, Value, WindowCall, WindowFrame, WindowFunction,
 };
 
 /// What is shown of a plan beside its operators.

@@ -84,7 +84,10 @@ pub unsafe fn sent_files(node: *mut pg_sys::PlanState) -> Result<BTreeMap<u32, V
     // SAFETY: as the caller says.
     unsafe {
         if !node.is_null() {
+            // A node keeps what it makes at its first row until it ends, and a scan is asked for rows in memory that goes with each.
+            let former = pg_sys::MemoryContextSwitchTo((*(*node).state).es_query_cxt);
             pg_sys::ExecProcNode(node);
+            pg_sys::MemoryContextSwitchTo(former);
         }
         let lost = || Error::internal("a scan has lost what sends its rows");
         let sending = sending_of(node).ok_or_else(lost)?;

@@ -16,8 +16,8 @@ use crate::{
     pg::{
         compat,
         tree::{
-            self, Callbacks, ChosenCustomPath, CustomKind, CustomScan, JoinPair, List, Plan, PlannerCall,
-            Query, Root, Statement,
+            self, Callbacks, ChosenCustomPath, CustomKind, CustomScan, ForeignScan, JoinPair, List, Plan,
+            PlannerCall, Query, Root, Statement,
         },
     },
     settings::{self, RewriteMode},
@@ -172,6 +172,7 @@ fn plan_one<'p>(query: Query<'p>, call: Call<'p>) -> Planned<'p> {
     let (met_table, lost_parameter, said) = with_planning(|planning| {
         (planning.met_table(), planning.lost_parameter(), planning.refusals().to_vec())
     });
+    leftover::for_each_scan(statement, &mut ForeignScan::show_windows_as_calls);
     let mut reasons = Vec::new();
     let is_whole = !met_table || is_whole(statement);
     if !is_whole {

@@ -133,7 +133,7 @@ pub fn input_of<'p>(
         sent.push(column);
     }
     let bases = bases.into_iter().map(|(relation_index, columns)| {
-        Rc::new(Scope::Base { relation_index, columns, fields: HashMap::new() })
+        Rc::new(Scope::Base { relation_index, columns, fields: HashMap::new(), item_fields: HashMap::new() })
     });
     let mut scope = bases.reduce(|left, right| Rc::new(Scope::Join(left, right)))?;
     if !placeholders.is_empty() {
@@ -189,7 +189,8 @@ fn scan_column(column: &SentColumn) -> Option<ScanColumn> {
     let type_oid = pg_sys::Oid::from(column.type_oid);
     let written = written_column(column.name.clone(), type_oid, column.type_modifier, false).ok()?;
     let (base_oid, _) = base_type(type_oid, column.type_modifier);
-    if written.data_type == DataType::Numeric {
+    // Files have times of UTC alone.
+    if written.data_type == DataType::Numeric || written.is_utc {
         return None;
     }
     let is_json = matches!(base_oid, pg_sys::JSONOID | pg_sys::JSONBOID);
@@ -197,6 +198,7 @@ fn scan_column(column: &SentColumn) -> Option<ScanColumn> {
         id: with_planning(|planning| planning.new_column()),
         name: column.name.clone(),
         field_id: None,
+        within: Vec::new(),
         data_type: written.data_type,
         not_null: false,
         length_max: None,

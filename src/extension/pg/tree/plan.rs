@@ -59,6 +59,7 @@ fields! { 'p ForeignScan {
     fdw_private as private: List<'p, pg_sys::Node>;
     fdw_private = set_private: List<'p, pg_sys::Node>;
     fdw_recheck_quals = set_recheck_conditions: List<'p, pg_sys::Node>;
+    fdw_scan_tlist as scan_targets: List<'p, pg_sys::TargetEntry>;
 } }
 
 fields! { 'p Result { resconstantqual as constant_condition: Option<Node<'p>>; } }
@@ -115,6 +116,31 @@ impl<'p> ForeignScan<'p> {
                 std::ptr::null_mut(),
                 outer,
             ))
+        }
+    }
+
+    /// Has EXPLAIN show window functions that the scan returns as calls without OVER. PostgreSQL 18 looks for the node that computes them,
+    /// and fails where there is none. Only of a finished plan, whose targets have been found among those of the scan.
+    pub fn show_windows_as_calls(self) {
+        let as_call = |node: Node<'p>| {
+            let window = node.downcast::<pg_sys::WindowFunc>()?;
+            let call = node.memory().make::<pg_sys::FuncExpr>();
+            // SAFETY: two structures of this planning.
+            unsafe {
+                let (new, old) = (call.pointer(), window.pointer());
+                (*new).funcid = (*old).winfnoid;
+                (*new).funcresulttype = (*old).wintype;
+                (*new).funccollid = (*old).wincollid;
+                (*new).inputcollid = (*old).inputcollid;
+                (*new).args = (*old).args;
+                (*new).location = -1;
+            }
+            Some(call.node())
+        };
+        for target in self.scan_targets().iter() {
+            if target.expression().contains(&|node| node.is::<pg_sys::WindowFunc>()) {
+                target.set_expression(target.expression().substitute(&mut |node| as_call(node)));
+            }
         }
     }
 

@@ -129,6 +129,7 @@ fields! { 'p RangeTblRef {
 
 fields! { 'p TargetEntry {
     expr as expression: Node<'p>;
+    expr = set_expression: Node<'p>;
     resno as number: i16;
     resno = set_number: i16;
     ressortgroupref as reference: u32;
