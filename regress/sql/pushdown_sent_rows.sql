@@ -101,6 +101,7 @@ SELECT * FROM compared_all(ARRAY[
   'SELECT count(*) FROM sales JOIN json_to_recordset(''[{"item": 3}, {"item": 4}, {}]'') j (item integer) USING (item)',
   'SELECT kind, count(*) FROM sales JOIN items USING (item) WHERE weight < 0 GROUP BY kind',
   'SELECT count(*) FROM sales s JOIN items i ON i.item > s.item WHERE s.id < 20',
+  'SELECT t, count(*) FROM sales JOIN items USING (item), unnest(tags) t GROUP BY t',
   -- Rows are sent anew where they depend on a row outside, and only there.
   'SELECT w, (SELECT count(*) FROM sales JOIN days USING (day) WHERE weekday = w) FROM generate_series(1, 7) w',
   'SELECT w, (SELECT count(*) FROM sales JOIN days USING (day) WHERE weekday = 3 AND item = w) FROM generate_series(1, 7) w']);
@@ -108,6 +109,11 @@ RESET enable_hashjoin;
 RESET enable_mergejoin;
 RESET enable_nestloop;
 RESET pystachio.join_keys;
+-- Keys of a side that can't be sent filter a join with rows that are.
+SET cpu_operator_cost = 1;
+SELECT c.* FROM compared('SELECT s.id, i.name FROM sales s LEFT JOIN items i ON i.item = s.item WHERE EXISTS (SELECT FROM (VALUES (2.50), (0.01), (2.50)) v (x) WHERE x = s.price)') c;
+EXPLAIN (COSTS OFF) SELECT s.id, i.name FROM sales s LEFT JOIN items i ON i.item = s.item WHERE EXISTS (SELECT FROM (VALUES (2.50), (0.01), (2.50)) v (x) WHERE x = s.price);
+RESET cpu_operator_cost;
 -- Values of every type come back as they are.
 SELECT c.* FROM compared('SELECT i.* FROM sales s JOIN items i USING (item) WHERE s.price > 99.9') c;
 SELECT name, c.sent, c.differing FROM

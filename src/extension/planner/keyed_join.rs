@@ -255,7 +255,7 @@ impl<'p> Filter<'p> {
         };
         path.path().set_rows(rows);
         path.set_private(private);
-        Some(path.path())
+        Some(info.receiving(path).path())
     }
 
     /// The path of a subquery whose whole plan is ours: its own last scan, filtered.
@@ -276,7 +276,7 @@ impl<'p> Filter<'p> {
         let (rows, costs) = self.estimate(info);
         let path = ForeignPath::of_stage(subroot, last, target, rows, costs, List::nil());
         path.set_private(private);
-        Some(subquery_scan(self.root, relation, path.path()))
+        Some(subquery_scan(self.root, relation, info.receiving(path).path()))
     }
 
     /// What the path of a filtered scan keeps; `None` if no membership can be a condition of its plan.

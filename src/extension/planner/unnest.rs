@@ -151,9 +151,13 @@ pub fn offer_unnested(pair: &JoinPair<'_>) -> bool {
     match unnested.join(pair, info) {
         Ok(info) => {
             if RelationInfo::of(joined).is_none_or(|known| info.cost < known.cost) {
-                let costs = cost::path_costs(info.cost, info.rows);
+                let costs = info.path_costs(root, joined, cost::path_costs(info.cost, info.rows));
+                let path = info.receiving(ForeignPath::of_join(root, joined, costs)).path();
+                match info.is_whole() {
+                    true => offer_paths(joined, [path]),
+                    false => joined.add_path(path),
+                }
                 info.attach(joined);
-                offer_paths(joined, [ForeignPath::of_join(root, joined, costs).path()]);
             }
         }
         Err(refusal) => with_planning(|planning| planning.refuse(format!("unnest: {refusal}"))),
