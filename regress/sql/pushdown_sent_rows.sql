@@ -34,14 +34,22 @@ INSERT INTO wanted SELECT 'c' || n, n * 2.5 FROM generate_series(1, 60) n;
 INSERT INTO wanted VALUES (NULL, NULL), ('c1', 50.0);
 ANALYZE;
 -- Whether the engine gets rows, whether all of the query is one scan, and how many rows differ from those over heap tables alone.
+CREATE FUNCTION rows_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY EXECUTE format('SELECT q::text FROM (%s) q', query);
+END $$;
+-- Whatever the settings are that keep PostgreSQL from joining by hash.
+CREATE FUNCTION heap_rows_of(query text) RETURNS SETOF text LANGUAGE sql SET enable_hashjoin = on AS $$
+  SELECT rows_of(regexp_replace(query, '\m(sales|parts)\M', '\1_heap', 'g'))
+$$;
 CREATE FUNCTION compared(query text, OUT sent boolean, OUT whole boolean, OUT differing bigint) LANGUAGE plpgsql AS $$
 DECLARE plan json;
 BEGIN
   EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO plan;
   sent := plan::text LIKE '%Send Rows%';
   whole := plan->0->'Plan'->>'Node Type' = 'Foreign Scan';
-  EXECUTE format('SELECT count(*) FROM ((SELECT q::text FROM (%1$s) q EXCEPT ALL SELECT q::text FROM (%2$s) q) UNION ALL (SELECT q::text FROM (%2$s) q EXCEPT ALL SELECT q::text FROM (%1$s) q)) d',
-                 query, regexp_replace(query, '\m(sales|parts)\M', '\1_heap', 'g')) INTO differing;
+  SELECT count(*) INTO differing FROM ((SELECT rows_of(query) EXCEPT ALL SELECT heap_rows_of(query))
+    UNION ALL (SELECT heap_rows_of(query) EXCEPT ALL SELECT rows_of(query))) d;
 END $$;
 CREATE FUNCTION compared_all(queries text[]) RETURNS TABLE (query text, sent boolean, whole boolean, differing bigint) LANGUAGE sql AS $$
   SELECT query, c.* FROM unnest(queries) WITH ORDINALITY q (query, number), compared(query) c ORDER BY number
@@ -105,6 +113,14 @@ SELECT * FROM compared_all(ARRAY[
   'SELECT w, (SELECT count(*) FROM sales JOIN days USING (day) WHERE weekday = w) FROM generate_series(1, 7) w',
   'SELECT w, (SELECT count(*) FROM sales JOIN days USING (day) WHERE weekday = 3 AND item = w) FROM generate_series(1, 7) w']);
 SELECT c.sent, c.differing FROM compared('SELECT t, count(*) FROM sales JOIN items USING (item), unnest(tags) t GROUP BY t') c;
+-- Of several orders of joins, which send different relations, a scan gets what its own plan reads.
+CREATE TABLE first AS SELECT n % 1000 AS item, n % 50 AS g, 'first ' || n AS note FROM generate_series(1, 3000) n;
+CREATE TABLE second AS SELECT n % 50 AS g, n AS x FROM generate_series(1, 400) n;
+ANALYZE first, second;
+SELECT count(*), bool_and(note = 'first ' || f AND f % 1000 = id % 1000 AND f % 50 = x % 50) AS fit FROM (
+  SELECT sales.id, note, substr(note, 7)::integer AS f, x FROM sales JOIN first USING (item) JOIN second USING (g) LIMIT 5000) q;
+-- No cache holds what one query alone reads.
+SELECT count(*) AS cached FROM pystachio.cache WHERE path LIKE '%/sent-%';
 RESET enable_hashjoin;
 RESET enable_mergejoin;
 RESET enable_nestloop;

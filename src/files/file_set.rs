@@ -13,7 +13,7 @@ use std::{
 };
 
 use pystachio_plan::{
-    Error, ErrorKind, FileSet, PATTERN_LETTERS, RANK_PLACEHOLDER, Result, TableFormat, check_folder,
+    Error, ErrorKind, FileSet, PATTERN_LETTERS, RANK_PLACEHOLDER, Result, check_folder,
     check_not_of_other_format, is_in_store, marks_table,
 };
 
@@ -71,8 +71,8 @@ impl FoundFile {
 
 /// The files of a set on a host of so many ranks, in the order in which they are read: as listed, rank after rank, and sorted
 /// within a folder or pattern. A folder stands for every `*.parquet` below it; names that start with `.` or `_` are skipped.
-/// A file that is named by itself may be one of another format's table. Rows that a backend sends have the files that are named. A path that ends with `/` is a folder that may have no files,
-/// or not be there. `in_store` finds the objects of each path in a store. Blocks.
+/// A file that is named by itself may be one of another format's table. Rows that a backend sends have the files that are named. A path
+/// that ends with `/` is a folder that may have no files, or not be there. `in_store` finds the objects of each path in a store. Blocks.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub(super) fn expand(
     rank_count: u16,
     in_store: &dyn Fn(&[&str]) -> Result<Vec<Vec<Arc<FoundObject>>>>,
 ) -> Result<Vec<FoundFile>> {
-    if let TableFormat::Sent(_) = files.format {
+    if files.is_sent() {
         return Ok(files.paths.iter().map(|path| FoundFile::local(PathBuf::from(path), None)).collect());
     }
     let mut found = Vec::new();

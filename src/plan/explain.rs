@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::{
     ActualRows, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeFacts, ExchangeKind, Expression,
     FrameBound, FrameExclusion, FrameUnit, Function, JoinKind, JoinSide, Literal, NamedExpression, Operator,
-    Plan, Relation, RepeatedParts, ScanColumn, ScanExtent, Shown, SortKey, TableFormat, TrimSide,
-    UnnestedArray, Value, WindowCall, WindowFrame, WindowFunction,
+    Plan, Relation, RepeatedParts, ScanColumn, ScanExtent, Shown, SortKey, TrimSide, UnnestedArray, Value,
+    WindowCall, WindowFrame, WindowFunction,
 };
 
 /// What is shown of a plan beside its operators.
@@ -314,7 +314,7 @@ fn describe(relation: &Relation, names: &Names) -> String {
     match &relation.operator {
         Operator::Scan { table, files, columns, filters, extent } => {
             let mut text = match extent {
-                _ if matches!(files.format, TableFormat::Sent(_)) => format!("Rows of {table}"),
+                _ if files.is_sent() => format!("Rows of {table}"),
                 ScanExtent::Whole => format!("Scan {table}"),
                 ScanExtent::Partitioned => format!("Partitioned scan {table}"),
                 ScanExtent::Range { column, .. } => {

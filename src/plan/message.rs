@@ -313,8 +313,8 @@ pub const PATTERN_LETTERS: [char; 3] = ['*', '?', '['];
 /// Where a table's rows are: files, folders and glob patterns, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileSet {
-    /// At least one, but for rows that are still to be sent; absolute, or with the scheme of a store. One with [`RANK_PLACEHOLDER`] is as many paths as the engine has
-    /// ranks. One that ends with `/` is a folder that may have no files. Of a table format the table's folder alone.
+    /// At least one, but for rows that are still to be sent; absolute, or with the scheme of a store. One with [`RANK_PLACEHOLDER`] is as
+    /// many paths as the engine has ranks. One that ends with `/` is a folder that may have no files. Of a table format the table's folder alone.
     pub paths: Vec<String>,
     /// What says which files the paths stand for.
     pub format: TableFormat,
@@ -333,6 +333,11 @@ impl FileSet {
     pub fn at_version(&self, version: Option<&TableVersion>) -> Self {
         let format = version.map_or_else(|| self.format.clone(), |version| self.format.at(version.clone()));
         Self { format, ..self.clone() }
+    }
+
+    /// Whether it has rows of PostgreSQL's, which only the query reads that they are sent for. No cache holds them.
+    pub fn is_sent(&self) -> bool {
+        matches!(self.format, TableFormat::Sent(_))
     }
 
     /// Whether files of it are in a store.

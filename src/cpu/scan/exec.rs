@@ -143,8 +143,12 @@ impl RowGroupScanExec {
     ) -> Result<Self> {
         let columns = request.conditions.columns;
         let opened = context.files.open(request.table, request.files, &request.conditions)?;
+        let cache = match request.files.is_sent() {
+            true => Arc::new(ColumnCache::new(0)),
+            false => context.cache.clone(),
+        };
         for file in &opened.files {
-            context.cache.observe(&file.footer.path, file.footer.identity);
+            cache.observe(&file.footer.path, file.footer.identity);
         }
         let table = ScanTable::try_new(request.table, opened, &request.conditions)?;
         let filters = lower_filters(table.schema.clone())?;
@@ -170,7 +174,7 @@ impl RowGroupScanExec {
         );
         Ok(Self {
             table,
-            cache: context.cache.clone(),
+            cache,
             projection,
             own_filters: filters.len(),
             filters,

@@ -212,7 +212,8 @@ fn add_fields(columns: &mut Columns, column: &ScanColumn, number: i16, described
     }
 }
 
-fn field_column(name: String, data_type: DataType) -> ScanColumn {
+/// A column of a scan with this name in its files, of which no more is known.
+pub fn field_column(name: String, data_type: DataType) -> ScanColumn {
     ScanColumn {
         id: with_planning(|planning| planning.new_column()),
         name,
@@ -346,14 +347,24 @@ pub fn unreadable_column(table_oid: pg_sys::Oid, attribute_number: i16) -> Error
         .with_hint("Declare the column with the type that IMPORT FOREIGN SCHEMA chooses.")
 }
 
-/// Puts our paths in the place of PostgreSQL's own. Paths that other extensions made stay, and the cheaper one is taken.
+/// Offers our paths of a join or a stage in the place of those that were offered of it before: they would be planned by this info, and
+/// have what PostgreSQL sends for another.
 ///
-/// PostgreSQL's paths over our scans read what an engine joins or groups by itself. Its estimate of a join's rows may be wrong by
-/// orders of magnitude, and with it the comparison of the two; a query that runs whole in the engine moves its result only.
-pub fn offer_paths<'p>(relation: Rel<'p>, paths: impl IntoIterator<Item = Path<'p>>) {
-    let of_others = |list: List<'p, pg_sys::Path>| List::of(list.iter().filter(|path| is_of_others(*path)));
-    relation.set_paths(of_others(relation.paths()));
-    relation.set_partial_paths(of_others(relation.partial_paths()));
+/// Where PostgreSQL has no part in it, they are also in the place of PostgreSQL's own. These read what an engine joins or groups by
+/// itself. PostgreSQL's estimate of a join's rows may be wrong by orders of magnitude, and with it the comparison of the two; a query
+/// that runs whole in the engine moves its result only. Paths that other extensions made stay, and the cheaper one is taken.
+pub fn offer_paths<'p>(
+    relation: Rel<'p>,
+    info: &RelationInfo<'p>,
+    paths: impl IntoIterator<Item = Path<'p>>,
+) {
+    let stays = |path: &Path<'p>| match info.is_whole() {
+        true => is_of_others(*path),
+        false => !path.is::<pg_sys::ForeignPath>(),
+    };
+    let staying = |list: List<'p, pg_sys::Path>| List::of(list.iter().filter(stays));
+    relation.set_paths(staying(relation.paths()));
+    relation.set_partial_paths(staying(relation.partial_paths()));
     for path in paths {
         relation.add_path(path);
     }

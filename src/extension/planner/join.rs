@@ -26,7 +26,7 @@ use super::{
     unnest::offer_unnested,
 };
 use crate::{
-    pg::tree::{Clause, ForeignPath, JoinPair, List, Node, Path, Rel, Relids, Root},
+    pg::tree::{Clause, JoinPair, List, Node, Path, Rel, Relids, Root},
     settings,
 };
 
@@ -112,14 +112,14 @@ pub fn offer_join<'p>(pair: &JoinPair<'p>, left: Joinable<'p>, right: Joinable<'
     let costs = info.path_costs(root, joined, cost::path_costs(info.cost, info.rows));
     if !info.is_whole() {
         if is_new {
-            paths_of(root, joined, info, costs).into_iter().for_each(|path| joined.add_path(path));
+            offer_paths(joined, info, paths_of(root, joined, info, costs));
         }
         return;
     }
     // Core adds its own paths for every pair; what an engine can compute whole, it computes.
     let ours: Vec<Path<'_>> = joined.paths().iter().filter(|path| path.is::<pg_sys::ForeignPath>()).collect();
     let is_same = ours.iter().any(|path| path.total_cost() == costs.1);
-    offer_paths(joined, if is_same { ours } else { paths_of(root, joined, info, costs) });
+    offer_paths(joined, info, if is_same { ours } else { paths_of(root, joined, info, costs) });
 }
 
 /// The paths of a join: one in no order, and one in the order that is wanted.
@@ -129,10 +129,10 @@ fn paths_of<'p>(
     info: &RelationInfo<'p>,
     costs: (f64, f64),
 ) -> Vec<Path<'p>> {
-    let mut paths = vec![info.receiving(ForeignPath::of_join(root, joined, costs)).path()];
+    let mut paths = vec![info.join_path(root, joined, costs).path()];
     for sorted in SortedScan::wanted_of(root, joined, info) {
         let (rows, costs) = sorted.costs(root, joined, info, joined.rows());
-        paths.push(sorted.marked(info.receiving(ForeignPath::of_join(root, joined, costs)), rows));
+        paths.push(sorted.marked(info.join_path(root, joined, costs), rows));
     }
     paths
 }

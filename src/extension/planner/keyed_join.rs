@@ -250,12 +250,12 @@ impl<'p> Filter<'p> {
         let private = self.private(info, memberships)?;
         let (rows, costs) = self.estimate(info);
         let path = match relation.index() {
-            0 => ForeignPath::of_join(self.root, relation, costs),
+            0 => info.join_path(self.root, relation, costs),
             _ => ForeignPath::of_scan(self.root, relation, costs),
         };
         path.path().set_rows(rows);
         path.set_private(private);
-        Some(info.receiving(path).path())
+        Some(path.path())
     }
 
     /// The path of a subquery whose whole plan is ours: its own last scan, filtered.
@@ -274,9 +274,9 @@ impl<'p> Filter<'p> {
         let inside = memberships.iter().map(|membership| membership.substitute(&mut |node| column_of(node)));
         let private = self.private(info, inside.collect())?;
         let (rows, costs) = self.estimate(info);
-        let path = ForeignPath::of_stage(subroot, last, target, rows, costs, List::nil());
+        let path = info.stage_path(subroot, (last, target), rows, costs, List::nil());
         path.set_private(private);
-        Some(subquery_scan(self.root, relation, info.receiving(path).path()))
+        Some(subquery_scan(self.root, relation, path.path()))
     }
 
     /// What the path of a filtered scan keeps; `None` if no membership can be a condition of its plan.

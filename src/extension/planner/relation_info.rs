@@ -15,7 +15,8 @@ use super::{
     sent_rows::{SentInput, send_path},
 };
 use crate::pg::tree::{
-    Attachment, ForeignPath, Node, PlaceHolder, Query, RangeEntry, Rel, Root, has_our_routine, server_of,
+    Attachment, ForeignPath, List, Node, PlaceHolder, Query, RangeEntry, Rel, Root, Target, has_our_routine,
+    server_of,
 };
 
 /// How large an expression may be that is left to its readers, each of which has it as its own.
@@ -142,8 +143,25 @@ impl<'p> RelationInfo<'p> {
         self.is_complete() && self.inputs.is_empty()
     }
 
+    /// A path of it as a join, of these costs at the first and at the last row.
+    pub fn join_path(&self, root: Root<'p>, joined: Rel<'p>, costs: (f64, f64)) -> ForeignPath<'p> {
+        self.receiving(ForeignPath::of_join(root, joined, costs))
+    }
+
+    /// A path of it as a stage above the joins, in the order of these keys.
+    pub fn stage_path(
+        &self,
+        root: Root<'p>,
+        (stage, target): (Rel<'p>, Target<'p>),
+        rows: f64,
+        costs: (f64, f64),
+        pathkeys: List<'p, pg_sys::PathKey>,
+    ) -> ForeignPath<'p> {
+        self.receiving(ForeignPath::of_stage(root, stage, target, rows, costs, pathkeys))
+    }
+
     /// The path of a scan of it, with that of what PostgreSQL sends.
-    pub fn receiving(&self, path: ForeignPath<'p>) -> ForeignPath<'p> {
+    fn receiving(&self, path: ForeignPath<'p>) -> ForeignPath<'p> {
         if !self.inputs.is_empty() {
             path.set_outer(send_path(path, &self.inputs));
         }

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     pg::{
         mirror::is_builtin,
-        tree::{Attachment, ForeignPath, JoinPair, Node, RangeEntry, Rel, Root},
+        tree::{Attachment, JoinPair, Node, RangeEntry, Rel, Root},
     },
     types::{self, CompositeField},
 };
@@ -107,12 +107,7 @@ impl<'p> Unnested<'p> {
         columns.extend(
             number.map(|number| (width + 1, Lowered::of_type(Expression::column(number, DataType::Int64)))),
         );
-        let own = Scope::Base {
-            relation_index: inner.index(),
-            columns,
-            fields: HashMap::new(),
-            item_fields: HashMap::new(),
-        };
+        let own = Scope::of_columns(inner.index(), columns);
         let scope = Rc::new(Scope::Join(outer.scope().clone(), Rc::new(own)));
         let operator = Operator::Unnest { input: outer.relation().clone(), arrays, number, keeps_rows };
         let rows = joined.rows();
@@ -152,11 +147,7 @@ pub fn offer_unnested(pair: &JoinPair<'_>) -> bool {
         Ok(info) => {
             if RelationInfo::of(joined).is_none_or(|known| info.cost < known.cost) {
                 let costs = info.path_costs(root, joined, cost::path_costs(info.cost, info.rows));
-                let path = info.receiving(ForeignPath::of_join(root, joined, costs)).path();
-                match info.is_whole() {
-                    true => offer_paths(joined, [path]),
-                    false => joined.add_path(path),
-                }
+                offer_paths(joined, &info, [info.join_path(root, joined, costs).path()]);
                 info.attach(joined);
             }
         }

@@ -22,7 +22,7 @@ use super::{
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
     sorted::SortedScan,
 };
-use crate::pg::tree::{self, ForeignPath, GroupExtra, List, Node, Path, Query, Rel, Root, Stage, Target};
+use crate::pg::tree::{self, GroupExtra, List, Node, Path, Query, Rel, Root, Stage, Target};
 
 type BuiltRelation<'p> = Result<RelationInfo<'p>, Refusal>;
 
@@ -73,19 +73,15 @@ pub fn offer_stage(stage: &Stage<'_>) {
             let costs = cost::path_costs(built.cost, cost::clamp_rows(built.rows));
             let costs = built.path_costs(root, output, costs);
             let pathkeys = if built.is_sorted { root.sort_pathkeys() } else { List::nil() };
-            let path = ForeignPath::of_stage(root, output, target, rows, costs, pathkeys);
-            let mut paths = vec![built.receiving(path).path()];
+            let place = (output, target);
+            let mut paths = vec![built.stage_path(root, place, rows, costs, pathkeys).path()];
             if kind == pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG
                 && let Some(sorted) = SortedScan::wanted_of_groups(root, output, &built)
             {
                 let (rows, costs) = sorted.costs(root, output, &built, rows);
-                let path = ForeignPath::of_stage(root, output, target, rows, costs, List::nil());
-                paths.push(sorted.marked(built.receiving(path), rows));
+                paths.push(sorted.marked(built.stage_path(root, place, rows, costs, List::nil()), rows));
             }
-            match built.is_whole() {
-                true => offer_paths(output, paths),
-                false => paths.into_iter().for_each(|path| output.add_path(path)),
-            }
+            offer_paths(output, &built, paths);
             built.attach(output);
         }
         Err(refusal) => {

@@ -221,7 +221,7 @@ impl ScanSource {
             given,
             filter,
             parts: parts(row_groups, part_size),
-            cache: query.settings.cache.then(|| query.cache.clone()),
+            cache: (query.settings.cache && !files.is_sent()).then(|| query.cache.clone()),
             file_systems: query.file_systems.clone(),
             storage_path: query.settings.storage,
             own_path: query.settings.storage.resolve(bytes_to_read, memory_available()),
