@@ -57,6 +57,11 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// The columns of a base relation, none of which has fields that are found by themselves.
+    pub fn of_columns(relation_index: u32, columns: HashMap<i16, Lowered>) -> Self {
+        Self::Base { relation_index, columns, fields: HashMap::new(), item_fields: HashMap::new() }
+    }
+
     /// The column that the expression is, if it is one as a whole.
     pub fn find(&self, source: &Source) -> Option<Lowered> {
         let found = match &source.part {

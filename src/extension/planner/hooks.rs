@@ -172,7 +172,9 @@ fn plan_one<'p>(query: Query<'p>, call: Call<'p>) -> Planned<'p> {
     let (met_table, lost_parameter, said) = with_planning(|planning| {
         (planning.met_table(), planning.lost_parameter(), planning.refusals().to_vec())
     });
-    leftover::for_each_scan(statement, &mut ForeignScan::show_windows_as_calls);
+    if met_table {
+        leftover::for_each_scan(statement, &mut ForeignScan::show_windows_as_calls);
+    }
     let mut reasons = Vec::new();
     let is_whole = !met_table || is_whole(statement);
     if !is_whole {

@@ -97,12 +97,7 @@ fn label_subquery<'p>(root: Root<'p>, relation: Rel<'p>, entry: RangeEntry<'p>) 
         let rows = cost::clamp_rows(info.rows);
         projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
     }
-    let scope = Rc::new(Scope::Base {
-        relation_index: relation.index(),
-        columns,
-        fields: HashMap::new(),
-        item_fields: HashMap::new(),
-    });
+    let scope = Rc::new(Scope::of_columns(relation.index(), columns));
     let place = Place { root, relation, inputs: &[] };
     let mut labelled = finish_label(&place, info, projected, scope, entry.is_security_barrier())?;
     labelled.absorbed.push(subroot);
@@ -164,12 +159,7 @@ fn label_union<'p>(root: Root<'p>, relation: Rel<'p>) -> Labelled<'p> {
     }
     let rows = cost::clamp_rows(members.iter().map(|(_, _, info)| info.rows).sum());
     let cost = members.iter().map(|(_, _, info)| info.cost).sum();
-    let scope = Rc::new(Scope::Base {
-        relation_index: relation.index(),
-        columns,
-        fields: HashMap::new(),
-        item_fields: HashMap::new(),
-    });
+    let scope = Rc::new(Scope::of_columns(relation.index(), columns));
     let place = Place { root, relation, inputs: &[] };
     let built = place_placeholders(&place, union.finish(rows), scope)?;
     let mut info = RelationInfo::of_table(server_oid, built, rows, cost);

@@ -23,12 +23,10 @@ use std::{
 
 use pgrx::pg_sys;
 use pystachio_lower::Scope;
-use pystachio_plan::{
-    ColumnContent, DataType, FileSet, Operator, Relation, ScanColumn, ScanExtent, TableFormat,
-};
+use pystachio_plan::{ColumnContent, FileSet, Operator, Relation, ScanColumn, ScanExtent, TableFormat};
 
 use super::{
-    base::lowered_column,
+    base::{field_column, lowered_column},
     cost,
     join::{may_push, offer_join},
     planning::with_planning,
@@ -132,9 +130,7 @@ pub fn input_of<'p>(
         scanned.push(scan);
         sent.push(column);
     }
-    let bases = bases.into_iter().map(|(relation_index, columns)| {
-        Rc::new(Scope::Base { relation_index, columns, fields: HashMap::new(), item_fields: HashMap::new() })
-    });
+    let bases = bases.into_iter().map(|(index, columns)| Rc::new(Scope::of_columns(index, columns)));
     let mut scope = bases.reduce(|left, right| Rc::new(Scope::Join(left, right)))?;
     if !placeholders.is_empty() {
         scope = Rc::new(Scope::Placed { input: scope, placeholders });
@@ -188,23 +184,16 @@ fn sent_column<'p>(
 fn scan_column(column: &SentColumn) -> Option<ScanColumn> {
     let type_oid = pg_sys::Oid::from(column.type_oid);
     let written = written_column(column.name.clone(), type_oid, column.type_modifier, false).ok()?;
-    let (base_oid, _) = base_type(type_oid, column.type_modifier);
     // Files have times of UTC alone.
-    if written.data_type == DataType::Numeric || written.is_utc {
+    if written.is_utc {
         return None;
     }
-    let is_json = matches!(base_oid, pg_sys::JSONOID | pg_sys::JSONBOID);
+    let (base_oid, _) = base_type(type_oid, column.type_modifier);
+    let is_json = written.is_json && !written.data_type.is_nested();
     Some(ScanColumn {
-        id: with_planning(|planning| planning.new_column()),
-        name: column.name.clone(),
-        field_id: None,
-        within: Vec::new(),
-        data_type: written.data_type,
-        not_null: false,
-        length_max: None,
         trim_blanks: base_oid == pg_sys::BPCHAROID,
         content: if is_json { ColumnContent::Json } else { ColumnContent::Column },
-        common: Vec::new(),
+        ..field_column(column.name.clone(), written.data_type)
     })
 }
 
