@@ -648,6 +648,13 @@ def encrypted(place):
         boss.run(f"DROP OWNED BY {', '.join(roles)}; DROP ROLE {', '.join(roles)}")
 
 
+def _all_find(sessions, query, expected, text):
+    """A query's only value is the same in all sessions."""
+    for session in sessions:
+        found = session.run(query).scalar()
+        require(found == expected, f"{text}: {found}")
+
+
 def writing(place):
     """Rows go into a store: all files of a transaction when it commits, and none when it aborts."""
     big = "SELECT i AS k, md5(i::text) || md5((-i)::text) AS t FROM generate_series(1, 250000) i"
@@ -661,9 +668,7 @@ def writing(place):
             rows = "SELECT count(*) || ' ' || coalesce(sum(k), 0) FROM public.stored"
 
             def both(expected, text):
-                for asker in (session, other):
-                    found = asker.run(rows).scalar()
-                    require(found == expected, f"{device}: {text}: {found}")
+                _all_find((session, other), rows, expected, f"{device}: {text}")
 
             def nothing_left(count):
                 wait_until(lambda: len(store.keys(f"w_{device}/")) == count and store.uploads() == 0, f"{device}: {count} objects, and no upload")
@@ -718,9 +723,7 @@ def removing(place):
             rows = "SELECT coalesce(string_agg(k::text, ',' ORDER BY k), '') FROM public.parted"
 
             def check(expected, count, text):
-                for asker in (session, other):
-                    found = asker.run(rows).scalar()
-                    require(found == expected, f"{device}: {text}: {found}")
+                _all_find((session, other), rows, expected, f"{device}: {text}")
                 require(len(store.keys(f"d_{device}/")) == count, f"{device}: {text}: {store.keys(f'd_{device}/')}")
 
             session.run("INSERT INTO public.parted SELECT i, i % 3 FROM generate_series(1, 9) i")

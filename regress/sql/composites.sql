@@ -254,7 +254,7 @@ SELECT every FROM pq.short;
 -- A device reads fields; whole values are for the CPU engine.
 CREATE SERVER on_device FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB', threads '2');
 CREATE FOREIGN TABLE pq.device (id integer, flat flat, deep deep) SERVER on_device OPTIONS (path :'file');
-\i :abs_srcdir/include/ran_on.sql
+\i :abs_srcdir/include/analyzed.sql
 SET pystachio.engine_choice = gpu;
 SELECT ran_on('SELECT sum((flat).r) FROM pq.device WHERE (flat).r > 0');
 SELECT ran_on('SELECT flat FROM pq.device');
@@ -262,7 +262,6 @@ SELECT sum((flat).r) FROM pq.device WHERE (flat).r > 0;
 SELECT id, flat, deep, (flat)."O", (((deep).one).two).three FROM pq.device ORDER BY id;
 RESET pystachio.engine_choice;
 SET client_min_messages = warning;
-DROP FUNCTION ran_on;
 DROP SERVER on_device CASCADE;
 DROP TABLE heap.orders_before;
 DROP TYPE person, item, place, flat, spot, two, one, deep, word, leaves, kept, wrong, absent, circled, many, named_short CASCADE;

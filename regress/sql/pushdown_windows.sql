@@ -200,7 +200,7 @@ DO $$ BEGIN EXECUTE format('CREATE FOREIGN TABLE t_many (k integer, few integer,
 ANALYZE t;
 ANALYZE t_many;
 SET pystachio.engine_choice = gpu;
-\i :abs_srcdir/include/ran_on.sql
+\i :abs_srcdir/include/analyzed.sql
 SELECT place, count(*) FROM numbers, ran_on('SELECT k, ' || select_list || ' FROM t') place GROUP BY place;
 SELECT place, count(*) FROM lookups, ran_on('SELECT k, ' || select_list || ' FROM t WINDOW w AS (PARTITION BY a ORDER BY b, k)') place GROUP BY place;
 SELECT place, count(*) FROM frames, ran_on(format('SELECT k, count(b) OVER (%1$s), sum(big) OVER (%1$s), avg(d) OVER (%1$s), min(t) OVER (%1$s), max(f) OVER (%1$s), bool_or(x) OVER (%1$s), stddev(e) OVER (%1$s), count(*) FILTER (WHERE b = 1) OVER (%1$s) FROM t', frame)) place GROUP BY place;

@@ -1,6 +1,7 @@
 --
 -- Tables of Delta Lake: versions, what their logs rule out, logs that are damaged. Each on the CPU engine and on the emulated device.
 --
+\getenv abs_srcdir PG_ABS_SRCDIR
 \getenv data PYSTACHIO_REGRESS_DATA
 \set delta :data '/delta'
 \set table :data '/delta/t'
@@ -44,14 +45,9 @@ FROM (VALUES ('cpu'), ('device')) s (schema), (VALUES ('0', 'version ''0'''), ('
 \gexec
 
 -- How many rows of each query differ from the heap's: none.
-CREATE FUNCTION differing(query text) RETURNS TABLE (engine text, different bigint) LANGUAGE plpgsql AS $$
-BEGIN
-  FOR engine IN VALUES ('cpu'), ('device') LOOP
-    EXECUTE format('WITH ours AS MATERIALIZED (%s), heap AS MATERIALIZED (%s) SELECT count(*) FROM ((TABLE ours EXCEPT ALL TABLE heap) UNION ALL (TABLE heap EXCEPT ALL TABLE ours)) d',
-      replace(query, '@', engine || '.'), replace(replace(query, '@', 'heap_delta.'), '_time', '0')) INTO different;
-    RETURN NEXT;
-  END LOOP;
-END $$;
+\i :abs_srcdir/include/differing.sql
+CREATE FUNCTION differing(query text) RETURNS TABLE (engine text, different bigint) LANGUAGE sql AS
+$$ SELECT * FROM differing_from(query, replace(replace(query, '@', 'heap_delta.'), '_time', '0')) $$;
 SELECT query, engine, different FROM (VALUES
   ('SELECT id, a, c, part FROM @t'),
   ('SELECT part, count(*), min(id), max(id) FROM @t GROUP BY part'),
@@ -75,16 +71,8 @@ SELECT query, engine, different FROM (VALUES
 ) q (query), differing(query);
 
 -- Files that conditions rule out by the log's statistics or partition values.
-CREATE FUNCTION files_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-  line text;
-BEGIN
-  FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
-    IF line LIKE '%  Files%' THEN
-      RETURN NEXT trim(line);
-    END IF;
-  END LOOP;
-END $$;
+\i :abs_srcdir/include/analyzed.sql
+CREATE FUNCTION files_of(query text) RETURNS SETOF text LANGUAGE sql AS $$ SELECT analyzed(query, '^ *Files') $$;
 SELECT files_of('SELECT a FROM cpu.t1 WHERE part IS NULL AND id = 7');
 SELECT files_of('SELECT a FROM device.t1 WHERE id > 500');
 SELECT files_of('SELECT a FROM device.t1 WHERE id IS NULL AND part > ''2024-12-31''');

@@ -2,6 +2,7 @@
 -- Folders whose names give columns, and files of one table that differ. Each query over a heap table, on the CPU engine and on the
 -- emulated device.
 --
+\getenv abs_srcdir PG_ABS_SRCDIR
 \getenv data PYSTACHIO_REGRESS_DATA
 \set lake :data '/lake'
 \set sales :data '/lake/sales'
@@ -43,14 +44,9 @@ CREATE TABLE heap_lake.numbers AS SELECT id, v::numeric(17,4) AS v FROM single.e
   UNION ALL SELECT id, v::numeric(17,4) FROM single.edge_numeric_15_2 UNION ALL SELECT id, v::numeric(17,4) FROM single.edge_numeric_9_4;
 
 -- How many rows of each query differ from the heap's: none.
-CREATE FUNCTION differing(query text) RETURNS TABLE (engine text, different bigint) LANGUAGE plpgsql AS $$
-BEGIN
-  FOR engine IN VALUES ('cpu'), ('device') LOOP
-    EXECUTE format('WITH ours AS MATERIALIZED (%s), heap AS MATERIALIZED (%s) SELECT count(*) FROM ((TABLE ours EXCEPT ALL TABLE heap) UNION ALL (TABLE heap EXCEPT ALL TABLE ours)) d',
-      replace(query, '@', engine || '.'), replace(query, '@', 'heap_lake.')) INTO different;
-    RETURN NEXT;
-  END LOOP;
-END $$;
+\i :abs_srcdir/include/differing.sql
+CREATE FUNCTION differing(query text) RETURNS TABLE (engine text, different bigint) LANGUAGE sql AS
+$$ SELECT * FROM differing_from(query, replace(query, '@', 'heap_lake.')) $$;
 SELECT query, engine, different FROM (VALUES
   ('SELECT id, a, c, year, kind FROM @sales'),
   ('SELECT year, kind FROM @sales'),
@@ -94,16 +90,8 @@ ALTER FOREIGN TABLE mixed ADD nowhere integer;
 SELECT count(nowhere) FROM mixed;
 
 -- What conditions leave, of constants and of parameters.
-CREATE FUNCTION files_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-  line text;
-BEGIN
-  FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
-    IF line ~ '^ *Files' THEN
-      RETURN NEXT trim(line);
-    END IF;
-  END LOOP;
-END $$;
+\i :abs_srcdir/include/analyzed.sql
+CREATE FUNCTION files_of(query text) RETURNS SETOF text LANGUAGE sql AS $$ SELECT analyzed(query, '^ *Files') $$;
 SELECT files_of('SELECT sum(a) FROM cpu.sales WHERE year < 2024');
 SELECT files_of('SELECT sum(a) FROM device.sales WHERE year < 2024');
 SELECT files_of('SELECT sum(a) FROM device.sales WHERE kind IS NULL OR kind = ''a/b''');

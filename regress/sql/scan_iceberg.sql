@@ -1,6 +1,7 @@
 --
 -- Tables of Iceberg: snapshots, what their manifests rule out, metadata that are damaged. Each on the CPU engine and on the emulated device.
 --
+\getenv abs_srcdir PG_ABS_SRCDIR
 \getenv data PYSTACHIO_REGRESS_DATA
 \set iceberg :data '/iceberg'
 \set table :data '/iceberg/t'
@@ -52,14 +53,9 @@ FROM (VALUES ('cpu'), ('device')) s (schema), (VALUES ('101', :'table', ', versi
 \gexec
 
 -- How many rows of each query differ from the heap's: none.
-CREATE FUNCTION differing(query text) RETURNS TABLE (engine text, different bigint) LANGUAGE plpgsql AS $$
-BEGIN
-  FOR engine IN VALUES ('cpu'), ('device') LOOP
-    EXECUTE format('WITH ours AS MATERIALIZED (%s), heap AS MATERIALIZED (%s) SELECT count(*) FROM ((TABLE ours EXCEPT ALL TABLE heap) UNION ALL (TABLE heap EXCEPT ALL TABLE ours)) d',
-      replace(query, '@', engine || '.'), regexp_replace(replace(query, '@', 'heap_iceberg.'), 't_time|t_tag', 't101')) INTO different;
-    RETURN NEXT;
-  END LOOP;
-END $$;
+\i :abs_srcdir/include/differing.sql
+CREATE FUNCTION differing(query text) RETURNS TABLE (engine text, different bigint) LANGUAGE sql AS
+$$ SELECT * FROM differing_from(query, regexp_replace(replace(query, '@', 'heap_iceberg.'), 't_time|t_tag', 't101')) $$;
 SELECT query, engine, different FROM (VALUES
   ('SELECT id, a, c, part FROM @t'),
   ('SELECT part, count(*), min(id), max(id) FROM @t GROUP BY part'),
@@ -93,16 +89,8 @@ EXPLAIN (COSTS OFF) SELECT id FROM cpu.t WHERE part IS NULL;
 EXPLAIN (COSTS OFF) SELECT id FROM cpu.empty;
 
 -- Files that conditions rule out by the bounds and partition values of manifests.
-CREATE FUNCTION files_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE
-  line text;
-BEGIN
-  FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
-    IF line LIKE '%  Files%' THEN
-      RETURN NEXT trim(line);
-    END IF;
-  END LOOP;
-END $$;
+\i :abs_srcdir/include/analyzed.sql
+CREATE FUNCTION files_of(query text) RETURNS SETOF text LANGUAGE sql AS $$ SELECT analyzed(query, '^ *Files') $$;
 SELECT files_of('SELECT a FROM cpu.t102 WHERE part IS NULL AND id = 7');
 SELECT files_of('SELECT a FROM device.t102 WHERE id > 500');
 SELECT files_of('SELECT a FROM device.t102 WHERE id IS NOT NULL AND part > ''2024-12-31''');

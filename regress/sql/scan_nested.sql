@@ -20,14 +20,9 @@ SELECT id, every FROM cpu.nested ORDER BY id;
 SELECT id, points, lists, words, numbers, flat, deep FROM device.nested ORDER BY id;
 
 -- How many rows of each query differ from the heap's: none.
-CREATE FUNCTION differing(query text) RETURNS TABLE (engine text, different bigint) LANGUAGE plpgsql AS $$
-BEGIN
-  FOR engine IN VALUES ('cpu'), ('device') LOOP
-    EXECUTE format('WITH ours AS MATERIALIZED (%s), heap AS MATERIALIZED (%s) SELECT count(*) FROM ((TABLE ours EXCEPT ALL TABLE heap) UNION ALL (TABLE heap EXCEPT ALL TABLE ours)) d',
-      replace(query, '@', engine || '.'), replace(query, '@', 'heap_nested.')) INTO different;
-    RETURN NEXT;
-  END LOOP;
-END $$;
+\i :abs_srcdir/include/differing.sql
+CREATE FUNCTION differing(query text) RETURNS TABLE (engine text, different bigint) LANGUAGE sql AS
+$$ SELECT * FROM differing_from(query, replace(query, '@', 'heap_nested.')) $$;
 SELECT query, engine, different FROM (VALUES
   ('SELECT * FROM @nested'),
   ('SELECT id, points FROM @nested WHERE points IS NOT NULL'),
@@ -130,19 +125,13 @@ SELECT query, engine, different FROM (VALUES
   ('SELECT a.id, b.id AS other FROM @fields a JOIN @fields b ON a.t = b.t AND a.n = b.n')) q (query), differing(query);
 EXPLAIN (VERBOSE, COSTS OFF) SELECT n, count(*) FROM cpu.fields WHERE three IS NULL AND d > '2024-01-01' GROUP BY n;
 -- A device reads fields of which one level may be NULL.
-\i :abs_srcdir/include/ran_on.sql
+\i :abs_srcdir/include/analyzed.sql
 SELECT ran_on('SELECT sum(r) FROM device.fields WHERE r IS NULL OR r > 0');
 SELECT ran_on('SELECT o FROM device.fields');
 SELECT ran_on('SELECT flat FROM device.nested');
 SELECT ran_on('SELECT sum((flat->>''r'')::integer) FROM device.nested');
 -- Statistics of a field rule row groups out.
-CREATE FUNCTION pruned(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE line text;
-BEGIN
-  FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
-    IF line ~ '^ *Row Groups' THEN RETURN NEXT trim(line); END IF;
-  END LOOP;
-END $$;
+CREATE FUNCTION pruned(query text) RETURNS SETOF text LANGUAGE sql AS $$ SELECT analyzed(query, '^ *Row Groups') $$;
 SELECT pruned('SELECT id FROM cpu.fields WHERE three > 5');
 SELECT pruned('SELECT id FROM cpu.fields WHERE i1 < 0');
 SELECT pruned('SELECT id FROM cpu.nested WHERE (every->>''i1'')::smallint < 0');
@@ -172,7 +161,7 @@ RESET pystachio.engine_choice;
 SET client_min_messages = warning;
 DROP DOMAIN small_map CASCADE;
 DROP TYPE code, code_too_few CASCADE;
-DROP FUNCTION differing, fields, pruned, ran_on;
+DROP FUNCTION differing, fields, pruned;
 DROP SCHEMA cpu, device, heap_nested CASCADE;
 DROP SERVER on_cpu CASCADE;
 DROP SERVER on_device CASCADE;
