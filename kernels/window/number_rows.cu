@@ -1,8 +1,8 @@
 // Numbers of rows in their partitions, rows that are found by their place, and counts of frames.
 //
 // Grid:    any number of blocks; threads stride over the rows.
-// Traffic: the runs or the frame of a row, and what is written; count_frames reads the counts before the frame's first row and behind
-//          its last one too.
+// Traffic: reads the runs or the frame of each row and writes its result; count_frames also reads the counts before the frame's first
+//          row and behind its last one.
 #include "frame.cuh"
 
 // The part, from 1, of a row's place if so many rows are divided into so many parts; the first ones have a row more.

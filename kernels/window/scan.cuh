@@ -2,7 +2,7 @@
 // scanned with what comes before it.
 //
 // A kind of scan has
-//   Value                           what is joined: plain data
+//   Value                           the values that a scan joins: plain data
 //   Value none() const              joined to another value it changes nothing
 //   Value at(uint64_t row) const    of a row
 //   Value join(before, own) const   associative

@@ -85,7 +85,7 @@ DEVICE bool write_cell(uint64_t cell, uint32_t cell_bytes, const uint256 &sum) {
         *(uint256 *)cell = sum;
         return true;
     }
-    // What is beyond 128 bits repeats their sign.
+    // The upper words repeat the sign of the 128 bits.
     const bool fits = sum.high == ((int128)sum.low < 0 ? ~(uint128)0 : (uint128)0);
     return write_cell(cell, cell_bytes, sum.low) && fits;
 }

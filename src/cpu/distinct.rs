@@ -25,7 +25,7 @@
 //! NULLs are no values. The estimate is a number of values, so they need no factor.
 //!
 //! Limits: if values come back in the next row groups but not in distant ones, and are no bounds, each row group counts them
-//! again. A period that is much longer than what is read looks unique, as to PostgreSQL. A range of whole numbers bounds both;
+//! again. Values whose period is much longer than the sample look unique, as they do to PostgreSQL. A range of whole numbers bounds both;
 //! the extension knows it. Of values of very uneven frequency, the rare ones are underestimated, as by PostgreSQL.
 //!
 //! Memory is bounded by keeping values whose hash begins with enough zeros, more if there are many values ("distinct sampling",

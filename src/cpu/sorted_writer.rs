@@ -67,7 +67,7 @@ pub(crate) struct SortedWriter {
     /// Until the first batch comes, which says what its columns are.
     unsorted: Option<Unsorted>,
     sorting: Option<Sorting>,
-    /// What has written all rows.
+    /// The writer, once it has written all rows.
     finished: Option<Box<dyn RowWriter>>,
     stop: StopFlag,
 }

@@ -195,7 +195,7 @@ fn has_fields(found: &[CompositeField], wanted: &[WantedField], schema: &str) ->
 
 /// The fields of a type that was made as a composite one; none of rows of a table.
 fn composite_fields_of_type(type_oid: pg_sys::Oid) -> Option<Vec<CompositeField>> {
-    // SAFETY: catalog lookups; what has no relation has no kind of one.
+    // SAFETY: catalog lookups. PostgreSQL answers zero for a type without a relation.
     let kind = unsafe { pg_sys::get_rel_relkind(pg_sys::get_typ_typrelid(type_oid)) };
     (kind as u8 == pg_sys::RELKIND_COMPOSITE_TYPE).then(|| composite_fields(type_oid))?
 }

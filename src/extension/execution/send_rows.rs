@@ -45,7 +45,7 @@ static SEND_ROWS: Shared<pg_sys::CustomExecMethods> = Shared(pg_sys::CustomExecM
     ..NO_METHODS
 });
 
-/// What is sent, and what the engine has of it.
+/// The inputs that the node sends, and the rows that the engine holds of them.
 struct Sending {
     server_oid: pg_sys::Oid,
     /// One for each child. Empty until the scan above begins.

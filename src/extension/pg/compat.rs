@@ -1101,7 +1101,7 @@ pub unsafe fn run_conditions_of_window(window: *mut pg_sys::WindowClause) -> *mu
 ///
 /// # Safety
 ///
-/// The function is valid, and the current memory lives as long as what is made of the result.
+/// The function is valid. The caller uses the result no longer than the current memory context lives.
 pub unsafe fn run_conditions_of_function(function: *mut pg_sys::WindowFunc) -> Vec<*mut pg_sys::Node> {
     #[cfg(any(feature = "pg15", feature = "pg16"))]
     {

@@ -59,7 +59,7 @@ pub fn replace_distinct(table_oid: pg_sys::Oid, columns: &[(i16, f64)]) {
 ///
 /// `row` is a row of a table.
 unsafe fn is_of_this_transaction(row: pg_sys::HeapTuple) -> bool {
-    // SAFETY: as the caller says; a stored row's header tells who wrote it.
+    // SAFETY: as the caller says; the header of a stored row names its writer.
     unsafe { pg_sys::TransactionIdIsCurrentTransactionId((*(*row).t_data).t_choice.t_heap.t_xmin) }
 }
 
