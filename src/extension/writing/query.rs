@@ -122,8 +122,8 @@ pub fn write_rows(query: &RowQuery<'_>, target: RowTarget) -> Result<Vec<Written
     }
     let server_oid = options::usable_server(&target.server_name);
     let statement = query.plan()?;
-    // SAFETY: a plan of the query, whose text outlives it.
     let target_path = target_of(target.path, target.overwrite);
+    // SAFETY: a plan of the query, whose text outlives it.
     unsafe { run(statement, query.text, server_oid, target_path, target.form) }
 }
 
