@@ -92,6 +92,7 @@ static PUSHDOWN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static STRICT: GucSetting<bool> = GucSetting::<bool>::new(false);
 static REWRITE: GucSetting<RewriteMode> = GucSetting::<RewriteMode>::new(RewriteMode::On);
 static SEND_ROWS: GucSetting<bool> = GucSetting::<bool>::new(true);
+static EXACT_FLOAT_SUMS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static JOIN_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 static BATCH_ROWS: GucSetting<i32> = GucSetting::<i32>::new(8192);
 static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
@@ -131,6 +132,11 @@ pub fn rewrite() -> RewriteMode {
 /// Whether rows of PostgreSQL's are sent to engines that join them.
 pub fn send_rows() -> bool {
     SEND_ROWS.get()
+}
+
+/// Whether sums of floats are pushed down, which the engine rounds once and PostgreSQL at each row.
+pub fn exact_float_sums() -> bool {
+    EXACT_FLOAT_SUMS.get()
 }
 
 /// Rows of a join's other side, at most, whose keys filter a scan.
@@ -264,6 +270,14 @@ pub fn define() {
         c"Sends rows of PostgreSQL's own tables to the engine, which joins and groups them with foreign tables.",
         c"It does where that is expected to cost less. Off, PostgreSQL joins them.",
         &SEND_ROWS,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_bool_guc(
+        c"pystachio.exact_float_sums",
+        c"Pushes down sums, averages and variances of floating-point numbers, which the engine rounds once.",
+        c"Off, PostgreSQL computes them, and rounds at each row: the last digits depend on the order of rows.",
+        &EXACT_FLOAT_SUMS,
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );

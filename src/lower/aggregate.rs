@@ -5,9 +5,11 @@ use pystachio_plan::{Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, E
 use crate::{
     AggregateRefusal, AggregateSource, Lowered, Lowering, Notes, Refusal, Scale, check_equality, check_order,
     numeric::{
-        GROUP_ROWS_MAX, as_decimal, decimal_type, divide, quotient_scale_max, type_magnitude, type_scale,
+        Arithmetic, GROUP_ROWS_MAX, arithmetic, as_decimal, decimal_type, divide, quotient_scale_max,
+        type_magnitude, type_scale,
     },
     outcomes::Outcomes,
+    shifted::Shifted,
 };
 
 /// An aggregate in the plan's terms.
@@ -24,6 +26,8 @@ struct Shared<'a> {
     argument: Option<Lowered>,
     distinct: bool,
     filter: Option<Expression>,
+    /// How many times as much as one argument a sum of them is at most.
+    addends_max: f64,
 }
 
 impl Lowering<'_> {
@@ -33,6 +37,15 @@ impl Lowering<'_> {
     ///
     /// Why no engine computes it.
     pub fn lower_aggregate(&self, aggregate: &AggregateSource) -> Result<LoweredAggregate, Refusal> {
+        self.lower_aggregate_of(aggregate, GROUP_ROWS_MAX)
+    }
+
+    /// An aggregate of arguments whose sum is at most so many times the bound of one.
+    pub(crate) fn lower_aggregate_of(
+        &self,
+        aggregate: &AggregateSource,
+        addends_max: f64,
+    ) -> Result<LoweredAggregate, Refusal> {
         let name = &aggregate.function.name;
         let refuse = |why| Refusal::AggregateUse { name: name.clone(), why };
         if !aggregate.function.is_builtin {
@@ -58,9 +71,20 @@ impl Lowering<'_> {
         if let (true, Some(source)) = (distinct, source) {
             check_equality(&source.of, collation, self.server)?;
         }
-        let shared = Shared { notes: self.notes, argument, distinct, filter };
+        let shared = Shared { notes: self.notes, argument, distinct, filter, addends_max };
         match name.as_str() {
             "count" => Ok(shared.count()),
+            "sum" | "avg" | "stddev" | "stddev_samp" | "stddev_pop" | "variance" | "var_samp" | "var_pop"
+                if shared.argument.as_ref().is_some_and(|argument| argument.data_type().is_float()) =>
+            {
+                if !self.server.sums_floats() {
+                    return Err(refuse(AggregateRefusal::FloatSums));
+                }
+                if distinct {
+                    return Err(refuse(AggregateRefusal::FloatsInOrder));
+                }
+                shared.of_floats(name)
+            }
             "sum" => shared.sum(name),
             "avg" => shared.average(name),
             "min" | "max" => {
@@ -153,13 +177,23 @@ impl Shared<'_> {
 
     fn sum(&self, name: &str) -> Result<LoweredAggregate, Refusal> {
         let argument = self.required()?;
-        let magnitude = argument.magnitude * GROUP_ROWS_MAX;
+        let magnitude = argument.magnitude * self.addends_max;
         match argument.data_type() {
             DataType::Int16 | DataType::Int32 => {
-                let call = self.call(Aggregate::Sum, Some(argument.expression.clone()), DataType::Int64);
                 let magnitude = magnitude.min(type_magnitude(&DataType::Int64));
-                let value = Lowered { magnitude, ..Lowered::plain(result(&call)) };
-                Ok(LoweredAggregate { calls: vec![call], value })
+                let (calls, sum) = match self.shifted(argument) {
+                    Some(shifted) => {
+                        let (calls, sum, _) = self.sum_of_shifted(shifted)?;
+                        (calls, Expression::call(Function::Cast, vec![sum.expression], DataType::Int64))
+                    }
+                    None => {
+                        let call =
+                            self.call(Aggregate::Sum, Some(argument.expression.clone()), DataType::Int64);
+                        let sum = result(&call);
+                        (vec![call], sum)
+                    }
+                };
+                Ok(LoweredAggregate { calls, value: Lowered { magnitude, ..Lowered::plain(sum) } })
             }
             DataType::Int64 | DataType::Decimal { .. } => {
                 let (calls, value) = self.sum_exactly(argument)?;
@@ -167,6 +201,49 @@ impl Shared<'_> {
             }
             other => Err(refuse(name, AggregateRefusal::Of(other.clone()))),
         }
+    }
+
+    /// `sum`, `avg` and variances of floats, as PostgreSQL computes them of a count, a sum and the sum of squared deviations. These two
+    /// are rounded once.
+    fn of_floats(&self, name: &str) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?.expression.clone();
+        let double = DataType::Float64;
+        if name == "sum" {
+            let data_type = argument.data_type().clone();
+            let call = self.call(Aggregate::Sum, Some(argument), data_type);
+            return Ok(LoweredAggregate { value: Lowered::plain(result(&call)), calls: vec![call] });
+        }
+        let of = |function, arguments| Expression::call(function, arguments, DataType::Float64);
+        let argument = match *argument.data_type() == double {
+            true => argument,
+            false => of(Function::Cast, vec![argument]),
+        };
+        let count = self.count_call();
+        let number = of(Function::Cast, vec![result(&count)]);
+        let float = |value| Expression::literal(Value::Float(value), DataType::Float64);
+        let (total, value) = if name == "avg" {
+            let total = self.call(Aggregate::Sum, Some(argument), double);
+            // PostgreSQL begins with 0, which a sum of -0 does not change.
+            let sum = of(Function::Add, vec![result(&total), float(0.0)]);
+            (total, of(Function::Divide, vec![sum, number]))
+        } else {
+            let total = self.call(Aggregate::Deviations, Some(argument), double);
+            let divisor = match name.ends_with("_pop") {
+                true => number,
+                // NULL of one value.
+                false => {
+                    let less = of(Function::Subtract, vec![number, float(1.0)]);
+                    of(Function::NullIf, vec![less, float(0.0)])
+                }
+            };
+            let variance = of(Function::Divide, vec![result(&total), divisor]);
+            let value = match name.starts_with("stddev") {
+                true => of(Function::SquareRoot, vec![variance]),
+                false => variance,
+            };
+            (total, value)
+        };
+        Ok(LoweredAggregate { calls: vec![total, count], value: Lowered::plain(value) })
     }
 
     /// The sum as a decimal, with its display scale: the greatest of the summed values'.
@@ -177,7 +254,11 @@ impl Shared<'_> {
         {
             return self.sum_by_scale(argument, &outcomes);
         }
-        let magnitude = argument.magnitude * GROUP_ROWS_MAX;
+        if let Some(shifted) = self.shifted(argument) {
+            let (calls, sum, _) = self.sum_of_shifted(shifted)?;
+            return Ok((calls, sum));
+        }
+        let magnitude = argument.magnitude * self.addends_max;
         let own_scale = match argument.data_type() {
             DataType::Decimal { .. } => type_scale(argument.data_type())?,
             _ => 0,
@@ -207,12 +288,37 @@ impl Shared<'_> {
         Ok((calls, Lowered::number(expression, scale, magnitude)))
     }
 
+    /// The argument as a value and a constant. Of distinct sums the constant is no multiple of a count.
+    fn shifted(&self, argument: &Lowered) -> Option<Shifted> {
+        if self.distinct { None } else { Shifted::of(argument) }
+    }
+
+    /// The calls of a sum and a count, the sum of value and constant, and the count.
+    fn sum_of_shifted(&self, shifted: Shifted) -> Result<(Vec<AggregateCall>, Lowered, Lowered), Refusal> {
+        let of_value = Shared {
+            notes: self.notes,
+            argument: Some(shifted.value),
+            distinct: false,
+            filter: self.filter.clone(),
+            addends_max: self.addends_max,
+        };
+        let LoweredAggregate { mut calls, value } = of_value.sum("sum")?;
+        let (count, count_value) = of_value.count_of()?;
+        calls.push(count);
+        let shift = arithmetic(Arithmetic::Multiply, shifted.constant, count_value.clone())?;
+        Ok((calls, arithmetic(Arithmetic::Add, as_decimal(&value)?, shift)?, count_value))
+    }
+
     fn average(&self, name: &str) -> Result<LoweredAggregate, Refusal> {
         let argument = self.required()?;
         if !(argument.data_type().is_integer() || argument.data_type().is_decimal()) {
             return Err(refuse(name, AggregateRefusal::Of(argument.data_type().clone())));
         }
         let magnitude = argument.magnitude;
+        if let Some(shifted) = self.shifted(argument) {
+            let (calls, sum, count) = self.sum_of_shifted(shifted)?;
+            return Ok(LoweredAggregate { calls, value: divide(sum, count, Some(magnitude))? });
+        }
         let (mut calls, sum) = self.sum_exactly(&as_decimal(argument)?)?;
         let (count, count_value) = self.count_of()?;
         calls.push(count);

@@ -50,6 +50,7 @@ mod outcomes;
 mod refusal;
 mod runtime;
 mod scope;
+mod shifted;
 mod source;
 #[cfg(test)]
 mod tests;

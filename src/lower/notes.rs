@@ -33,6 +33,9 @@ pub trait Server {
     /// Whether `date_bin` takes a moment before the origin that is the start of a stride for one of the stride before, as some
     /// minor versions do.
     fn bins_wrongly(&self) -> bool;
+
+    /// Whether sums of floats may be rounded once, where PostgreSQL rounds at each row.
+    fn sums_floats(&self) -> bool;
 }
 
 /// A value that is known when the query starts.

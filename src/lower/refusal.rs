@@ -218,8 +218,6 @@ pub enum Refusal {
     GroupingSets,
     #[error("a key that is not in the target")]
     KeyNotInTarget,
-    #[error("groups of floating-point numbers")]
-    GroupsOfFloats,
     #[error("groups of a runtime numeric")]
     GroupsOfRuntimeNumeric,
     #[error("groups of numerics that have several scales in the rows below")]
@@ -318,6 +316,10 @@ pub enum AggregateRefusal {
     RuntimeNumeric,
     #[error(" of numerics whose scale varies")]
     VaryingScale,
+    #[error(" of floating-point numbers, with pystachio.exact_float_sums off")]
+    FloatSums,
+    #[error(" of floating-point numbers in an order, which PostgreSQL's rounding depends on")]
+    FloatsInOrder,
     #[error(" of {0}")]
     Of(DataType),
 }

@@ -11,8 +11,8 @@ use pystachio_plan::{
 };
 
 use crate::{
-    AggregateRefusal, AggregateSource, CatalogFunction, Collation, Lowered, Lowering, Refusal, Scale, Source,
-    SourceType, WindowRefusal,
+    AggregateRefusal, AggregateSource, CatalogFunction, Collation, Lowered, Lowering, Part, Refusal, Scale,
+    Source, SourceType, WindowRefusal,
     moment::later,
     numeric::{Arithmetic, GROUP_ROWS_MAX, arithmetic, as_decimal, cast_to, choose, unify_branches},
 };
@@ -45,6 +45,8 @@ pub struct FrameSource<'a> {
     pub end: BoundSource,
     /// What is left out.
     pub exclude: FrameExclusion,
+    /// Whether the window has an ORDER BY.
+    pub is_ordered: bool,
 }
 
 /// In what the bounds of a frame count.
@@ -56,6 +58,11 @@ pub enum UnitSource<'a> {
     Groups,
     /// Values of the first key, if there is one; descending if so.
     Range(Option<(&'a Lowered, bool)>),
+}
+
+/// Whether it is the sum of a group.
+fn is_sum(source: &Source) -> bool {
+    matches!(&source.part, Part::Aggregate(aggregate) if aggregate.function.is_builtin && aggregate.function.name == "sum")
 }
 
 /// A bound of a frame.
@@ -85,7 +92,12 @@ impl Lowering<'_> {
     /// # Errors
     ///
     /// Why no engine computes it.
-    pub fn lower_window(&self, source: &WindowSource, frame: &WindowFrame) -> Result<LoweredWindow, Refusal> {
+    pub fn lower_window(
+        &self,
+        source: &WindowSource,
+        frame_source: &FrameSource<'_>,
+    ) -> Result<LoweredWindow, Refusal> {
+        let frame = &self.lower_frame(frame_source)?;
         let name = source.function.name.as_str();
         if !source.function.is_builtin {
             return Err(refuse(name, WindowRefusal::NotBuiltIn));
@@ -100,7 +112,7 @@ impl Lowering<'_> {
                     why: AggregateRefusal::VaryingScale,
                 });
             }
-            let lowered = self.lower_aggregate(&AggregateSource {
+            let aggregate = AggregateSource {
                 function: source.function.clone(),
                 collation: source.collation.clone(),
                 has_order: false,
@@ -108,7 +120,23 @@ impl Lowering<'_> {
                 is_distinct: false,
                 arguments: source.arguments.clone(),
                 filter: source.filter.clone(),
-            })?;
+            };
+            // A row is in one group, so that sums of all groups together are bounded as one is.
+            let are_sums = matches!(source.arguments.as_slice(), [argument] if is_sum(argument));
+            let addends_max = if are_sums { 1.0 } else { GROUP_ROWS_MAX };
+            let lowered = self.lower_aggregate_of(&aggregate, addends_max)?;
+            // PostgreSQL adds floats in the window's order, so that its rounded sum depends on the rows alone.
+            if lowered.calls.iter().any(AggregateCall::is_of_floats) {
+                let ends_with_peers = frame.end == FrameBound::Current && frame.unit != FrameUnit::Rows;
+                let is_whole = frame.is_whole()
+                    || (ends_with_peers
+                        && frame.start == FrameBound::Unbounded
+                        && frame.exclude == FrameExclusion::Nothing);
+                if frame_source.is_ordered || !is_whole {
+                    let why = AggregateRefusal::FloatsInOrder;
+                    return Err(Refusal::AggregateUse { name: name.to_owned(), why });
+                }
+            }
             let calls = lowered.calls.into_iter().map(|call| of_aggregate(call, frame)).collect();
             return Ok(LoweredWindow { calls, value: lowered.value });
         }
@@ -151,7 +179,7 @@ impl Lowering<'_> {
     /// # Errors
     ///
     /// Why no engine has such.
-    pub fn lower_frame(&self, source: &FrameSource<'_>) -> Result<WindowFrame, Refusal> {
+    fn lower_frame(&self, source: &FrameSource<'_>) -> Result<WindowFrame, Refusal> {
         let (start, end, key) = match source.unit {
             UnitSource::Rows | UnitSource::Groups => {
                 (self.counted_bound(&source.start)?, self.counted_bound(&source.end)?, None)

@@ -307,8 +307,10 @@ pub enum Aggregate {
     /// `count(*)` with no argument, `count(a)` with one → Int64.
     Count,
     /// `sum(a)`: Int16 and Int32 → Int64 (checked); Int64 → decimal of scale 0; decimal → decimal of
-    /// the same scale, in the width of the result type, checked.
+    /// the same scale, in the width of the result type, checked; floats → their type, the sum rounded once.
     Sum,
+    /// The sum of the squared deviations of Float64 from their mean → Float64, rounded once. NaN if a value is not finite.
+    Deviations,
     /// The least value in the order of the comparisons.
     Min,
     /// The greatest value in the order of the comparisons.

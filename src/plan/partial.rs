@@ -39,6 +39,7 @@ const SUM_DIGITS: u8 = 11;
 /// | count | any, or none | `Int64`: rows, or values that are not NULL |
 /// | sum | integers, decimals of up to 27 digits | `Decimal` of 38 digits (128 bits) and the result's scale, 0 for an integer result |
 /// | sum | other decimals | `Decimal` of 76 digits (256 bits) and the result's scale |
+/// | sum, deviations | floats | `Bytea`, in a form of the engine |
 /// | min, max, any value | any | the result's type, which is the argument's |
 /// | bool_and, bool_or | boolean | boolean |
 ///
@@ -46,6 +47,7 @@ const SUM_DIGITS: u8 = 11;
 pub fn partial_type(function: Aggregate, argument: Option<&DataType>, data_type: &DataType) -> DataType {
     match (function, argument) {
         (Aggregate::Count, _) => DataType::Int64,
+        (Aggregate::Sum | Aggregate::Deviations, Some(argument)) if argument.is_float() => DataType::Bytea,
         (Aggregate::Sum, Some(argument)) => {
             let precision = match argument {
                 DataType::Decimal { precision, .. } if *precision > DECIMAL128_DIGITS_MAX - SUM_DIGITS => {
@@ -80,6 +82,13 @@ impl AggregateCall {
         (partial, last)
     }
 
+    /// Whether it sums floats, without rounding before the last step.
+    pub fn is_of_floats(&self) -> bool {
+        let is_float = self.argument.as_ref().is_some_and(|argument| argument.data_type().is_float());
+        matches!(self.function, Aggregate::Sum | Aggregate::Deviations)
+            && (is_float || self.data_type.is_float())
+    }
+
     /// Whether equal inputs count once and that makes a difference: it makes none to the least and the greatest value.
     pub fn counts_distinct(&self) -> bool {
         self.distinct && matches!(self.function, Aggregate::Count | Aggregate::Sum)
@@ -99,6 +108,7 @@ mod tests {
         assert_eq!(sum(decimal(27, 4), decimal(38, 4)), decimal(38, 4));
         assert_eq!(sum(decimal(28, 4), decimal(38, 4)), decimal(76, 4));
         assert_eq!(sum(decimal(60, 2), decimal(76, 2)), decimal(76, 2));
+        assert_eq!(sum(DataType::Float32, DataType::Float32), DataType::Bytea);
     }
 
     #[test]

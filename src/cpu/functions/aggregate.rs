@@ -1,7 +1,7 @@
 //! Aggregates of the plan language as DataFusion's.
 //!
-//! DataFusion's own accumulators are used for all but `sum`, which wraps there when it overflows, and `min` and `max` of floats, which
-//! lose infinities and NaN. Those of distinct texts count what they allocate first.
+//! DataFusion's own accumulators are used for all but `sum`, which wraps there when it overflows and rounds floats at each row, and
+//! `min` and `max` of floats, which lose infinities and NaN. Those of distinct texts count what they allocate first.
 
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ use pystachio_plan::{Aggregate, AggregateCall, DataType, Error, ErrorKind, Expre
 use super::{
     LoweringInput, call,
     float_extreme::{Extreme, FloatExtreme},
+    float_sum::{FloatSum, Of},
     sum::CheckedSum,
 };
 
@@ -75,7 +76,7 @@ impl LoweringInput<'_> {
         Ok(match aggregate.function {
             // The least of zeros is one of them: where there is -0 alone, it is -0.
             Aggregate::Min | Aggregate::Max => call::normalize_nan(lowered, data_type),
-            Aggregate::AnyValue => lowered,
+            Aggregate::AnyValue | Aggregate::Sum | Aggregate::Deviations => lowered,
             Aggregate::Count if !aggregate.distinct => lowered,
             _ => call::normalize_float(lowered, data_type),
         })
@@ -94,7 +95,9 @@ fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {
             Arc::new(AggregateUDF::new_from_impl(CountedDistinct::new()))
         }
         Aggregate::Count => count_udaf(),
+        Aggregate::Sum if aggregate.is_of_floats() => float_sum(Of::Sum, aggregate)?,
         Aggregate::Sum => Arc::new(AggregateUDF::new_from_impl(CheckedSum::new(&aggregate.data_type)?)),
+        Aggregate::Deviations => float_sum(Of::Deviations, aggregate)?,
         Aggregate::Min if is_float(data_type) => extreme(Extreme::Least),
         Aggregate::Max | Aggregate::AnyValue if is_float(data_type) => extreme(Extreme::Greatest),
         Aggregate::Min | Aggregate::Max => {
@@ -114,6 +117,13 @@ fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {
             _ => any_value_udaf(),
         },
     })
+}
+
+fn float_sum(of: Of, aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {
+    if aggregate.distinct {
+        return Err(Error::internal("a sum of distinct floats, which PostgreSQL adds in their order"));
+    }
+    Ok(Arc::new(AggregateUDF::new_from_impl(FloatSum::new(of, &aggregate.data_type)?)))
 }
 
 fn extreme(extreme: Extreme) -> Arc<AggregateUDF> {

@@ -43,6 +43,7 @@ mod digits;
 mod failure;
 mod faults;
 mod float_extreme;
+mod float_sum;
 mod format;
 mod invocation;
 mod lanes;
@@ -65,6 +66,7 @@ pub(crate) use self::{
     calendar::{is_infinite_date, is_infinite_timestamp},
     call::normalize_float,
     failure::could_fail,
+    float_sum::float_sum,
     format::{write_date, write_time, write_timestamp, write_uuid},
     scalars::scalar,
 };

@@ -9,6 +9,7 @@
 use std::{cmp::Ordering, ops::Range, sync::Arc};
 
 use crate::datafusion::{
+    common::ScalarValue,
     error::{DataFusionError, Result as DataFusionResult},
     physical_expr::PhysicalExpr,
 };
@@ -26,7 +27,7 @@ use super::{
     Call,
     frames::{Frame, Frames},
 };
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, functions::float_sum};
 
 /// Peer groups and partitions, as runs of rows.
 type Runs<'a> = &'a [Range<usize>];
@@ -68,7 +69,12 @@ pub(super) fn compute(
                 let frames = frames(&call.frame)?;
                 match aggregate {
                     Aggregate::Count => count(argument.as_ref(), block.count, &frames),
-                    Aggregate::Sum => sum(&required(argument)?, &call.data_type, &frames)?,
+                    Aggregate::Sum | Aggregate::Deviations if call.data_type.is_floating() => {
+                        sum_floats(&required(argument)?, aggregate, &call.data_type, &frames)?
+                    }
+                    Aggregate::Sum | Aggregate::Deviations => {
+                        sum(&required(argument)?, &call.data_type, &frames)?
+                    }
                     Aggregate::BoolAnd | Aggregate::BoolOr => {
                         truth(&required(argument)?, aggregate == Aggregate::BoolAnd, &frames)
                     }
@@ -258,6 +264,26 @@ fn sums<T: Sums>(
         let sum = |part: &Range<usize>| before[part.end].minus(before[part.start]);
         (filled_in(&filled, &parts) > 0).then(|| parts.iter().map(sum).fold(T::ZERO, T::plus))
     })
+}
+
+/// Sums of floats. Frames are whole partitions, of which each is summed once.
+fn sum_floats(
+    argument: &ArrayRef,
+    aggregate: Aggregate,
+    data_type: &DataType,
+    frames: &Frames,
+) -> DataFusionResult<ArrayRef> {
+    let mut last: Option<(Range<usize>, ScalarValue)> = None;
+    let mut sums = Vec::with_capacity(frames.bounds.len());
+    for frame in &frames.bounds {
+        let sum = match last.take() {
+            Some((known, sum)) if known == *frame => sum,
+            _ => float_sum(aggregate, data_type, &argument.slice(frame.start, frame.len()))?,
+        };
+        sums.push(sum.clone());
+        last = Some((frame.clone(), sum));
+    }
+    ScalarValue::iter_to_array(sums)
 }
 
 fn sum(argument: &ArrayRef, data_type: &DataType, frames: &Frames) -> DataFusionResult<ArrayRef> {

@@ -87,10 +87,7 @@ impl<'scope> Lowering<'scope> {
     ) -> Result<(Source, LoweredWindow), Refusal> {
         let source = self.mirror(function.node())?;
         let lowered = match &source.part {
-            Part::Window(window) => {
-                let lowering = self.of_sources();
-                lowering.lower_window(window, &lowering.lower_frame(frame)?)?
-            }
+            Part::Window(window) => self.of_sources().lower_window(window, frame)?,
             _ => return Err(Refusal::WindowOutside),
         };
         Ok((source, lowered))

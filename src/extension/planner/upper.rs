@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use pgrx::pg_sys;
-use pystachio_lower::{Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, check_depth};
+use pystachio_lower::{Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, SourceType, check_depth};
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, Literal,
     NamedExpression, Operator, Relation, SortKey, Value, WindowCall, WindowFrame, WindowFunction, could_fail,
@@ -105,7 +105,7 @@ impl<'p> Upper<'p> {
         if !self.parse.grouping_sets().is_nil() {
             return Err(Refusal::GroupingSets);
         }
-        let mut found = Vec::new();
+        let mut lowered_keys = Vec::new();
         let mut groups = Vec::new();
         let mut aggregates = Vec::new();
         let mut keys = Vec::new();
@@ -116,15 +116,15 @@ impl<'p> Upper<'p> {
             if clause.is_none() {
                 continue;
             }
-            let (source, key) = self.lower_key(node)?;
-            found.push((source, name_key(key, &mut groups, &mut aggregates)?));
+            lowered_keys.push(self.lower_key(node)?);
             keys.push(node);
         }
+        let mut computed = Vec::new();
+        let mut found = name_keys(lowered_keys, &mut groups, &mut aggregates, &mut computed)?;
         if keys.len() < distinct_references(self.parse.groups()) {
             return Err(Refusal::KeyNotInTarget);
         }
         let having = extra.and_then(GroupExtra::having).and_then(Node::as_list).unwrap_or(List::nil());
-        let mut computed = Vec::new();
         let mut input = self.info.relation().clone();
         let called = self.aggregates_of(target, having);
         if let [only] = called.as_slice()
@@ -192,10 +192,6 @@ impl<'p> Upper<'p> {
         check_equality(node)?;
         let source = self.lowering().mirror(node)?;
         let lowered = self.lowering().lower_source(&source)?;
-        if lowered.data_type().is_float() {
-            // 0 and -0 are one group and print differently; the one that comes first wins.
-            return Err(Refusal::GroupsOfFloats);
-        }
         if *lowered.data_type() == DataType::Numeric {
             return Err(Refusal::GroupsOfRuntimeNumeric);
         }
@@ -336,7 +332,7 @@ impl<'p> Upper<'p> {
         }
         let mut groups = Vec::new();
         let mut aggregates = Vec::new();
-        let mut found = Vec::new();
+        let (mut hidden, mut lowered_keys) = (Vec::new(), Vec::new());
         let mut keys = Vec::new();
         for (place, node) in target.expressions().iter().enumerate() {
             let reference = target.reference(place);
@@ -345,22 +341,29 @@ impl<'p> Upper<'p> {
                 // A key of a window, which nothing above reads.
                 let source = self.lowering().mirror(node)?;
                 let data_type = self.lowering().lower_source(&source)?.data_type().clone();
-                found.push((source, Lowered::plain(Expression::literal(Value::Null, data_type))));
+                hidden.push((source, Lowered::plain(Expression::literal(Value::Null, data_type))));
                 continue;
             }
             if reference == 0 || !is_key {
                 return Err(Refusal::NotDistinct);
             }
-            let (source, key) = self.lower_key(node)?;
-            found.push((source, name_key(key, &mut groups, &mut aggregates)?));
+            lowered_keys.push(self.lower_key(node)?);
             keys.push(node);
         }
+        let mut computed = Vec::new();
+        let mut found = name_keys(lowered_keys, &mut groups, &mut aggregates, &mut computed)?;
+        found.append(&mut hidden);
         let rows = self.estimate_groups(&keys, self.info.rows);
         let input = self.info.relation().clone();
-        let relation = Relation::new(
+        let mut relation = Relation::new(
             Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
             rows,
         );
+        if !computed.is_empty() {
+            let mut expressions = pass_through(&relation);
+            expressions.extend(computed);
+            relation = Relation::new(Operator::Project { input: relation, expressions }, rows);
+        }
         let cost = cost::GROUP_ROW_COST * self.info.rows;
         Ok(self.info.above(relation, Rc::new(Scope::Expressions(found)), rows, cost))
     }
@@ -476,6 +479,67 @@ fn expands_sets(relation: Rel<'_>) -> bool {
         path.is::<pg_sys::ProjectSetPath>()
     };
     relation.paths().iter().any(has_set_below)
+}
+
+/// The keys of a grouping as columns of the groups. A key that others determine is no key, and is computed of them for each group:
+/// `GROUP BY day, extract(year FROM day)` groups by days.
+fn name_keys(
+    keys: Vec<(Source, Lowered)>,
+    groups: &mut Vec<NamedExpression>,
+    aggregates: &mut Vec<AggregateCall>,
+    computed: &mut Vec<NamedExpression>,
+) -> Result<Vec<(Source, Lowered)>, Refusal> {
+    let determines = keys.iter().filter(|(source, key)| determines_others(source, key));
+    let determining: Vec<Expression> = determines.map(|(_, key)| key.expression.clone()).collect();
+    let is_determined = |key: &Lowered| {
+        let (mut columns, mut others) = (0, 0);
+        key.expression.walk(&mut |part| {
+            if matches!(part, Expression::Column { .. }) {
+                columns += 1;
+                others += usize::from(!determining.contains(part));
+            }
+        });
+        let is_column = matches!(key.expression, Expression::Column { .. });
+        !is_column && columns > 0 && others == 0 && !matches!(key.scale, Scale::Varies(_))
+    };
+    let mut named = Vec::with_capacity(keys.len());
+    let mut columns: Vec<(Expression, Expression)> = Vec::new();
+    let mut determined = Vec::new();
+    for (place, (source, key)) in keys.into_iter().enumerate() {
+        if is_determined(&key) {
+            determined.push((place, source, key));
+            continue;
+        }
+        let expression = key.expression.clone();
+        let key = name_key(key, groups, aggregates)?;
+        columns.push((expression, key.expression.clone()));
+        named.push((source, key));
+    }
+    for (place, source, key) in determined {
+        let key = key.map_expressions(&mut |mut expression| {
+            expression.map_parts(&mut |part| {
+                if let Some((_, column)) = columns.iter().find(|(own, _)| own == part) {
+                    *part = column.clone();
+                }
+            });
+            expression
+        });
+        named.insert(place, (source, name_column(key, computed)));
+    }
+    Ok(named)
+}
+
+/// Whether values that are equal as keys are so to every function.
+fn determines_others(source: &Source, key: &Lowered) -> bool {
+    let is_told_apart = match key.data_type() {
+        // 0 and -0, and numerics of several scales, are equal.
+        DataType::Float32 | DataType::Float64 | DataType::Numeric | DataType::Interval => false,
+        DataType::List(_) | DataType::Record(_) => false,
+        _ => source.of != SourceType::Character,
+    };
+    is_told_apart
+        && matches!(key.expression, Expression::Column { .. })
+        && !matches!(key.scale, Scale::Varies(_))
 }
 
 /// A key as a column of the groups. Where equal keys have several scales, a group shows the one with most digits, as it would

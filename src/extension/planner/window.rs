@@ -188,6 +188,7 @@ impl<'p> Upper<'p> {
         } else {
             UnitSource::Range(window.first_key.as_ref().map(|(key, descending)| (key, *descending)))
         };
-        lowering.lower_window(function, &FrameSource { unit, start, end, exclude })
+        let is_ordered = clause.order().first().is_some();
+        lowering.lower_window(function, &FrameSource { unit, start, end, exclude, is_ordered })
     }
 }

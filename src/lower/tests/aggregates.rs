@@ -1,3 +1,5 @@
+use pystachio_plan::Aggregate;
+
 use super::*;
 use crate::{AggregateRefusal, AggregateSource, LoweredAggregate};
 
@@ -50,6 +52,42 @@ fn an_average_is_a_sum_and_a_count() {
 }
 
 #[test]
+fn a_variance_of_floats_is_a_sum_of_squared_deviations_and_a_count() {
+    for name in ["stddev", "stddev_pop", "variance", "var_pop"] {
+        let lowered = lower(&aggregate(name, Some(column(FLOAT)))).unwrap();
+        let functions: Vec<_> = lowered.calls.iter().map(|call| call.function).collect();
+        assert_eq!(functions, [Aggregate::Deviations, Aggregate::Count], "{name}");
+        assert_eq!(*lowered.value.data_type(), DataType::Float64);
+    }
+}
+
+#[test]
+fn the_sum_of_a_value_and_a_constant_is_made_of_those_of_the_value() {
+    let plus = |function: &str, a, b, of| call(function, of, vec![a, b]);
+    let shifted = plus("numeric_add", column(PRICE), numeric("1.250"), SourceType::Numeric);
+    let sum = lower(&aggregate("sum", Some(shifted))).unwrap();
+    let arguments: Vec<_> = sum.calls.iter().map(|call| (call.function, call.argument.clone())).collect();
+    let price = lower_with(&column(PRICE), &Notes::default()).unwrap().expression;
+    assert_eq!(arguments, [(Aggregate::Sum, Some(price.clone())), (Aggregate::Count, Some(price))]);
+    assert_eq!(sum.value.scale, Scale::Fixed(3));
+    // One of integers is so only where it overflows in no row.
+    let overflows = plus("int4pl", column(NUMBER), integer(1), SourceType::Integer);
+    assert_eq!(lower(&aggregate("sum", Some(overflows.clone()))).unwrap().calls.len(), 1);
+    let bounded =
+        Lowered { magnitude: 1000.0, ..Lowered::of_type(Expression::column(ColumnId(1), DataType::Int32)) };
+    let scope = Scope::of_columns(1, HashMap::from([(NUMBER, bounded)]));
+    let (notes, server) = (Notes::default(), TestServer::default());
+    let lowering = Lowering::new(&scope, &notes, &server);
+    for name in ["sum", "avg"] {
+        let lowered = lowering.lower_aggregate(&aggregate(name, Some(overflows.clone()))).unwrap();
+        let functions: Vec<_> = lowered.calls.iter().map(|call| call.function).collect();
+        assert_eq!(functions, [Aggregate::Sum, Aggregate::Count], "{name}");
+    }
+    let distinct = AggregateSource { is_distinct: true, ..aggregate("sum", Some(overflows)) };
+    assert_eq!(lowering.lower_aggregate(&distinct).unwrap().calls.len(), 1);
+}
+
+#[test]
 fn columns_of_calls_are_new_ones() {
     let (scope, notes) = (scope(), Notes::default());
     let server = TestServer::default();
@@ -64,7 +102,14 @@ fn columns_of_calls_are_new_ones() {
 #[test]
 fn refusals_name_the_aggregate() {
     assert_eq!(refused(&aggregate("string_agg", Some(column(NAME)))), "aggregate string_agg");
-    assert_eq!(refused(&aggregate("sum", Some(column(FLOAT)))), "aggregate sum of double precision");
+    let keeps = TestServer { keeps_float_sums: true, ..TestServer::default() };
+    let lowered = Lowering::new(&scope(), &Notes::default(), &keeps)
+        .lower_aggregate(&aggregate("stddev", Some(column(FLOAT))))
+        .err();
+    let refusal = Refusal::AggregateUse { name: "stddev".into(), why: AggregateRefusal::FloatSums };
+    assert_eq!(lowered, Some(refusal));
+    let distinct = AggregateSource { is_distinct: true, ..aggregate("avg", Some(column(FLOAT))) };
+    assert!(refused(&distinct).contains("in an order"));
     assert_eq!(
         refused(&aggregate("sum", Some(given(0, SourceType::Numeric)))),
         "aggregate sum of a runtime numeric"

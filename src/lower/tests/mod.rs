@@ -35,6 +35,7 @@ struct TestServer {
     has_infinite_intervals: bool,
     right_wraps: bool,
     bins_wrongly: bool,
+    keeps_float_sums: bool,
 }
 
 impl Server for TestServer {
@@ -67,6 +68,10 @@ impl Server for TestServer {
 
     fn bins_wrongly(&self) -> bool {
         self.bins_wrongly
+    }
+
+    fn sums_floats(&self) -> bool {
+        !self.keeps_float_sums
     }
 }
 

@@ -6,7 +6,10 @@ use pgrx::{IntoDatum, pg_sys};
 use pystachio_lower::{Server, TextForm};
 use pystachio_plan::Value;
 
-use crate::pg::{compat, encoding, zone::zone_table};
+use crate::{
+    pg::{compat, encoding, zone::zone_table},
+    settings,
+};
 
 /// The server that this library is loaded into.
 pub struct Postgres;
@@ -43,6 +46,10 @@ impl Server for Postgres {
 
     fn has_infinite_intervals(&self) -> bool {
         compat::HAS_INFINITE_INTERVALS
+    }
+
+    fn sums_floats(&self) -> bool {
+        settings::exact_float_sums()
     }
 
     fn right_wraps(&self) -> bool {

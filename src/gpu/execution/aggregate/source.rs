@@ -19,7 +19,9 @@
 
 use std::ops::RangeInclusive;
 
-use pystachio_plan::{Aggregate, AggregateCall, AggregatePhase, DataType, Error, Result, partial_type};
+use pystachio_plan::{
+    Aggregate, AggregateCall, AggregatePhase, DataType, Error, ErrorKind, Result, partial_type,
+};
 
 use super::{
     groups::{ManyRows, MergedGroups, MergedValue, Merger, PutAside},
@@ -102,9 +104,14 @@ impl PlannedAggregate {
         phase: AggregatePhase,
     ) -> Result<Self> {
         let (place, argument_type) = argument.unzip();
+        if call.is_of_floats() {
+            return Err(Error::new(ErrorKind::NotSupported, "no kernel sums floats"));
+        }
         let accumulator = match (call.function, phase) {
             // Partial counts are added up.
-            (Aggregate::Count, AggregatePhase::Final) | (Aggregate::Sum, _) => Accumulator::Sum,
+            (Aggregate::Count, AggregatePhase::Final) | (Aggregate::Sum | Aggregate::Deviations, _) => {
+                Accumulator::Sum
+            }
             (Aggregate::Count, AggregatePhase::Whole | AggregatePhase::Partial) => Accumulator::Count,
             (Aggregate::Min | Aggregate::BoolAnd, _) => Accumulator::Min,
             (Aggregate::Max | Aggregate::BoolOr, _) => Accumulator::Max,

@@ -131,7 +131,9 @@ impl WindowStage {
                     frames.len() - 1
                 }
             };
-            if let (WindowFunction::Aggregate(Aggregate::Sum), Some(argument)) = (function, argument) {
+            if let (WindowFunction::Aggregate(Aggregate::Sum | Aggregate::Deviations), Some(argument)) =
+                (function, argument)
+            {
                 SumWidth::of(argument.data_type())?;
             }
             CellType::of(data_type)?;
@@ -235,6 +237,11 @@ impl<'a> Computed<'a> {
                         queue.best_of_frames(rows, &frames, &self.argument(call)?, is_greatest)?
                     }
                     Aggregate::AnyValue => queue.rows_of_frames(&frames, WindowFunction::FirstValue)?,
+                    Aggregate::Deviations => {
+                        return Err(Error::internal(
+                            "a window of variances of floats, which is not planned for",
+                        ));
+                    }
                 }
             }
         };
