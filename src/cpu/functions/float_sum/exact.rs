@@ -24,7 +24,7 @@ const ADDENDS_MAX: u32 = 1 << 29;
 const VALUE_EXPONENT: i32 = -1074;
 const SQUARE_EXPONENT: i32 = 2 * VALUE_EXPONENT;
 
-/// Words above the lowest one that a value or a square touches at most.
+/// Words that a value, and a square or a sum of 128 bits, touches at most.
 const VALUE_WORDS: usize = 3;
 const SQUARE_WORDS: usize = 5;
 
@@ -71,6 +71,39 @@ fn exponent(value: f64) -> usize {
 
 /// The exponent that infinities and NaN have.
 const NOT_FINITE: usize = 0x7ff;
+
+/// What a batch of values needs.
+struct Values {
+    /// Biased exponents of those that are finite and not zero; the greatest is 0 if there are none.
+    least: usize,
+    greatest: usize,
+    count: u32,
+    /// None is zero, NaN, infinite, or below the normal numbers.
+    are_normal: bool,
+}
+
+impl Values {
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let (mut least, mut greatest, mut count) = (u64::MAX, 0, 0_u32);
+        for value in values.clone() {
+            let magnitude = value.to_bits() & (i64::MAX as u64);
+            least = least.min(magnitude);
+            greatest = greatest.max(magnitude);
+            count += 1;
+        }
+        let exponent_of = |magnitude: u64| (magnitude >> 52) as usize;
+        if count > 0 && exponent_of(least) > 0 && exponent_of(greatest) < NOT_FINITE {
+            let (least, greatest) = (exponent_of(least), exponent_of(greatest));
+            return Self { least, greatest, count, are_normal: true };
+        }
+        let (mut least, mut greatest) = (NOT_FINITE, 0);
+        for value in values.filter(|value| value.is_finite() && *value != 0.0) {
+            least = least.min(exponent(value));
+            greatest = greatest.max(exponent(value));
+        }
+        Self { least, greatest, count, are_normal: false }
+    }
+}
 
 impl Power {
     fn place(self, exponent: usize) -> usize {
@@ -122,24 +155,78 @@ impl ExactSums {
 
     /// Adds values to their groups.
     pub(super) fn add(&mut self, rows: impl Iterator<Item = (usize, f64)> + Clone) {
-        let (mut least, mut greatest, mut count) = (NOT_FINITE, 0, 0_u32);
-        for (_, value) in rows.clone() {
-            let exponent = exponent(value);
-            count += 1;
-            // Zeros have no digits.
-            if exponent != NOT_FINITE && value != 0.0 {
-                least = least.min(exponent);
-                greatest = greatest.max(exponent);
+        let values = Values::of(rows.clone().map(|(_, value)| value));
+        self.make_place(&values, self.power.words());
+        if values.are_normal && self.power == Power::Values {
+            for (group, value) in rows {
+                self.marks[group] |= ANY | NOT_NEGATIVE_ZERO;
+                self.add_digits(group, value);
             }
+            return;
         }
-        if greatest > 0 {
-            let (least, greatest) = (self.power.place(least) / 32, self.power.place(greatest) / 32);
-            self.cover(least, greatest + self.power.words());
-        }
-        self.count(count);
         for (group, value) in rows {
             self.add_one(group, value);
         }
+    }
+
+    /// Adds values to one group.
+    pub(super) fn add_all(&mut self, group: usize, values: &[f64]) {
+        let found = Values::of(values.iter().copied());
+        let spread = found.greatest.saturating_sub(found.least) as u32;
+        let count_bits = usize::BITS - values.len().leading_zeros();
+        // The sum of all is added at once where 128 bits hold it.
+        if !found.are_normal || self.power != Power::Values || spread.max(11) + 53 + count_bits > 126 {
+            return self.add(values.iter().map(|value| (group, *value)));
+        }
+        self.make_place(&found, SQUARE_WORDS);
+        self.marks[group] |= ANY | NOT_NEGATIVE_ZERO;
+        let mut total = 0_i128;
+        for value in values {
+            let bits = value.to_bits();
+            let digits = (bits & ((1 << 52) - 1)) | (1 << 52);
+            let shift = exponent(*value) - found.least;
+            // Without the check that a shift of 128 bits needs.
+            let (low, high) = (digits << shift, (digits >> 1) >> (63 - shift));
+            let sign = (bits as i64) >> 63;
+            let shifted = (u128::from(high) << 64 | u128::from(low)) as i128;
+            total += (shifted ^ i128::from(sign)) - i128::from(sign);
+        }
+        let (sign, magnitude) = (if total < 0 { -1 } else { 1 }, total.unsigned_abs());
+        let place = self.power.place(found.least);
+        self.add_wide(group, Parts { sign, digits: magnitude, word: place / 32, bit: (place % 32) as u32 });
+    }
+
+    /// Makes place for the words that values touch, each so many.
+    fn make_place(&mut self, values: &Values, words: usize) {
+        if values.greatest > 0 {
+            let (least, greatest) =
+                (self.power.place(values.least) / 32, self.power.place(values.greatest) / 32);
+            self.cover(least, greatest + words);
+        }
+        self.count(values.count);
+    }
+
+    #[inline]
+    fn add_digits(&mut self, group: usize, value: f64) {
+        let Parts { sign, digits, word, bit } = self.power.parts(value);
+        let start = group * self.width + word - self.first;
+        let words = &mut self.words[start..start + VALUE_WORDS];
+        let digits = digits << bit;
+        words[0] += sign * (digits as u32 as i64);
+        words[1] += sign * ((digits >> 32) as u32 as i64);
+        words[2] += sign * ((digits >> 64) as i64);
+    }
+
+    fn add_wide(&mut self, group: usize, parts: Parts) {
+        let Parts { sign, digits, word, bit } = parts;
+        let start = group * self.width + word - self.first;
+        let words = &mut self.words[start..start + SQUARE_WORDS];
+        let (low, high) = ((digits as u64 as u128) << bit, (digits >> 64) << bit);
+        words[0] += sign * (low as u32 as i64);
+        words[1] += sign * ((low >> 32) as u32 as i64);
+        words[2] += sign * ((low >> 64) as i64 + (high as u32 as i64));
+        words[3] += sign * ((high >> 32) as u32 as i64);
+        words[4] += sign * ((high >> 64) as i64);
     }
 
     #[inline]
@@ -157,24 +244,11 @@ impl ExactSums {
             };
             return;
         }
-        let Parts { sign, digits, word, bit } = self.power.parts(value);
-        let start = group * self.width + word - self.first;
         match self.power {
-            Power::Values => {
-                let words = &mut self.words[start..start + VALUE_WORDS];
-                let digits = digits << bit;
-                words[0] += sign * (digits as u32 as i64);
-                words[1] += sign * ((digits >> 32) as u32 as i64);
-                words[2] += sign * ((digits >> 64) as i64);
-            }
+            Power::Values => self.add_digits(group, value),
             Power::Squares => {
-                let words = &mut self.words[start..start + SQUARE_WORDS];
-                let (low, high) = ((digits as u64 as u128) << bit, (digits >> 64) << bit);
-                words[0] += low as u32 as i64;
-                words[1] += (low >> 32) as u32 as i64;
-                words[2] += (low >> 64) as i64 + (high as u32 as i64);
-                words[3] += (high >> 32) as u32 as i64;
-                words[4] += (high >> 64) as i64;
+                let parts = self.power.parts(value);
+                self.add_wide(group, parts);
             }
         }
     }

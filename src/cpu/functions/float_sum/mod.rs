@@ -88,7 +88,7 @@ impl AggregateUDFImpl for FloatSum {
 
     fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn Accumulator>> {
         let mut totals = Totals::new(self.of, self.result.clone());
-        totals.resize(LANES);
+        totals.resize(1);
         Ok(Box::new(Whole(totals)))
     }
 
@@ -312,28 +312,20 @@ fn lacking(what: &str) -> DataFusionError {
     to_datafusion(Error::internal(format!("a sum of floats lacks its {what}")))
 }
 
-/// Of all rows, of which each group has every fourth: an addition need not wait for the one before.
+/// Of all rows, which are one group.
 #[derive(Debug)]
 struct Whole(Totals);
 
-const LANES: usize = 4;
-
-impl Whole {
-    /// The result of all rows, in the result's type, or as a partial result.
-    fn merged(&mut self, result: DataType) -> DataFusionResult<ScalarValue> {
-        self.0.finish();
-        let states = self.0.states(LANES);
-        let mut merged = Totals::new(self.0.of, result);
-        merged.resize(1);
-        merged.add_array(&states, |_| 0, None)?;
-        merged.finish();
-        ScalarValue::try_from_array(&merged.results(1)?, 0)
-    }
-}
-
 impl Accumulator for Whole {
     fn update_batch(&mut self, values: &[ArrayRef]) -> DataFusionResult<()> {
-        self.0.add_array(argument(values)?, |row| row % LANES, None)
+        let array = argument(values)?;
+        match array.as_primitive_opt::<Float64Type>() {
+            Some(floats) if self.0.of == Of::Sum && floats.null_count() == 0 => {
+                self.0.sums.add_all(0, floats.values());
+                Ok(())
+            }
+            _ => self.0.add_array(array, |_| 0, None),
+        }
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> DataFusionResult<()> {
@@ -341,11 +333,13 @@ impl Accumulator for Whole {
     }
 
     fn state(&mut self) -> DataFusionResult<Vec<ScalarValue>> {
-        Ok(vec![self.merged(DataType::Bytea)?])
+        self.0.finish();
+        Ok(vec![ScalarValue::try_from_array(&self.0.states(1), 0)?])
     }
 
     fn evaluate(&mut self) -> DataFusionResult<ScalarValue> {
-        self.merged(self.0.result.clone())
+        self.0.finish();
+        ScalarValue::try_from_array(&self.0.results(1)?, 0)
     }
 
     fn size(&self) -> usize {

@@ -78,6 +78,13 @@ fn a_sum_is_the_float_next_to_the_mathematical_one() {
             let values: Vec<f64> = (0..count).map(|_| random.float(exponents)).collect();
             let wanted = nearest(&values.iter().map(|value| whole(*value)).sum());
             let found = sum(&values).unwrap();
+            let mut whole = Whole(Totals::new(Of::Sum, DataType::Float64));
+            whole.0.resize(1);
+            for part in values.chunks(150) {
+                whole.update_batch(&[Arc::new(Float64Array::from(part.to_vec()))]).unwrap();
+            }
+            let ScalarValue::Float64(at_once) = whole.evaluate().unwrap() else { panic!("a float") };
+            assert_eq!(bits(at_once), bits(found));
             assert_eq!(
                 bits(found),
                 bits(Some(wanted)),
