@@ -297,6 +297,12 @@ def column_queries():
         yield f"group {name}", f"SELECT v, count(*) FROM edge_{name} GROUP BY v", False
         yield f"distinct {name}", f"SELECT DISTINCT v FROM edge_{name}", False
         yield f"count distinct {name}", f"SELECT count(DISTINCT v) FROM edge_{name}", False
+        yield f"array of {name}", f"SELECT array_agg(v ORDER BY v, id), array_agg(v ORDER BY v DESC NULLS LAST, id DESC) FROM edge_{name}", False
+        yield f"arrays of {name}", f"SELECT id % 3, array_agg(v ORDER BY id), array_agg(id ORDER BY v, id) FROM edge_{name} GROUP BY 1", False
+        if name not in FLOATS:
+            yield f"distinct array of {name}", f"SELECT array_agg(DISTINCT v), array_agg(DISTINCT v ORDER BY v DESC) FROM edge_{name}", False
+            yield f"percentile of {name}", (f"SELECT id % 3, mode() WITHIN GROUP (ORDER BY v), percentile_disc(0.5) WITHIN GROUP (ORDER BY v), "
+                                            f"percentile_disc(ARRAY[0.1, 1]) WITHIN GROUP (ORDER BY v DESC) FROM edge_{name} GROUP BY 1"), False
         yield f"join {name}", f"SELECT a.id, b.id FROM edge_{name} a JOIN edge_{name} b ON a.v = b.v", False
         yield f"full join {name}", (f"SELECT a.id, b.id, a.v, b.v FROM edge_{name} a FULL JOIN "
                                     f"(SELECT * FROM edge_{name} WHERE id % 2 = 0) b ON a.v = b.v"), False
@@ -319,6 +325,15 @@ def column_queries():
             yield f"{function} none {name}", f"SELECT {function}(v) FROM edge_{name} WHERE id < 0", False
         yield f"sum expression {name}", f"SELECT sum(v - 1), sum(CASE WHEN id > 3 THEN v ELSE 0 END) FROM edge_{name}", False
         yield f"avg ratio {name}", f"SELECT sum(v) / count(*), 100.00 * sum(v) / nullif(sum(v + 1), 0), avg(v) * 2 FROM edge_{name}", False
+    for name in INTEGERS:
+        for function in ("bit_and", "bit_or", "bit_xor"):
+            yield f"{function} {name}", f"SELECT {function}(v), {function}(DISTINCT v) FROM edge_{name}", False
+            yield f"{function} grouped {name}", f"SELECT id % 4, {function}(v), {function}(DISTINCT v) FROM edge_{name} GROUP BY 1", False
+    for name in INTEGERS + NUMERICS + FLOATS:
+        yield f"percentile_cont {name}", (f"SELECT percentile_cont(0.3) WITHIN GROUP (ORDER BY v), percentile_cont(ARRAY[0.5, 0.99]) "
+                                          f"WITHIN GROUP (ORDER BY v DESC) FROM edge_{name}"), False
+        yield f"hypothetical {name}", (f"SELECT rank(1) WITHIN GROUP (ORDER BY v), dense_rank(1) WITHIN GROUP (ORDER BY v DESC), "
+                                       f"percent_rank(0) WITHIN GROUP (ORDER BY v), cume_dist(1) WITHIN GROUP (ORDER BY v) FROM edge_{name}"), False
     for name in FLOATS:
         for value in (1.5, 0.25):
             yield f"sum {name} {value}", f"SELECT sum(v), avg(v), count(v) FROM edge_{name} WHERE v BETWEEN -{value} AND {value} AND v <> 0.1", False

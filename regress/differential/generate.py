@@ -168,7 +168,26 @@ class Generator:
         make = self.pick([self.integer, self.numeric, self.text, self.date])
         return f"round({make(aliases)}, 3)" if make == self.numeric else make(aliases)
 
+    def ordered_aggregate(self, aliases):
+        """An aggregate that the order of rows decides: their ids come last in it."""
+        exact = INTEGERS + NUMERICS + ["b", "c", "d", "k", "ts"]
+        key, value = self.column(aliases, exact), self.column(aliases, exact + ["f"])
+        end = self.pick(["", " DESC", " NULLS FIRST", " DESC NULLS LAST"])
+        order = f"ORDER BY {key}{end}, {', '.join(f'{alias}.id' for alias in aliases)}"
+        within = f"WITHIN GROUP (ORDER BY {key}{end})"
+        number = self.column(aliases, INTEGERS)
+        return self.pick([
+            f"array_agg({value} {order})", f"array_agg(DISTINCT {key} ORDER BY {key}{end})", f"array_agg(DISTINCT {key})",
+            f"string_agg({self.text(aliases)}, ',' {order})", f"string_agg({self.column(aliases, ['c'])}, {self.text(aliases)} {order})",
+            f"string_agg(DISTINCT {self.column(aliases, ['c'])}, '-')", f"mode() {within}", f"percentile_disc({self.pick([0, 0.5, 0.9])}) {within}",
+            f"percentile_disc(ARRAY[0.25, 1]) {within}", f"percentile_cont(0.37) WITHIN GROUP (ORDER BY {self.column(aliases, INTEGERS + NUMERICS)}{end})",
+            f"{self.pick(['rank', 'dense_rank', 'percent_rank', 'cume_dist'])}(2) WITHIN GROUP (ORDER BY {number}{end})",
+            f"{self.pick(['bit_and', 'bit_or', 'bit_xor'])}({number})",
+        ])
+
     def aggregate(self, aliases):
+        if self.chance(0.15):
+            return self.ordered_aggregate(aliases)
         distinct = "DISTINCT " if self.chance(0.2) else ""
         names = INTEGERS + NUMERICS + ["b"]
         call = self.pick([
@@ -620,12 +639,12 @@ class Generator:
             f"SELECT x.a, count(*), rank() OVER (ORDER BY count(*)) FROM {self.table()} x GROUP BY GROUPING SETS ((x.a), ())",
             f"SELECT x.a, (SELECT max(id) FROM t2) AS m FROM {self.table()} x GROUP BY ROLLUP (x.a, x.i)",
             f"SELECT DISTINCT ON (x.a) x.a, x.id FROM {self.table()} x ORDER BY x.a, x.id",
-            f"SELECT string_agg(x.c, ',' ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
-            f"SELECT array_agg(x.a ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
+            f"SELECT json_agg(x.c ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
+            f"SELECT array_agg(x.s ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
             f"SELECT x.id, generate_series(1, x.i) FROM {self.table()} x WHERE x.i < 4",
             f"SELECT x.id, x::text FROM {self.table()} x WHERE x.id < 5",
             f"SELECT x.id, md5(x.c), to_char(x.d, 'YYYY Mon') FROM {self.table()} x WHERE md5(coalesce(x.c, '')) > '5'",
-            f"SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY x.n) FROM {self.table()} x",
+            f"SELECT percentile_disc(x.i / 10.0) WITHIN GROUP (ORDER BY x.n) FROM {self.table()} x WHERE x.i >= 0 GROUP BY x.i",
             f"SELECT * FROM {self.table()} x FULL JOIN {self.table()} y USING (id) WHERE coalesce(x.a, y.a) > 2",
             f"SELECT * FROM {self.table()} x NATURAL JOIN (SELECT y.a, y.i FROM {self.table()} y) q",
             "WITH RECURSIVE r AS (SELECT id, a FROM t1 WHERE id = 1 UNION ALL SELECT t.id, t.a FROM t1 t JOIN r ON t.id = r.id + 1 "

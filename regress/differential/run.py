@@ -659,7 +659,7 @@ def set_operations():
     """Set operations of columns of every pair of types: (left column, right column, query)."""
     columns = ["a", "b", "i", "id", "n", "m", "f", "k", "c", "s", "d", "ts", "NULL", "'x'", "1", "2.50", "c::varchar(3)", "s::text",
                "n::numeric(9,3)", "coalesce(a, 0)"]
-    operations = itertools.cycle(["UNION", "INTERSECT", "EXCEPT", "UNION"])
+    operations = itertools.cycle(["UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"])
     for left, right in itertools.product(columns, columns):
         operation = next(operations)
         yield left, right, f"SELECT {left} AS v, k FROM t1 {operation} SELECT {right}, k FROM t3 ORDER BY 1, 2"

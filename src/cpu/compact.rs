@@ -15,7 +15,8 @@ use crate::datafusion::{
     },
 };
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array},
+    array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchOptions, UInt32Array},
+    buffer::OffsetBuffer,
     compute::take,
     datatypes::DataType,
 };
@@ -37,6 +38,11 @@ fn used_bytes_of(column: &dyn Array) -> usize {
     match column.data_type() {
         DataType::Utf8View => column.as_string_view().total_buffer_bytes_used() + VIEW_BYTES * column.len(),
         DataType::BinaryView => column.as_binary_view().total_buffer_bytes_used() + VIEW_BYTES * column.len(),
+        // A part of a column of arrays has the elements of all its rows below it.
+        DataType::List(_) => {
+            let (items, _) = own_items(column.as_list());
+            used_bytes_of(items.as_ref()) + size_of::<i32>() * (column.len() + 1)
+        }
         _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
     }
 }
@@ -46,17 +52,30 @@ fn is_wasteful(column: &dyn Array) -> bool {
     column.get_buffer_memory_size() > 2 * used_bytes_of(column)
 }
 
-/// Text and bytes without the parts of buffers that they do not use. Other columns stay as they are.
+/// The elements of an array's rows alone, and the offsets in them.
+fn own_items(lists: &ListArray) -> (ArrayRef, OffsetBuffer<i32>) {
+    let offsets = lists.value_offsets();
+    let (first, last) = (offsets[0], offsets[lists.len()]);
+    let own = offsets.iter().map(|offset| offset - first).collect();
+    (lists.values().slice(first as usize, (last - first) as usize), OffsetBuffer::new(own))
+}
+
+/// Text and bytes without the parts of buffers that they do not use, in arrays too. Other columns stay as they are.
 pub(crate) fn without_unused_text(column: ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Utf8View if is_wasteful(column.as_ref()) => Arc::new(column.as_string_view().gc()),
         DataType::BinaryView if is_wasteful(column.as_ref()) => Arc::new(column.as_binary_view().gc()),
+        DataType::List(field) if is_wasteful(column.as_ref()) => {
+            let (items, offsets) = own_items(column.as_list());
+            let items = without_unused_text(items);
+            Arc::new(ListArray::new(field.clone(), offsets, items, column.nulls().cloned()))
+        }
         _ => column,
     }
 }
 
 /// The column without the parts of buffers that it does not use.
-fn compact_column(column: &ArrayRef) -> DataFusionResult<ArrayRef> {
+pub(crate) fn compact_column(column: &ArrayRef) -> DataFusionResult<ArrayRef> {
     if !is_wasteful(column.as_ref()) {
         return Ok(column.clone());
     }

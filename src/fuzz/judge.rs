@@ -248,6 +248,7 @@ fn plans(files: &FileSet, columns: &[ScanColumn]) -> Vec<Plan> {
             distinct: false,
             filter: None,
             data_type: DataType::Int64,
+            order: Vec::new(),
         };
         let input = scan(vec![column.clone()], vec![less]);
         let counted = Operator::Aggregate {

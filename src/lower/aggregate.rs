@@ -51,12 +51,16 @@ impl Lowering<'_> {
         if !aggregate.function.is_builtin {
             return Err(refuse(AggregateRefusal::NotBuiltIn));
         }
-        if aggregate.has_order {
-            return Err(refuse(AggregateRefusal::Order));
+        if aggregate.is_variadic {
+            return Err(refuse(AggregateRefusal::Variadic));
         }
         if aggregate.is_of_other_level {
             return Err(refuse(AggregateRefusal::OtherLevel));
         }
+        if let Some(lowered) = self.lower_ordered_aggregate(aggregate)? {
+            return Ok(lowered);
+        }
+        self.check_ignored_order(aggregate)?;
         let source = match aggregate.arguments.as_slice() {
             [] => None,
             [argument] => Some(argument),
@@ -80,7 +84,7 @@ impl Lowering<'_> {
                 if !self.server.sums_floats() {
                     return Err(refuse(AggregateRefusal::FloatSums));
                 }
-                if distinct {
+                if distinct || !aggregate.order.is_empty() {
                     return Err(refuse(AggregateRefusal::FloatsInOrder));
                 }
                 shared.of_floats(name)
@@ -95,6 +99,9 @@ impl Lowering<'_> {
             }
             "bool_and" | "every" => shared.plain(Aggregate::BoolAnd),
             "bool_or" => shared.plain(Aggregate::BoolOr),
+            "bit_and" => shared.bits(Aggregate::BitAnd, name),
+            "bit_or" => shared.bits(Aggregate::BitOr, name),
+            "bit_xor" => shared.bits(Aggregate::BitXor, name),
             "stddev" | "stddev_samp" => shared.variance(true, true),
             "stddev_pop" => shared.variance(false, true),
             "variance" | "var_samp" => shared.variance(true, false),
@@ -107,7 +114,7 @@ impl Lowering<'_> {
 impl Shared<'_> {
     fn call(&self, function: Aggregate, argument: Option<Expression>, data_type: DataType) -> AggregateCall {
         let (id, distinct, filter) = (self.notes.new_column(), self.distinct, self.filter.clone());
-        AggregateCall { id, function, argument, distinct, filter, data_type }
+        AggregateCall { id, function, argument, distinct, filter, data_type, order: Vec::new() }
     }
 
     fn count(&self) -> LoweredAggregate {
@@ -138,6 +145,13 @@ impl Shared<'_> {
             ..Lowered::number(result(&call), argument.scale.clone(), argument.magnitude)
         };
         Ok(LoweredAggregate { calls: vec![call], value })
+    }
+
+    fn bits(&self, function: Aggregate, name: &str) -> Result<LoweredAggregate, Refusal> {
+        match self.required()?.data_type() {
+            data_type if data_type.is_integer() => self.plain(function),
+            other => Err(refuse(name, AggregateRefusal::Of(other.clone()))),
+        }
     }
 
     fn extreme(&self, function: Aggregate, name: &str) -> Result<LoweredAggregate, Refusal> {

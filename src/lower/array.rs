@@ -300,7 +300,7 @@ impl Lowering<'_> {
     }
 
     /// The elements of an array, or `None` where only run time tells them.
-    fn lower_array_items(&self, array: &Source) -> Result<Option<Vec<Lowered>>, Refusal> {
+    pub(crate) fn lower_array_items(&self, array: &Source) -> Result<Option<Vec<Lowered>>, Refusal> {
         let array = without_relabels(array);
         match &array.part {
             Part::Constant(constant) => {

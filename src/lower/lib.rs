@@ -15,7 +15,8 @@
 //! - `json.rs`: fields of JSON that are fields of structs in the files
 //! - `encoding.rs`: what differs in databases that are not UTF-8
 //! - `numeric.rs`: scales, bounds and the arithmetic of numbers
-//! - `aggregate.rs`: aggregates, `outcomes.rs` those of a choice among values of several scales
+//! - `aggregate.rs`: aggregates, `outcomes.rs` those of a choice among values of several scales, `ordered_aggregate.rs` those for
+//!   which the order of rows matters
 //! - `window.rs`: window functions and their frames
 //! - `refusal.rs`: why something stays with PostgreSQL
 //!
@@ -46,6 +47,7 @@ mod meaning;
 mod moment;
 mod notes;
 mod numeric;
+mod ordered_aggregate;
 mod outcomes;
 mod refusal;
 mod runtime;
@@ -74,8 +76,8 @@ pub use numeric::{common_scale, retype, type_magnitude, unify_branches};
 pub use refusal::{AggregateRefusal, FunctionRefusal, Refusal, WindowRefusal};
 pub use scope::{Scope, VarKey};
 pub use source::{
-    AggregateSource, ArrayComparison, Call, CatalogFunction, ColumnReference, Origin, Part, Placeholder,
-    RowColumn, Source, UnknownPart,
+    AggregateSource, ArrayComparison, Call, CatalogFunction, ColumnReference, OrderSource, Origin, Part,
+    Placeholder, RowColumn, Source, UnknownPart,
 };
 pub use types::{ArrayType, OtherType, SourceType, character_length, numeric_modifier};
 pub use window::{BoundSource, FrameSource, LoweredWindow, UnitSource, WindowSource};

@@ -224,6 +224,8 @@ pub enum Refusal {
     GroupsOfSeveralScales,
     #[error("rows counted by groups of numerics whose scale varies")]
     RowsCountedByScales,
+    #[error("an aggregate over rows in the order of what they do not have")]
+    HiddenOrder,
     #[error("a column that is not among the distinct ones")]
     NotDistinct,
     #[error("a sort operator that is not built in")]
@@ -308,8 +310,16 @@ pub enum AggregateRefusal {
     NotBuiltIn,
     #[error(" with ORDER BY")]
     Order,
+    #[error(" with VARIADIC")]
+    Variadic,
     #[error(" of another level")]
     OtherLevel,
+    #[error(" with a fraction that is no constant from 0 to 1")]
+    Fraction,
+    #[error(" of DISTINCT values with a delimiter of each row")]
+    DelimiterOfRow,
+    #[error(" of a row that is no constant")]
+    RowOfRunTime,
     #[error(" with several arguments")]
     SeveralArguments,
     #[error(" of a runtime numeric")]
@@ -322,6 +332,8 @@ pub enum AggregateRefusal {
     FloatsInOrder,
     #[error(" of {0}")]
     Of(DataType),
+    #[error(" of {0}")]
+    OfType(String),
 }
 
 /// Why a window function is left to PostgreSQL in one place: what follows its name.

@@ -276,16 +276,33 @@ pub struct AggregateSource {
     pub function: Rc<CatalogFunction>,
     /// Under which it works.
     pub collation: Option<Rc<Collation>>,
-    /// With ORDER BY, WITHIN GROUP or VARIADIC.
-    pub has_order: bool,
+    /// VARIADIC.
+    pub is_variadic: bool,
     /// Of a query around, or a part of an aggregate.
     pub is_of_other_level: bool,
     /// DISTINCT.
     pub is_distinct: bool,
-    /// Its arguments.
+    /// Its arguments; of an ordered-set aggregate those of WITHIN GROUP.
     pub arguments: Vec<Source>,
+    /// What an ordered-set aggregate has before WITHIN GROUP.
+    pub direct: Vec<Source>,
+    /// ORDER BY, the order in which DISTINCT sorts, or that of WITHIN GROUP.
+    pub order: Vec<OrderSource>,
     /// FILTER.
     pub filter: Option<Box<Source>>,
+}
+
+/// A key of an aggregate's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrderSource {
+    /// What is sorted by.
+    pub key: Source,
+    /// Under which text is.
+    pub collation: Option<Rc<Collation>>,
+    /// Greatest first; `None` if the operator is none of PostgreSQL's own.
+    pub descending: Option<bool>,
+    /// NULLs before everything else.
+    pub nulls_first: bool,
 }
 
 /// A node that lowering does not know. It equals nothing, itself included.
@@ -353,7 +370,9 @@ impl Source {
             Part::Array { items, .. } | Part::Row(items) => items.iter().collect(),
             Part::Window(window) => window.arguments.iter().chain(window.filter.as_deref()).collect(),
             Part::Aggregate(aggregate) => {
-                aggregate.arguments.iter().chain(aggregate.filter.as_deref()).collect()
+                let keys = aggregate.order.iter().map(|order| &order.key);
+                let inputs = aggregate.arguments.iter().chain(&aggregate.direct).chain(keys);
+                inputs.chain(aggregate.filter.as_deref()).collect()
             }
         }
     }

@@ -6,8 +6,8 @@
 use std::rc::Rc;
 
 use pystachio_plan::{
-    AggregateCall, CaseBranch, DataType, Expression, FrameBound, FrameExclusion, FrameUnit, Function,
-    Interval, Value, WindowCall, WindowFrame, WindowFunction,
+    Aggregate, AggregateCall, CaseBranch, DataType, Expression, FrameBound, FrameExclusion, FrameUnit,
+    Function, Interval, Value, WindowCall, WindowFrame, WindowFunction,
 };
 
 use crate::{
@@ -115,16 +115,21 @@ impl Lowering<'_> {
             let aggregate = AggregateSource {
                 function: source.function.clone(),
                 collation: source.collation.clone(),
-                has_order: false,
+                is_variadic: false,
                 is_of_other_level: false,
                 is_distinct: false,
                 arguments: source.arguments.clone(),
+                direct: Vec::new(),
+                order: Vec::new(),
                 filter: source.filter.clone(),
             };
             // A row is in one group, so that sums of all groups together are bounded as one is.
             let are_sums = matches!(source.arguments.as_slice(), [argument] if is_sum(argument));
             let addends_max = if are_sums { 1.0 } else { GROUP_ROWS_MAX };
             let lowered = self.lower_aggregate_of(&aggregate, addends_max)?;
+            if lowered.calls.iter().any(|call| !is_windowed(call.function)) {
+                return Err(Refusal::Aggregate(name.to_owned()));
+            }
             // PostgreSQL adds floats in the window's order, so that its rounded sum depends on the rows alone.
             if lowered.calls.iter().any(AggregateCall::is_of_floats) {
                 let ends_with_peers = frame.end == FrameBound::Current && frame.unit != FrameUnit::Rows;
@@ -383,6 +388,12 @@ fn refuse(name: &str, why: WindowRefusal) -> Refusal {
 
 fn result(call: &WindowCall) -> Expression {
     Expression::column(call.id, call.data_type.clone())
+}
+
+/// Whether engines compute an aggregate over frames.
+fn is_windowed(function: Aggregate) -> bool {
+    use Aggregate::{Array, BitAnd, BitOr, BitXor};
+    !matches!(function, Array | BitAnd | BitOr | BitXor)
 }
 
 /// An aggregate of a frame. Rows that FILTER drops have no argument.

@@ -181,7 +181,9 @@ impl Names {
             .filter
             .as_ref()
             .map_or_else(String::new, |part| format!(" FILTER ({})", self.expression(part)));
-        format!("{name}({distinct}{argument}){filter}")
+        let keys = join(call.order.iter().map(|key| sort_key_text(key, self)));
+        let order = if keys.is_empty() { keys } else { format!(" ORDER BY {keys}") };
+        format!("{name}({distinct}{argument}{order}){filter}")
     }
 
     fn list(&self, expressions: &[Expression]) -> String {

@@ -173,6 +173,21 @@ pub enum Function {
     Cardinality,
     /// `array[n]`: (array, int32) → the element; NULL if there is none.
     Element,
+    /// `ROW(a, b, …)`, of which different ones are counted: two are equal if their fields are, NULLs too. Arguments of any types → record;
+    /// never NULL.
+    Row,
+    /// What `string_agg` makes of the texts of an array: (array, text) or (array, array of as many texts) → text. The texts that are
+    /// not NULL, and before each but the first the second argument, or its element of the same number, unless that is NULL. NULL if
+    /// there is no such text.
+    JoinTexts,
+    /// `percentile_cont`: (array of Float64 in its order, fraction: Float64 literal from 0 to 1) → Float64; with any number of fractions also
+    /// → array of Float64. NULLs are at one end of the array, and skipped; NULL if there is nothing else.
+    PercentileCont,
+    /// `percentile_disc`: (array in its order, fraction: Float64 literal from 0 to 1) → an element; with any number of fractions
+    /// also → array of elements. NULLs as of [`Function::PercentileCont`].
+    PercentileDisc,
+    /// `mode`: (array in its order) → the first of the most frequent elements. NULLs as of [`Function::PercentileCont`].
+    Mode,
 
     // Dates and times. Timestamps with time zone are here only for zones that are UTC. The least and the greatest
     // number are infinite: sums and what is truncated or cast stay so, differences and fields are errors.
@@ -301,7 +316,7 @@ impl DateField {
     }
 }
 
-/// An aggregate function. NULL inputs are skipped; all but `Count` give NULL over no input.
+/// An aggregate function. All but `Array` skip NULL inputs; all but `Count` give NULL over no input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Aggregate {
     /// `count(*)` with no argument, `count(a)` with one → Int64.
@@ -319,6 +334,15 @@ pub enum Aggregate {
     BoolAnd,
     /// `bool_or`.
     BoolOr,
+    /// `bit_and` of integers.
+    BitAnd,
+    /// `bit_or` of integers.
+    BitOr,
+    /// `bit_xor` of integers.
+    BitXor,
     /// The value of some row. Only over groups in which all values are equal.
     AnyValue,
+    /// `array_agg`: an array of the inputs, NULLs too, in the call's order. Inputs that are equal by it come in any order. With
+    /// DISTINCT, the only key of the order is the argument.
+    Array,
 }

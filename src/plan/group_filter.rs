@@ -133,6 +133,7 @@ mod tests {
             distinct: false,
             filter: None,
             data_type: DataType::Decimal { precision: 38, scale: 2 },
+            order: Vec::new(),
         }
     }
 

@@ -73,7 +73,7 @@ fn finest_of<'a>(members: &[Option<&'a Relation>]) -> Option<&'a Relation> {
     let Operator::Aggregate { input, groups, aggregates, .. } = &finest.operator else { return None };
     let reads_one_table = input.scans().len() == 1;
     let is_worth_it = !reads_one_table || finest.estimate.rows * ROWS_A_GROUP_MIN < input.estimate.rows;
-    (is_worth_it && !groups.is_empty() && !aggregates.iter().any(AggregateCall::counts_distinct))
+    (is_worth_it && !groups.is_empty() && aggregates.iter().all(AggregateCall::has_partial_results))
         .then_some(finest)
 }
 
@@ -160,8 +160,15 @@ fn of_partial(call: &AggregateCall, partial: Expression, id: ColumnId) -> (Aggre
         let zero = Expression::literal(Value::Int(0), DataType::Int64);
         result = Expression::call(Function::Coalesce, vec![result, zero], DataType::Int64);
     }
-    let made =
-        AggregateCall { id, function, argument: Some(partial), distinct: false, filter: None, data_type };
+    let made = AggregateCall {
+        id,
+        function,
+        argument: Some(partial),
+        distinct: false,
+        filter: None,
+        data_type,
+        order: Vec::new(),
+    };
     (made, NamedExpression { id: call.id, expression: result })
 }
 
@@ -225,6 +232,7 @@ mod tests {
             distinct,
             filter: None,
             data_type: DataType::Int64,
+            order: Vec::new(),
         };
         let operator = Operator::Aggregate {
             input: scan(first),

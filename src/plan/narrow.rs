@@ -276,6 +276,7 @@ mod tests {
             distinct: false,
             filter: None,
             data_type: DataType::Int64,
+            order: Vec::new(),
         };
         let aggregate = Operator::Aggregate {
             input: scan("a", &[1, 2]),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants: Final over the partial results of any division of the rows gives what Whole gives over all rows, errors
-//! included: no partial sum overflows where the whole would not. DISTINCT has no partial results.
+//! included: no partial sum overflows where the whole would not. DISTINCT and arrays have no partial results.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,7 @@ const SUM_DIGITS: u8 = 11;
 /// | sum, deviations | floats | `Bytea`, in a form of the engine |
 /// | min, max, any value | any | the result's type, which is the argument's |
 /// | bool_and, bool_or | boolean | boolean |
+/// | bit_and, bit_or, bit_xor | integers | the argument's type |
 ///
 /// All but counts are NULL where a group has no value.
 pub fn partial_type(function: Aggregate, argument: Option<&DataType>, data_type: &DataType) -> DataType {
@@ -71,9 +72,9 @@ impl AggregateCall {
     ///
     /// # Panics
     ///
-    /// If the call is DISTINCT, which [`AggregateCall::counts_distinct`] tells.
+    /// If the call has none, which [`AggregateCall::has_partial_results`] tells.
     pub fn in_phases(&self, partial_id: ColumnId) -> (AggregateCall, AggregateCall) {
-        assert!(!self.counts_distinct(), "DISTINCT has no partial results");
+        assert!(self.has_partial_results(), "DISTINCT and arrays have no partial results");
         let argument = self.argument.as_ref().map(Expression::data_type);
         let data_type = partial_type(self.function, argument, &self.data_type);
         let partial_column = Expression::column(partial_id, data_type.clone());
@@ -91,7 +92,12 @@ impl AggregateCall {
 
     /// Whether equal inputs count once and that makes a difference: it makes none to the least and the greatest value.
     pub fn counts_distinct(&self) -> bool {
-        self.distinct && matches!(self.function, Aggregate::Count | Aggregate::Sum)
+        self.distinct && matches!(self.function, Aggregate::Count | Aggregate::Sum | Aggregate::BitXor)
+    }
+
+    /// Whether results of parts of a group's rows make that of the group. Arrays are made where all rows of a group are.
+    pub fn has_partial_results(&self) -> bool {
+        !self.counts_distinct() && self.function != Aggregate::Array
     }
 }
 
@@ -132,6 +138,7 @@ mod tests {
             distinct: true,
             filter: Some(filter.clone()),
             data_type: DataType::Int32,
+            order: Vec::new(),
         };
         let (partial, last) = call.in_phases(ColumnId(9));
         assert_eq!((partial.id, &partial.filter, partial.distinct), (ColumnId(9), &Some(filter), false));

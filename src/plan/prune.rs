@@ -83,7 +83,7 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
             let mut needed = Required::new();
             groups.iter().for_each(|named| require_columns(&named.expression, &mut needed));
             for call in &aggregates {
-                call.argument.iter().chain(&call.filter).for_each(|part| require_columns(part, &mut needed));
+                call.inputs().for_each(|part| require_columns(part, &mut needed));
             }
             Operator::Aggregate {
                 input: prune_relation(input, &needed),

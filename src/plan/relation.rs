@@ -306,6 +306,8 @@ pub struct AggregateCall {
     pub filter: Option<Expression>,
     /// The type of its result.
     pub data_type: DataType,
+    /// In which order inputs come. Empty for all but [`Aggregate::Array`], which alone tells one from another.
+    pub order: Vec<SortKey>,
 }
 
 /// One key of a sort.
@@ -335,6 +337,20 @@ pub struct UnnestedArray {
     pub array: Expression,
     /// The id of the element; of elements of a composite type those of their fields, in order.
     pub columns: Vec<ColumnId>,
+}
+
+impl AggregateCall {
+    /// What it reads of a row: argument, filter, and the keys of its order.
+    pub fn inputs(&self) -> impl Iterator<Item = &Expression> {
+        let keys = self.order.iter().map(|key| &key.expression);
+        self.argument.iter().chain(&self.filter).chain(keys)
+    }
+
+    /// The same, to be changed.
+    pub fn inputs_mut(&mut self) -> impl Iterator<Item = &mut Expression> {
+        let keys = self.order.iter_mut().map(|key| &mut key.expression);
+        self.argument.iter_mut().chain(&mut self.filter).chain(keys)
+    }
 }
 
 impl UnnestedArray {
@@ -453,8 +469,7 @@ impl Relation {
                 keys.iter_mut().flat_map(|key| [&mut key.left, &mut key.right]).chain(residual).collect()
             }
             Operator::Aggregate { groups, aggregates, .. } => {
-                let inputs =
-                    aggregates.iter_mut().flat_map(|call| call.argument.iter_mut().chain(&mut call.filter));
+                let inputs = aggregates.iter_mut().flat_map(AggregateCall::inputs_mut);
                 groups.iter_mut().map(|named| &mut named.expression).chain(inputs).collect()
             }
             Operator::Sort { keys, .. } => keys.iter_mut().map(|key| &mut key.expression).collect(),
@@ -508,7 +523,7 @@ impl Relation {
                 keys.iter().flat_map(|key| [&key.left, &key.right]).chain(residual).collect()
             }
             Operator::Aggregate { groups, aggregates, .. } => {
-                let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+                let inputs = aggregates.iter().flat_map(AggregateCall::inputs);
                 groups.iter().map(|named| &named.expression).chain(inputs).collect()
             }
             Operator::Sort { keys, .. } => keys.iter().map(|key| &key.expression).collect(),

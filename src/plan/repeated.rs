@@ -182,6 +182,7 @@ mod tests {
             distinct: false,
             filter: None,
             data_type: DataType::Int64,
+            order: Vec::new(),
         };
         let operator = Operator::Aggregate {
             input: scan(path, [id, id + 1], 1000.0),

@@ -274,6 +274,7 @@ mod tests {
             distinct: false,
             filter: None,
             data_type: DataType::Int64,
+            order: Vec::new(),
         };
         Relation::new(
             Operator::Aggregate { input, groups, aggregates: vec![call], phase: AggregatePhase::Whole },

@@ -10,6 +10,7 @@ use crate::datafusion::{
     error::Result as DataFusionResult,
     functions_aggregate::{
         any_value::any_value_udaf,
+        bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf},
         bool_and_or::{bool_and_udaf, bool_or_udaf},
         count::count_udaf,
         min_max::{max_udaf, min_udaf},
@@ -25,10 +26,11 @@ use arrow::{
     array::ArrayRef,
     datatypes::{DataType as ArrowType, FieldRef},
 };
-use pystachio_plan::{Aggregate, AggregateCall, DataType, Error, ErrorKind, Expression, Result};
+use pystachio_plan::{Aggregate, AggregateCall, DataType, Error, ErrorKind, Expression, Result, SortKey};
 
 use super::{
     LoweringInput, call,
+    collect::{Collect, CollectedKey},
     float_extreme::{Extreme, FloatExtreme},
     float_sum::{FloatSum, Of},
     sum::CheckedSum,
@@ -41,6 +43,9 @@ use super::{
 /// `NotSupported` for an argument type that the aggregate does not have.
 pub(super) fn lower_aggregate(aggregate: &AggregateCall, input: &LoweringInput<'_>) -> Result<Expr> {
     let argument = match &aggregate.argument {
+        Some(argument) if aggregate.function == Aggregate::Array => {
+            return input.lower_collection(aggregate, argument);
+        }
         Some(argument) => input.lower_argument(aggregate, argument)?,
         None if aggregate.function == Aggregate::Count => Expr::Literal(COUNT_STAR_EXPANSION, None),
         None => return Err(Error::internal(format!("{:?} has no argument", aggregate.function))),
@@ -60,6 +65,35 @@ pub(super) fn lower_aggregate(aggregate: &AggregateCall, input: &LoweringInput<'
 }
 
 impl LoweringInput<'_> {
+    /// An array of an argument, whose keys are arguments too. A key that is the argument is there once.
+    fn lower_collection(&self, aggregate: &AggregateCall, argument: &Expression) -> Result<Expr> {
+        if aggregate.distinct {
+            return Err(Error::internal("an array of distinct values of rows that are not distinct"));
+        }
+        let mut arguments = vec![self.lower_aligned(argument, argument.data_type())?];
+        let mut types = vec![argument.data_type().to_arrow()];
+        let mut keys = Vec::with_capacity(aggregate.order.len());
+        for SortKey { expression, descending, nulls_first } in &aggregate.order {
+            let data_type = expression.data_type();
+            let mut key = self.lower_aligned(expression, data_type)?;
+            if data_type.is_float() {
+                key = call::normalize_float(key, data_type);
+            }
+            let known = arguments.iter().position(|known| *known == key);
+            let place = known.unwrap_or(arguments.len());
+            if known.is_none() {
+                arguments.push(key);
+                types.push(data_type.to_arrow());
+            }
+            keys.push(CollectedKey { argument: place, descending: *descending, nulls_first: *nulls_first });
+        }
+        let filter = aggregate.filter.as_ref().map(|filter| self.lower(filter)).transpose()?;
+        let function = Arc::new(AggregateUDF::new_from_impl(Collect::new(types, keys)));
+        let filter = filter.map(Box::new);
+        let call = AggregateFunction::new_udf(function, arguments, false, filter, Vec::new(), None);
+        Ok(Expr::AggregateFunction(call))
+    }
+
     fn lower_argument(&self, aggregate: &AggregateCall, argument: &Expression) -> Result<Expr> {
         let data_type = argument.data_type();
         let lowered = match aggregate.function {
@@ -110,6 +144,11 @@ fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {
         }
         Aggregate::BoolAnd => bool_and_udaf(),
         Aggregate::BoolOr => bool_or_udaf(),
+        Aggregate::BitAnd => bit_and_udaf(),
+        Aggregate::BitOr => bit_or_udaf(),
+        Aggregate::BitXor => bit_xor_udaf(),
+        // `lower_collection` makes it.
+        Aggregate::Array => return Err(refused()),
         // All values are equal, so the greatest is any; it has an accumulator for many groups.
         Aggregate::AnyValue => match data_type {
             Some(DataType::Bool) => bool_or_udaf(),

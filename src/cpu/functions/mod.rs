@@ -21,7 +21,7 @@
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
 //! - `digits.rs`, `calendar.rs`, `format.rs`, `faults.rs`: what families share: decimals, dates, texts of values, errors of
 //!   numbers
-//! - `aggregate.rs`, `sum.rs`: aggregates
+//! - `aggregate.rs`, `sum.rs`, `collect.rs`: aggregates
 //!
 //! Invariants: where DataFusion's own operator has PostgreSQL's value in every case it is used, because
 //! pruning and dynamic filters understand it. A function is evaluated only for rows that reach it, and
@@ -35,6 +35,7 @@ mod bound;
 mod calendar;
 mod call;
 mod cast;
+mod collect;
 mod comparison;
 mod conditional;
 mod datetime;

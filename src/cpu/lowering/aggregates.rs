@@ -10,6 +10,7 @@
 //! - Subexpressions that several arguments contain are computed once, below. Only those are shared that
 //!   every row evaluates anyway, so that sharing raises no error of its own.
 //! - FILTER guards the argument: a row that it drops does not evaluate the argument.
+//! - Arrays of values are made in one phase where there are groups: the first of two would pass on as much as it takes.
 //! - Groups of floats are formed by normalised keys and show the value of one of their rows.
 
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::datafusion::{
 };
 use pystachio_plan::{
     Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Error, Estimate, Expression, Function,
-    NamedExpression, Operator, Relation, Result, Value,
+    NamedExpression, Operator, Relation, Result, SortKey, Value,
 };
 
 use super::{Lowering, PlanForm, Required, expressions::PhysicalInput, positions, project, require_columns};
@@ -109,7 +110,8 @@ impl Lowering<'_> {
         let (aggregates, filters) = physical_aggregates(&input, &calls)?;
         let group_by = PhysicalGroupBy::new_single(keys);
         let schema = plan.schema();
-        let single_phase = !grouping.groups.is_empty() && group_part > SINGLE_PHASE_PART;
+        let collects = grouping.calls.iter().any(|call| call.function == Aggregate::Array);
+        let single_phase = !grouping.groups.is_empty() && (collects || group_part > SINGLE_PHASE_PART);
         let exec = if single_phase {
             AggregateExec::try_new(
                 AggregateMode::SinglePartitioned,
@@ -200,6 +202,12 @@ impl Lowering<'_> {
     /// Whether DISTINCT aggregates become groupings by their arguments.
     fn expands(&self, grouping: &Grouping, estimate: Estimate) -> bool {
         let mut distinct = grouping.calls.iter().filter(|call| call.distinct);
+        let has_no_table = |call: &AggregateCall| {
+            matches!(call.function, Aggregate::Array | Aggregate::BitXor) || counts_rows(call)
+        };
+        if distinct.clone().any(has_no_table) {
+            return true;
+        }
         match self.form {
             PlanForm::Spilling => distinct.next().is_some(),
             PlanForm::Fast => estimate.rows > TABLE_GROUPS_MAX && !distinct.all(has_one_table),
@@ -229,35 +237,34 @@ impl Lowering<'_> {
         let groups: Vec<NamedExpression> =
             grouping.groups.iter().map(|group| name(&group.expression)).collect();
         let mut distinct: Vec<NamedExpression> = Vec::new();
+        let mut conditions: Vec<Option<Expression>> = Vec::new();
         let (mut below, mut above) = (Vec::new(), Vec::new());
         for call in &grouping.calls {
             if call.distinct {
-                let argument = filtered_argument(call)?;
-                let known = distinct.iter().position(|named| named.expression == argument);
+                let (argument, condition) = distinct_form(call)?;
+                let mut known = distinct.iter().zip(&conditions);
+                let known = known.position(|known| known.0.expression == argument && *known.1 == condition);
                 let index = known.unwrap_or(distinct.len());
                 if known.is_none() {
                     distinct.push(name(&argument));
+                    conditions.push(condition);
                 }
-                let argument = column_of(&distinct[index]);
-                above.push(AggregateCall {
-                    argument: Some(argument),
-                    distinct: false,
-                    filter: Some(is_form(&form, index + 1)),
-                    ..call.clone()
-                });
+                let filter = Some(is_form(&form, index + 1));
+                above.push(AggregateCall { filter, ..of_distinct(call, column_of(&distinct[index])) });
             } else {
                 let partial = AggregateCall { id: self.fresh_column(), ..call.clone() };
                 above.push(AggregateCall {
                     function: Aggregate::AnyValue,
                     argument: Some(Expression::column(partial.id, call.data_type.clone())),
                     filter: Some(is_form(&form, 0)),
+                    order: Vec::new(),
                     ..call.clone()
                 });
                 let conditions = [is_form(&form, 0)].into_iter().chain(call.filter.clone()).collect();
                 below.push(guarded(&AggregateCall { filter: Expression::all_of(conditions), ..partial }));
             }
         }
-        let plan = self.expand(plan, [groups.as_slice(), &distinct], &form, &below)?;
+        let plan = self.expand(plan, [groups.as_slice(), &distinct], (&form, &conditions), &below)?;
         let keys = groups.iter().chain(&distinct).chain([&form]);
         let keys = keys.map(|key| NamedExpression { id: key.id, expression: column_of(key) }).collect();
         let group_part = match self.form {
@@ -273,12 +280,13 @@ impl Lowering<'_> {
         if grouping.groups.is_empty() { self.with_counts_of_nothing(plan, &grouping.calls) } else { Ok(plan) }
     }
 
-    /// Gives each row once for what has no DISTINCT, and once for each distinct argument.
+    /// Gives each row once for what has no DISTINCT, and once for each distinct argument. A row for which the argument's condition is not true
+    /// has no form.
     fn expand(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         [groups, distinct]: [&[NamedExpression]; 2],
-        form: &NamedExpression,
+        (form, conditions): (&NamedExpression, &[Option<Expression>]),
         calls: &[AggregateCall],
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = plan.schema();
@@ -290,7 +298,7 @@ impl Lowering<'_> {
             first.push(input.physical(&named.expression)?);
         }
         let mut needed = Required::new();
-        let read = calls.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+        let read = calls.iter().flat_map(AggregateCall::inputs);
         read.for_each(|expression| require_columns(expression, &mut needed));
         needed.remove(&form.id);
         for index in positions(&plan, &needed) {
@@ -307,15 +315,23 @@ impl Lowering<'_> {
             })
             .collect::<Result<RowForm>>()?;
         let distinct_range = 1 + groups.len()..1 + groups.len() + distinct.len();
-        let forms = (0..=distinct.len()).map(|number| {
+        let number_of = |number: usize| {
+            let literal = Expression::literal(Value::Int(number as i64), DataType::Int64);
+            let condition = number.checked_sub(1).and_then(|place| conditions.get(place)?.clone());
+            input.physical(&match condition {
+                Some(condition) => where_true(condition, literal),
+                None => literal,
+            })
+        };
+        let numbers = (0..=distinct.len()).map(number_of).collect::<Result<Vec<_>>>()?;
+        let forms = numbers.into_iter().enumerate().map(|(number, shown)| {
             let is_kept = |index: usize| match distinct_range.contains(&index) {
                 true => number > 0 && index == groups.len() + number,
                 false => index < distinct_range.start || number == 0,
             };
             let columns = first.iter().zip(&nulls).enumerate().skip(1);
             let columns = columns.map(|(index, (column, null))| if is_kept(index) { column } else { null });
-            let number = lit(ScalarValue::Int64(Some(number as i64)));
-            [number].into_iter().chain(columns.cloned()).collect()
+            [shown].into_iter().chain(columns.cloned()).collect()
         });
         let expanded = ExpandExec::try_new(plan, names, forms.collect());
         Ok(Arc::new(expanded.map_err(|error| from_datafusion(&error))?))
@@ -350,8 +366,7 @@ impl Lowering<'_> {
         let mut groups = grouping.groups.clone();
         groups.push(NamedExpression { id, expression: argument.clone() });
         for call in &mut grouping.calls {
-            call.distinct = false;
-            call.argument = Some(Expression::column(id, argument.data_type().clone()));
+            *call = of_distinct(call, Expression::column(id, argument.data_type().clone()));
         }
         for group in &mut grouping.groups {
             group.expression = Expression::column(group.id, group.expression.data_type().clone());
@@ -363,12 +378,12 @@ impl Lowering<'_> {
 impl Grouping {
     fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let groups = self.groups.iter().map(|group| &group.expression);
-        groups.chain(self.calls.iter().flat_map(|call| call.argument.iter().chain(&call.filter)))
+        groups.chain(self.calls.iter().flat_map(AggregateCall::inputs))
     }
 
     fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expression> {
         let groups = self.groups.iter_mut().map(|group| &mut group.expression);
-        groups.chain(self.calls.iter_mut().flat_map(|call| call.argument.iter_mut().chain(&mut call.filter)))
+        groups.chain(self.calls.iter_mut().flat_map(AggregateCall::inputs_mut))
     }
 }
 
@@ -424,20 +439,26 @@ fn guarded(call: &AggregateCall) -> AggregateCall {
     let mut call = call.clone();
     if matches!(
         call.function,
-        Aggregate::Min | Aggregate::Max | Aggregate::BoolAnd | Aggregate::BoolOr | Aggregate::AnyValue
+        Aggregate::Min
+            | Aggregate::Max
+            | Aggregate::BoolAnd
+            | Aggregate::BoolOr
+            | Aggregate::BitAnd
+            | Aggregate::BitOr
+            | Aggregate::AnyValue
     ) {
         call.distinct = false;
     }
-    let may_fail =
-        |argument: &Expression| matches!(argument, Expression::Call { .. } | Expression::Case { .. });
-    if let (Some(argument), Some(filter)) = (&call.argument, &call.filter)
-        && may_fail(argument)
-    {
-        call.argument = Some(Expression::Case {
-            data_type: argument.data_type().clone(),
-            branches: vec![CaseBranch { condition: filter.clone(), result: argument.clone() }],
-            otherwise: None,
-        });
+    if let Some(filter) = call.filter.clone() {
+        let keys = call.order.iter_mut().map(|key| &mut key.expression);
+        for input in call.argument.iter_mut().chain(keys) {
+            match input {
+                Expression::Call { function: Function::Row, arguments, .. } => {
+                    arguments.iter_mut().for_each(|argument| guard(argument, &filter));
+                }
+                single => guard(single, &filter),
+            }
+        }
     }
     if let (true, Some(argument)) = (call.distinct, &call.argument)
         && argument.data_type().is_float()
@@ -450,15 +471,46 @@ fn guarded(call: &AggregateCall) -> AggregateCall {
     call
 }
 
-/// The argument of a DISTINCT aggregate, NULL where its condition drops a row: aggregates leave NULL out.
-fn filtered_argument(call: &AggregateCall) -> Result<Expression> {
+/// The argument of a DISTINCT aggregate, NULL where its condition drops a row, and the condition if that is not enough: other aggregates
+/// than arrays, and than counts of composite values, leave NULL out.
+fn distinct_form(call: &AggregateCall) -> Result<(Expression, Option<Expression>)> {
     let argument = call.argument.clone().ok_or_else(|| Error::internal("DISTINCT without an argument"))?;
-    let Some(filter) = &call.filter else { return Ok(argument) };
-    Ok(Expression::Case {
-        data_type: argument.data_type().clone(),
-        branches: vec![CaseBranch { condition: filter.clone(), result: argument }],
-        otherwise: None,
+    Ok(match &call.filter {
+        Some(filter) if call.function == Aggregate::Array || counts_rows(call) => {
+            (argument, Some(filter.clone()))
+        }
+        Some(filter) => (where_true(filter.clone(), argument), None),
+        None => (argument, None),
     })
+}
+
+/// Whether composite values are counted, of which none is NULL.
+fn counts_rows(call: &AggregateCall) -> bool {
+    let data_type = call.argument.as_ref().map(Expression::data_type);
+    matches!(data_type, Some(DataType::Record(_)))
+}
+
+/// The DISTINCT call over a column that has the values once. The only key of its order is its argument.
+fn of_distinct(call: &AggregateCall, column: Expression) -> AggregateCall {
+    let keys = call.order.iter().map(|key| SortKey { expression: column.clone(), ..key.clone() });
+    let order = keys.collect();
+    AggregateCall { argument: Some(column), distinct: false, filter: None, order, ..call.clone() }
+}
+
+/// Makes what may fail be evaluated only where a condition is true.
+fn guard(value: &mut Expression, condition: &Expression) {
+    if matches!(value, Expression::Call { .. } | Expression::Case { .. }) {
+        *value = where_true(condition.clone(), value.clone());
+    }
+}
+
+/// The value where a condition is true, and NULL elsewhere.
+fn where_true(condition: Expression, value: Expression) -> Expression {
+    Expression::Case {
+        data_type: value.data_type().clone(),
+        branches: vec![CaseBranch { condition, result: value }],
+        otherwise: None,
+    }
 }
 
 fn column_of(named: &NamedExpression) -> Expression {
@@ -479,6 +531,7 @@ fn any_value(group: &NamedExpression) -> AggregateCall {
         distinct: false,
         filter: None,
         data_type: group.expression.data_type().clone(),
+        order: Vec::new(),
     }
 }
 

@@ -330,6 +330,7 @@ impl Lowering<'_> {
                 distinct: false,
                 filter: None,
                 data_type: data_type.clone(),
+                order: Vec::new(),
             });
             Expression::column(id, data_type)
         };

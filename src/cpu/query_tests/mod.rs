@@ -3,6 +3,7 @@
 mod actual_rows;
 mod aggregates;
 mod cache;
+mod collections;
 mod conversions;
 mod empty_groups;
 mod faults;
@@ -252,5 +253,13 @@ fn named(id: u32, expression: Expression) -> NamedExpression {
 }
 
 fn call(id: u32, function: Aggregate, argument: Option<Expression>, data_type: DataType) -> AggregateCall {
-    AggregateCall { id: ColumnId(id), function, argument, distinct: false, filter: None, data_type }
+    AggregateCall {
+        id: ColumnId(id),
+        function,
+        argument,
+        distinct: false,
+        filter: None,
+        data_type,
+        order: Vec::new(),
+    }
 }

@@ -172,6 +172,7 @@ fn plan(case: &Case, path: &Path, group: Option<&str>, expected: i64) -> Plan {
         distinct,
         filter: None,
         data_type,
+        order: Vec::new(),
     };
     let argument = Expression::column(ColumnId(2), case.data_type.clone());
     let groups = group.map(|_| NamedExpression {

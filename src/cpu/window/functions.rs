@@ -85,6 +85,9 @@ pub(super) fn compute(
                         best.of_frames(&argument, &frames, partitions)?
                     }
                     Aggregate::AnyValue => found(WindowFunction::FirstValue, &required(argument)?, &frames)?,
+                    Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor | Aggregate::Array => {
+                        return Err(DataFusionError::NotImplemented(format!("{aggregate:?} over a window")));
+                    }
                 }
             }
         });

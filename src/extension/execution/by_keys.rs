@@ -422,6 +422,7 @@ mod tests {
             distinct: false,
             filter: None,
             data_type: DataType::Int64,
+            order: Vec::new(),
         };
         let phase = AggregatePhase::Whole;
         Relation::new(Operator::Aggregate { input, groups, aggregates: vec![call], phase }, 1.0)

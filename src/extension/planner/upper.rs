@@ -3,11 +3,13 @@
 use std::{rc::Rc, sync::Arc};
 
 use pgrx::pg_sys;
-use pystachio_lower::{Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, SourceType, check_depth};
+use pystachio_lower::{
+    AggregateRefusal, Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, SourceType, check_depth,
+};
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, Literal,
-    NamedExpression, Operator, Relation, SortKey, Value, WindowCall, WindowFrame, WindowFunction, could_fail,
-    passing_share,
+    NamedExpression, Operator, RecordField, Relation, SortKey, Value, WindowCall, WindowFrame,
+    WindowFunction, could_fail, passing_share,
 };
 
 use super::{
@@ -128,6 +130,7 @@ impl<'p> Upper<'p> {
         let mut input = self.info.relation().clone();
         let called = self.aggregates_of(target, having);
         if let [only] = called.as_slice()
+            && only.filter().is_none()
             && let Some(row) = counted_row(*only)
         {
             let (distinct, call) = self.distinct_rows(row, &mut groups, &aggregates)?;
@@ -137,9 +140,24 @@ impl<'p> Upper<'p> {
             aggregates.push(call);
         } else {
             for node in called {
+                if let Some(row) = counted_row(node) {
+                    let lowered = self.counted_rows(node, row)?;
+                    let value = share_calls(lowered, &mut aggregates);
+                    found.push((self.lowering().mirror(node.node())?, value));
+                    continue;
+                }
                 let (source, lowered) = self.lowering().lower_aggregate(node)?;
                 let value = share_calls(lowered, &mut aggregates);
                 found.push((source, defer_or_name(value, &mut computed)));
+            }
+        }
+        if aggregates.iter().any(takes_input_order)
+            && let Some(order) = order_of(&input)?
+        {
+            let taking = aggregates.iter_mut().filter(|call| takes_input_order(call));
+            taking.for_each(|call| call.order.clone_from(&order));
+            if let Operator::Sort { input: unsorted, .. } = &input.operator {
+                input = unsorted.clone();
             }
         }
         let rows = self.estimate_groups(&keys, self.info.rows);
@@ -198,7 +216,44 @@ impl<'p> Upper<'p> {
         Ok((source, lowered))
     }
 
-    /// `count(DISTINCT (a, b))` counts groups by a and b, for rows are never NULL and NULLs in them are equal. Gives these
+    /// `count(DISTINCT (a, b))` beside other aggregates.
+    fn counted_rows(
+        &self,
+        call: tree::AggregateCall<'p>,
+        row: tree::Row<'p>,
+    ) -> Result<LoweredAggregate, Refusal> {
+        let (mut columns, mut fields) = (Vec::new(), Vec::new());
+        for (place, field) in row.fields().iter().enumerate() {
+            let (_, lowered) = self.lower_key(field)?;
+            if lowered.data_type().is_float() {
+                // In a row 0 and -0 would be two values.
+                let why = AggregateRefusal::Of(lowered.data_type().clone());
+                return Err(Refusal::AggregateUse { name: "count".to_owned(), why });
+            }
+            fields.push(RecordField {
+                name: format!("f{}", place + 1),
+                data_type: lowered.data_type().clone(),
+                length_max: None,
+                trim_blanks: false,
+                is_json: false,
+            });
+            columns.push(lowered.expression);
+        }
+        let filter = call.filter().map(|filter| self.lowering().lower_condition(filter)).transpose()?;
+        let call = AggregateCall {
+            id: with_planning(|planning| planning.new_column()),
+            function: Aggregate::Count,
+            argument: Some(Expression::call(Function::Row, columns, DataType::Record(fields))),
+            distinct: true,
+            filter,
+            data_type: DataType::Int64,
+            order: Vec::new(),
+        };
+        let value = Lowered::plain(Expression::column(call.id, DataType::Int64));
+        Ok(LoweredAggregate { calls: vec![call], value })
+    }
+
+    /// `count(DISTINCT (a, b))` alone counts groups by a and b, for rows are never NULL and NULLs in them are equal. Gives these
     /// groups, which become the input of those by `groups`, and the count.
     fn distinct_rows(
         &self,
@@ -232,6 +287,7 @@ impl<'p> Upper<'p> {
             distinct: false,
             filter: None,
             data_type: DataType::Int64,
+            order: Vec::new(),
         };
         Ok((distinct, count))
     }
@@ -457,6 +513,38 @@ impl<'p> Upper<'p> {
     }
 }
 
+/// Whether an aggregate shows the order in which a subquery has sorted its rows: PostgreSQL's manual says that this usually works.
+fn takes_input_order(call: &AggregateCall) -> bool {
+    call.function == Aggregate::Array && call.order.is_empty()
+}
+
+/// The order in which a relation has its rows, over its columns; `None` if it has none.
+fn order_of(relation: &Relation) -> Result<Option<Vec<SortKey>>, Refusal> {
+    match &relation.operator {
+        Operator::Sort { keys, .. } => Ok(Some(keys.clone())),
+        Operator::Filter { input, .. } | Operator::Limit { input, .. } => order_of(input),
+        Operator::Window { partition, order, .. } => {
+            let key = |expression: &Expression| SortKey {
+                expression: expression.clone(),
+                descending: false,
+                nulls_first: false,
+            };
+            Ok(Some(partition.iter().map(key).chain(order.iter().cloned()).collect()))
+        }
+        Operator::Project { input, expressions } => {
+            let Some(mut keys) = order_of(input)? else { return Ok(None) };
+            for key in &mut keys {
+                let column = expressions.iter().find(|named| named.expression == key.expression);
+                let column = column.ok_or(Refusal::HiddenOrder)?;
+                let data_type = column.expression.data_type().clone();
+                key.expression = Expression::column(column.id, data_type);
+            }
+            Ok(Some(keys))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// A number that a window gives each row, and a comparison of it.
 fn numbered_by(function: WindowFunction, comparison: Function, number: i64) -> (WindowCall, Expression) {
     let call = WindowCall {
@@ -562,6 +650,7 @@ fn name_key(
         distinct: false,
         filter: None,
         data_type: DataType::Int32,
+        order: Vec::new(),
     };
     let digits = Expression::column(call.id, DataType::Int32);
     aggregates.push(call);
@@ -572,7 +661,6 @@ fn name_key(
 fn counted_row(aggregate: tree::AggregateCall<'_>) -> Option<tree::Row<'_>> {
     let is_count = aggregate.function() == pg_sys::Oid::from(pg_sys::F_COUNT_ANY)
         && !aggregate.distinct().is_nil()
-        && aggregate.filter().is_none()
         && aggregate.levels_up() == 0;
     let entry = aggregate.arguments().first().filter(|_| is_count)?;
     let row = entry.expression().downcast::<pg_sys::RowExpr>()?;

@@ -1,16 +1,18 @@
 use pystachio_plan::Aggregate;
 
 use super::*;
-use crate::{AggregateRefusal, AggregateSource, LoweredAggregate};
+use crate::{AggregateRefusal, AggregateSource, LoweredAggregate, OrderSource};
 
 fn aggregate(name: &str, argument: Option<Source>) -> AggregateSource {
     AggregateSource {
         function: Rc::new(CatalogFunction::builtin(name)),
         collation: bytes_collation(),
-        has_order: false,
+        is_variadic: false,
         is_of_other_level: false,
         is_distinct: false,
         arguments: argument.into_iter().collect(),
+        direct: Vec::new(),
+        order: Vec::new(),
         filter: None,
     }
 }
@@ -101,7 +103,7 @@ fn columns_of_calls_are_new_ones() {
 
 #[test]
 fn refusals_name_the_aggregate() {
-    assert_eq!(refused(&aggregate("string_agg", Some(column(NAME)))), "aggregate string_agg");
+    assert_eq!(refused(&aggregate("json_agg", Some(column(NAME)))), "aggregate json_agg");
     let keeps = TestServer { keeps_float_sums: true, ..TestServer::default() };
     let lowered = Lowering::new(&scope(), &Notes::default(), &keeps)
         .lower_aggregate(&aggregate("stddev", Some(column(FLOAT))))
@@ -114,8 +116,8 @@ fn refusals_name_the_aggregate() {
         refused(&aggregate("sum", Some(given(0, SourceType::Numeric)))),
         "aggregate sum of a runtime numeric"
     );
-    let ordered = AggregateSource { has_order: true, ..aggregate("max", Some(column(NUMBER))) };
-    assert_eq!(refused(&ordered), "aggregate max with ORDER BY");
+    let variadic = AggregateSource { is_variadic: true, ..aggregate("max", Some(column(NUMBER))) };
+    assert_eq!(refused(&variadic), "aggregate max with VARIADIC");
     let several = AggregateSource { arguments: vec![column(NAME), column(NAME)], ..aggregate("max", None) };
     assert_eq!(refused(&several), "aggregate max with several arguments");
     let of_user = CatalogFunction::user_defined("mine");
@@ -128,4 +130,60 @@ fn refusals_name_the_aggregate() {
     let text =
         AggregateSource { collation: language_collation(true), ..aggregate("max", Some(column(NAME))) };
     assert_eq!(refused(&text), "text ordered by collation de");
+}
+
+fn ordered(name: &str, arguments: Vec<Source>, keys: Vec<Source>) -> AggregateSource {
+    let order = keys.into_iter().map(|key| OrderSource {
+        key,
+        collation: bytes_collation(),
+        descending: Some(false),
+        nulls_first: false,
+    });
+    AggregateSource { order: order.collect(), arguments, ..aggregate(name, None) }
+}
+
+fn double(value: f64) -> Source {
+    Source::new(Part::Constant(Constant::Value(Value::Float(value))), SourceType::Double)
+}
+
+#[test]
+fn arrays_have_the_order_of_their_aggregate() {
+    let array = lower(&ordered("array_agg", vec![column(NAME)], vec![column(NUMBER)])).unwrap();
+    assert_eq!(*array.value.data_type(), DataType::List(Box::new(DataType::Text)));
+    assert_eq!(array.calls.len(), 1);
+    assert_eq!(array.calls[0].order.len(), 1);
+    let joined = lower(&ordered("string_agg", vec![column(NAME), column(NAME)], Vec::new())).unwrap();
+    assert_eq!((joined.calls.len(), joined.value.data_type()), (2, &DataType::Text));
+}
+
+#[test]
+fn an_order_that_changes_nothing_is_ignored() {
+    let greatest = lower(&ordered("max", vec![column(NUMBER)], vec![column(NAME)])).unwrap();
+    assert!(greatest.calls[0].order.is_empty());
+}
+
+#[test]
+fn percentiles_need_constant_fractions() {
+    let of = |name, fraction| AggregateSource {
+        direct: vec![fraction],
+        ..ordered(name, vec![column(FLOAT)], vec![column(FLOAT)])
+    };
+    let found = lower(&of("percentile_cont", double(0.25))).unwrap();
+    assert_eq!(*found.value.data_type(), DataType::Float64);
+    let words = "aggregate percentile_disc with a fraction that is no constant from 0 to 1";
+    assert_eq!(refused(&of("percentile_disc", double(1.5))), words);
+    assert_eq!(refused(&of("percentile_disc", column(FLOAT))), words);
+}
+
+#[test]
+fn hypothetical_rows_are_counted() {
+    let of = |name| AggregateSource {
+        direct: vec![double(0.5)],
+        ..ordered(name, vec![column(FLOAT)], vec![column(FLOAT)])
+    };
+    for (name, calls) in [("rank", 1), ("dense_rank", 2), ("percent_rank", 2), ("cume_dist", 2)] {
+        let place = lower(&of(name)).unwrap();
+        assert_eq!(place.calls.len(), calls, "{name}");
+        assert!(place.calls.iter().all(|call| call.function == Aggregate::Count));
+    }
 }

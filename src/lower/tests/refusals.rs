@@ -115,10 +115,12 @@ fn parts_that_rows_do_not_have_are_refused() {
     let aggregate = AggregateSource {
         function: Rc::new(CatalogFunction::builtin("count")),
         collation: None,
-        has_order: false,
+        is_variadic: false,
         is_of_other_level: false,
         is_distinct: false,
         arguments: Vec::new(),
+        direct: Vec::new(),
+        order: Vec::new(),
         filter: None,
     };
     assert_eq!(of(Part::Aggregate(Rc::new(aggregate))), Refusal::AggregateOutside);

@@ -5,6 +5,7 @@
 //! no groups                       partial ─► broadcast ─► final, on every rank
 //! groups                          partial ─► broadcast, or shuffle by group ─► final
 //!                                 shuffle rows by group ─► whole
+//! arrays                          shuffle by group ─► whole
 //! DISTINCT                        shuffle by group ─► whole, or different values first:
 //!                                 distinct group and value ─► … ─► counts of them as above
 //! ```
@@ -48,7 +49,7 @@ impl Grouping {
     /// What the aggregate reads of its input.
     fn required(&self) -> Required {
         let mut required = Required::new();
-        let arguments = self.aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+        let arguments = self.aggregates.iter().flat_map(AggregateCall::inputs);
         let groups = self.groups.iter().map(|named| &named.expression);
         groups.chain(arguments).for_each(|part| require_columns(part, &mut required));
         required
@@ -100,7 +101,7 @@ impl Placement<'_> {
         if Distribution::above(&whole, slice::from_ref(&input.distribution)).is_ok() {
             return Ok(vec![self.above(whole, grouping.rows, &[input])?]);
         }
-        if grouping.aggregates.iter().any(AggregateCall::counts_distinct) {
+        if !grouping.aggregates.iter().all(AggregateCall::has_partial_results) {
             return self.aggregate_distinct(input, grouping);
         }
         let mut ways = Vec::new();

@@ -7,7 +7,7 @@ use crate::DataType;
 /// Types that a function does not tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeClass {
-    /// Every type but arrays.
+    /// Every type but arrays and composite types.
     Any,
     /// `boolean`.
     Bool,
@@ -39,6 +39,8 @@ pub enum TypeClass {
     Uuid,
     /// Arrays.
     Lists,
+    /// Composite values.
+    Records,
 }
 
 /// The type of a result.
@@ -83,14 +85,16 @@ impl TypeClass {
             Self::Any => !data_type.is_nested(),
             Self::Decimals => data_type.is_decimal(),
             Self::Lists => matches!(data_type, DataType::List(_)),
+            Self::Records => matches!(data_type, DataType::Record(_)),
             _ => self.members().contains(data_type),
         }
     }
 
-    /// The types of a class that has few: not of [`TypeClass::Any`], [`TypeClass::Decimals`] and [`TypeClass::Lists`].
+    /// The types of a class that has few: not of [`TypeClass::Any`], [`TypeClass::Decimals`], [`TypeClass::Lists`] and
+    /// [`TypeClass::Records`].
     pub fn members(self) -> &'static [DataType] {
         match self {
-            Self::Any | Self::Decimals | Self::Lists => &[],
+            Self::Any | Self::Decimals | Self::Lists | Self::Records => &[],
             Self::Bool => &[DataType::Bool],
             Self::Integers => &[DataType::Int16, DataType::Int32, DataType::Int64],
             Self::Int32 => &[DataType::Int32],
@@ -126,6 +130,7 @@ impl TypeClass {
             Self::Bytea => "bytea",
             Self::Uuid => "uuid",
             Self::Lists => "array",
+            Self::Records => "composite",
         }
     }
 }

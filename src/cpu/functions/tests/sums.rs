@@ -165,6 +165,7 @@ fn lower(
         distinct,
         filter: None,
         data_type: result,
+        order: Vec::new(),
     };
     lower_aggregate(&call, &LoweringInput { schema: &schema, parameters: &[] }).map_err(|error| error.kind)
 }

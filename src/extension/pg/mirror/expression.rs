@@ -5,7 +5,8 @@ use std::rc::Rc;
 use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 use pystachio_lower::{
     ARRAY_SUBSCRIPT, AggregateSource, ArrayComparison, Call, CatalogFunction, ColumnReference, DEPTH_MAX,
-    JSON_SUBSCRIPT, Part, Placeholder, Refusal, RowColumn, Source, SourceType, UnknownPart, WindowSource,
+    JSON_SUBSCRIPT, OrderSource, Part, Placeholder, Refusal, RowColumn, Source, SourceType, UnknownPart,
+    WindowSource,
 };
 use pystachio_plan::Function;
 
@@ -491,20 +492,52 @@ impl Mirror<'_> {
         contents: &mut Contents,
     ) -> Result<AggregateSource, Refusal> {
         // SAFETY: as the caller says.
-        let (arguments, filter) = unsafe {
-            let arguments = pointers::<pg_sys::TargetEntry>(aggregate.args);
-            let arguments = arguments.map(|entry| Ok(contents.add(self.expression((*entry).expr.cast())?)));
-            (arguments.collect::<Result<_, _>>()?, self.optional(aggregate.aggfilter, contents)?)
+        let (arguments, order, direct, filter) = unsafe {
+            let entries: Vec<_> = pointers::<pg_sys::TargetEntry>(aggregate.args).collect();
+            let mut source = |entry: *mut pg_sys::TargetEntry| {
+                Ok::<_, Refusal>(contents.add(self.expression((*entry).expr.cast())?))
+            };
+            let own = entries.iter().filter(|entry| !(***entry).resjunk);
+            let arguments = own.map(|entry| source(*entry)).collect::<Result<Vec<_>, _>>()?;
+            // DISTINCT sorts by all arguments, those of ORDER BY first.
+            let has_distinct = !aggregate.aggdistinct.is_null();
+            let clauses = if has_distinct { aggregate.aggdistinct } else { aggregate.aggorder };
+            let mut order = Vec::new();
+            for clause in pointers::<pg_sys::SortGroupClause>(clauses) {
+                let is_key = |entry: &&*mut pg_sys::TargetEntry| {
+                    (***entry).ressortgroupref == (*clause).tleSortGroupRef
+                };
+                let entry = *entries.iter().find(is_key).ok_or(Refusal::SortOperator)?;
+                let operator = (*clause).sortop;
+                let is_builtin = u32::from(operator) < pg_sys::FirstNormalObjectId;
+                order.push(OrderSource {
+                    key: source(entry)?,
+                    collation: collation(pg_sys::exprCollation((*entry).expr.cast())),
+                    descending: tree::operator_descends(operator).filter(|_| is_builtin),
+                    nulls_first: (*clause).nulls_first,
+                });
+            }
+            let direct = pointers::<Node>(aggregate.aggdirectargs).map(|node| match is_vector(node) {
+                true => Ok(contents.add(self.expression(node)?)),
+                false => {
+                    let kind = "an array of several dimensions".to_owned();
+                    let part = Part::Unknown(UnknownPart { kind });
+                    Ok(Source::new(part, source_type(type_of(node))))
+                }
+            });
+            let direct = direct.collect::<Result<Vec<_>, Refusal>>()?;
+            (arguments, order, direct, self.optional(aggregate.aggfilter, contents)?)
         };
-        let has_direct = !aggregate.aggdirectargs.is_null();
         Ok(AggregateSource {
             function: function(aggregate.aggfnoid),
             collation: collation(aggregate.inputcollid),
-            has_order: !aggregate.aggorder.is_null() || has_direct || aggregate.aggvariadic,
+            is_variadic: aggregate.aggvariadic,
             is_of_other_level: aggregate.agglevelsup > 0
                 || aggregate.aggsplit != pg_sys::AggSplit::AGGSPLIT_SIMPLE,
             is_distinct: !aggregate.aggdistinct.is_null(),
             arguments,
+            direct,
+            order,
             filter,
         })
     }
@@ -528,6 +561,27 @@ impl Mirror<'_> {
             filter,
             window: call.winref,
         })
+    }
+}
+
+/// Whether a node is no constant array, or one whose elements are numbered from 1 on, as those of a mirror are.
+///
+/// # Safety
+///
+/// The node is valid.
+unsafe fn is_vector(node: *mut Node) -> bool {
+    // SAFETY: as the caller says. Numbers of dimensions and their lower bounds follow the head of an array.
+    unsafe {
+        if tag_of(node) != NodeTag::T_Const {
+            return true;
+        }
+        let value = &*node.cast::<pg_sys::Const>();
+        if value.constisnull || pg_sys::get_element_type(value.consttype) == pg_sys::InvalidOid {
+            return true;
+        }
+        let array = pg_sys::pg_detoast_datum(value.constvalue.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+        let bounds = array.add(1).cast::<i32>();
+        (*array).ndim == 0 || ((*array).ndim == 1 && *bounds.add(1) == 1)
     }
 }
 

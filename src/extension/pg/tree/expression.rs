@@ -213,7 +213,13 @@ fields! { 'p Aggref {
 } }
 
 fields! { 'p WindowFunc {
+    winfnoid = set_function: pg_sys::Oid;
+    wintype = set_type_oid: pg_sys::Oid;
+    args = set_arguments: List<'p, pg_sys::Node>;
+    winagg = set_is_aggregate: bool;
     winref as window: u32;
+    winref = set_window: u32;
+    location = set_location: i32;
 } }
 
 fields! { 'p GroupingFunc {

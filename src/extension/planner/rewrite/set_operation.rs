@@ -1,17 +1,23 @@
-//! Set operations become groups over UNION ALL, which core flattens.
+//! Set operations become groups over UNION ALL, which core flattens, or windows where rows count.
 //!
 //! ```text
 //! a UNION b      ─►  SELECT DISTINCT … FROM (a UNION ALL b) s
 //! a INTERSECT b  ─►  SELECT … FROM (a, 0 UNION ALL b, 1) s GROUP BY … HAVING min(side) < max(side)
 //! a EXCEPT b     ─►  SELECT … FROM (a, 0 UNION ALL b, 1) s GROUP BY … HAVING max(side) = 0
+//!
+//! a EXCEPT ALL b     ─►  SELECT … FROM (SELECT …, side,
+//!                                              row_number() OVER (PARTITION BY … ORDER BY side) AS number,
+//!                                              sum(side) OVER (PARTITION BY …) AS others
+//!                                       FROM (a, 0 UNION ALL b, 1) s) n WHERE side = 0 AND others < number
+//! a INTERSECT ALL b  ─►  the same WHERE side = 0 AND NOT others < number
 //! ```
+//!
+//! Rows of the left side have the first numbers among equal ones, and `sum(side)` counts those of the right side.
 //!
 //! An operand that is another operation becomes a subquery first: in `(a INTERSECT b) UNION c` the INTERSECT does.
 //!
 //! Equal values must print alike: which of them PostgreSQL gives depends on its plan. So all numbers of a column must show as
 //! many digits after the point.
-//!
-//! Left alone: INTERSECT ALL and EXCEPT ALL, which count, but not what they are of.
 
 use pgrx::pg_sys;
 
@@ -20,8 +26,8 @@ use super::{
     scale::fixed_scale,
 };
 use crate::pg::tree::{
-    AggregateCall, List, Memory, Node, OidList, OperatorCall, Query, RangeEntry, Ref, SetOperation,
-    SortGroupClause, TargetEntry, Var, check_stack_depth, is_deterministic,
+    AggregateCall, List, Logic, Memory, Node, OidList, OperatorCall, Query, RangeEntry, Ref, SetOperation,
+    SortGroupClause, TargetEntry, Var, WindowFunction, check_stack_depth, is_deterministic,
 };
 
 /// Rewrites a query that is a set operation. Returns whether it changed anything.
@@ -142,6 +148,8 @@ enum Kind {
     Union,
     Intersect,
     Except,
+    IntersectAll,
+    ExceptAll,
 }
 
 /// A set operation with its leaves' places in the range table, left ones and right ones. Unions have left ones alone.
@@ -179,13 +187,24 @@ impl<'p> SetOperationTree<'p> {
                 collect_unions(first, &mut left)?;
                 Kind::Except
             }
+            (
+                operation @ (pg_sys::SetOperation::SETOP_INTERSECT | pg_sys::SetOperation::SETOP_EXCEPT),
+                true,
+            ) => {
+                left.push(top.left().downcast::<pg_sys::RangeTblRef>()?.index());
+                right.push(top.right().downcast::<pg_sys::RangeTblRef>()?.index());
+                match operation {
+                    pg_sys::SetOperation::SETOP_INTERSECT => Kind::IntersectAll,
+                    _ => Kind::ExceptAll,
+                }
+            }
             _ => return None,
         };
         Some(Self { kind, tree: top, left, right })
     }
 
     fn has_sides(&self) -> bool {
-        matches!(self.kind, Kind::Intersect | Kind::Except)
+        self.kind != Kind::Union
     }
 
     fn leaves(&self) -> impl Iterator<Item = i32> {
@@ -257,9 +276,16 @@ impl<'p> SetOperationTree<'p> {
             self.right.iter().for_each(|leaf| add_side(inner, *leaf, 1));
             add_side_column(inner);
         }
+        let counts = matches!(self.kind, Kind::IntersectAll | Kind::ExceptAll);
+        let inner = if counts { numbered(inner, groups) } else { inner };
         let outer = select_as(query, inner, &columns);
         columns.iter().for_each(|column| column.set_reference(0));
         match self.kind {
+            Kind::IntersectAll | Kind::ExceptAll => {
+                if let Some(tree) = outer.join_tree() {
+                    tree.set_condition(self.kept(inner, columns.len()));
+                }
+            }
             Kind::Union => outer.set_distinct(grouping_clauses(outer, groups)),
             Kind::Intersect | Kind::Except => {
                 outer.set_groups(grouping_clauses(outer, groups));
@@ -269,6 +295,22 @@ impl<'p> SetOperationTree<'p> {
             }
         }
         query.replace_with(outer);
+    }
+
+    /// What must hold for a numbered row to be one of the result, in the query over those rows. The side follows `column_count` columns.
+    fn kept(&self, numbered: Query<'p>, column_count: usize) -> Option<Node<'p>> {
+        let column = |place: usize| {
+            numbered.targets().get(column_count + place).map(|target| Var::of_target(1, target).node())
+        };
+        let (side, number, others) = (column(0)?, column(1)?, column(2)?);
+        let zero = side_constant(numbered.memory(), 0);
+        let is_left = OperatorCall::comparison(pg_sys::Int4EqualOperator, side, zero);
+        let is_beyond = OperatorCall::comparison(pg_sys::Int8LessOperator, others, number);
+        let is_kept = match self.kind {
+            Kind::ExceptAll => is_beyond,
+            _ => Logic::new(pg_sys::BoolExprType::NOT_EXPR, List::of([is_beyond])),
+        };
+        Some(Logic::new(pg_sys::BoolExprType::AND_EXPR, List::of([is_left, is_kept])))
     }
 
     /// What must hold for the sides that a group's rows are of.
@@ -282,6 +324,45 @@ impl<'p> SetOperationTree<'p> {
             _ => OperatorCall::comparison(pg_sys::Int4EqualOperator, last, side_constant(side.memory(), 0)),
         }
     }
+}
+
+/// The rows of both sides with their numbers among equal ones, and how many of those are of the right side.
+fn numbered<'p>(inner: Query<'p>, groups: List<'p, pg_sys::SortGroupClause>) -> Query<'p> {
+    let memory = inner.memory();
+    let query = select_from(inner);
+    let mut number = 0;
+    for column in inner.columns() {
+        number += 1;
+        let target = column_named_as(column, Var::of_target(1, column).node(), number, false);
+        target.set_reference(number as u32);
+        query.set_targets(query.targets().with(target));
+    }
+    for (reference, group) in (1..).zip(groups.iter()) {
+        group.set_reference(reference);
+    }
+    let Some(side) = query.targets().get(query.targets().len() - 1) else { return query };
+    let by_side = memory.make::<pg_sys::SortGroupClause>();
+    by_side.set_reference(side.reference());
+    by_side.set_equal_operator(pg_sys::Int4EqualOperator.into());
+    by_side.set_sort_operator(pg_sys::Int4LessOperator.into());
+    let functions = [
+        (pg_sys::F_ROW_NUMBER, List::nil(), List::of([by_side])),
+        (pg_sys::F_SUM_INT4, List::of([side.expression()]), List::nil()),
+    ];
+    for (window, (function, arguments, order)) in (1..).zip(functions) {
+        let clause = memory.make::<pg_sys::WindowClause>();
+        clause.set_number(window);
+        clause.set_partition(groups.deep_copy());
+        clause.set_order(order);
+        clause.set_frame_options(pg_sys::FRAMEOPTION_DEFAULTS as i32);
+        query.set_windows(query.windows().with(clause));
+        let call = WindowFunction::new(memory, function, window, arguments);
+        call.set_is_aggregate(function == pg_sys::F_SUM_INT4);
+        number += 1;
+        query.set_targets(query.targets().with(call.node().as_target(number, Some(NUMBER), false)));
+    }
+    query.set_has_windows(true);
+    query
 }
 
 /// The clauses by which the columns are grouped: those of ORDER BY first, as core has them in DISTINCT.
@@ -402,6 +483,9 @@ fn add_side_column(query: Query<'_>) {
     let var = Var::new(query.memory(), relation, place, pg_sys::INT4OID);
     query.set_targets(query.targets().with(var.node().as_target(place, Some(SIDE), false)));
 }
+
+/// The name of the columns that number and count equal rows.
+const NUMBER: &std::ffi::CStr = c"number";
 
 /// The name of the column that tells the side.
 const SIDE: &std::ffi::CStr = c"side";

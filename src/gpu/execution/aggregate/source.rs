@@ -97,7 +97,7 @@ impl PlannedAggregate {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for a sum without a kernel.
+    /// `NotSupported` for an aggregate or a sum without a kernel.
     pub(in crate::execution) fn new(
         call: &AggregateCall,
         argument: Option<(usize, &DataType)>,
@@ -116,6 +116,11 @@ impl PlannedAggregate {
             (Aggregate::Min | Aggregate::BoolAnd, _) => Accumulator::Min,
             (Aggregate::Max | Aggregate::BoolOr, _) => Accumulator::Max,
             (Aggregate::AnyValue, _) => Accumulator::Any,
+            (function @ (Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor | Aggregate::Array), _) => {
+                let name = format!("{function:?}").to_lowercase();
+                let message = format!("{name} is not computed on the GPU here: no kernel computes it");
+                return Err(Error::new(ErrorKind::NotSupported, message));
+            }
         };
         let partial_type = match (phase, argument_type) {
             // Inputs are partial results, and outputs too until the last row of a group.

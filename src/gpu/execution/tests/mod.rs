@@ -217,7 +217,15 @@ fn aggregate_call(
     argument: Option<Expression>,
     data_type: DataType,
 ) -> AggregateCall {
-    AggregateCall { id: ColumnId(id), function, argument, distinct: false, filter: None, data_type }
+    AggregateCall {
+        id: ColumnId(id),
+        function,
+        argument,
+        distinct: false,
+        filter: None,
+        data_type,
+        order: Vec::new(),
+    }
 }
 
 /// A plan that returns all columns of a relation.

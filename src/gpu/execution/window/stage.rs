@@ -237,10 +237,13 @@ impl<'a> Computed<'a> {
                         queue.best_of_frames(rows, &frames, &self.argument(call)?, is_greatest)?
                     }
                     Aggregate::AnyValue => queue.rows_of_frames(&frames, WindowFunction::FirstValue)?,
-                    Aggregate::Deviations => {
-                        return Err(Error::internal(
-                            "a window of variances of floats, which is not planned for",
-                        ));
+                    Aggregate::Deviations
+                    | Aggregate::BitAnd
+                    | Aggregate::BitOr
+                    | Aggregate::BitXor
+                    | Aggregate::Array => {
+                        let message = format!("no kernel computes {aggregate:?} over a window");
+                        return Err(Error::new(ErrorKind::NotSupported, message));
                     }
                 }
             }

@@ -420,9 +420,14 @@ impl Compilation {
             | Function::StartsWith
             | Function::PadBlanks
             | Function::TrimBlanks => Self::Text,
-            Function::EqualsAny | Function::Cardinality | Function::Element => {
-                Self::NotOnDevice("no kernel handles arrays")
-            }
+            Function::EqualsAny
+            | Function::Cardinality
+            | Function::Element
+            | Function::Row
+            | Function::JoinTexts
+            | Function::PercentileCont
+            | Function::PercentileDisc
+            | Function::Mode => Self::NotOnDevice("no kernel handles arrays"),
             // If every row evaluates it, `host_calls.rs` has taken it out before.
             Function::Variance { .. } | Function::VarianceScale { .. } => {
                 Self::NotOnDevice("the host computes variances, and for every row")

@@ -521,6 +521,10 @@ impl Ranks<'_> {
             (Aggregate::Min | Aggregate::BoolAnd, _) => values.into_iter().min(),
             (Aggregate::Max | Aggregate::BoolOr, _) => values.into_iter().max(),
             (Aggregate::AnyValue, _) => values.into_iter().next(),
+            (Aggregate::BitAnd, _) => values.into_iter().reduce(|a, b| a & b),
+            (Aggregate::BitOr, _) => values.into_iter().reduce(|a, b| a | b),
+            (Aggregate::BitXor, _) => values.into_iter().reduce(|a, b| a ^ b),
+            (Aggregate::Array, _) => return Err(Fault::Wrong("an array is no number".to_owned())),
         })
     }
 
@@ -555,7 +559,15 @@ impl Ranks<'_> {
                     WindowFunction::Aggregate(function) if is_so_far || frame.is_whole() => {
                         let (id, argument, data_type) = (*id, argument.clone(), data_type.clone());
                         let (function, distinct, filter) = (*function, false, None);
-                        let call = AggregateCall { id, function, argument, distinct, filter, data_type };
+                        let call = AggregateCall {
+                            id,
+                            function,
+                            argument,
+                            distinct,
+                            filter,
+                            data_type,
+                            order: Vec::new(),
+                        };
                         self.result(&call, AggregatePhase::Whole, &columns, &members)?
                     }
                     _ => return Err(Fault::Wrong("the interpreter has no such window".into())),

@@ -84,7 +84,15 @@ fn named(id: u32, expression: Expression) -> NamedExpression {
 }
 
 fn call(id: u32, function: Aggregate, argument: Option<Expression>, data_type: DataType) -> AggregateCall {
-    AggregateCall { id: ColumnId(id), function, argument, distinct: false, filter: None, data_type }
+    AggregateCall {
+        id: ColumnId(id),
+        function,
+        argument,
+        distinct: false,
+        filter: None,
+        data_type,
+        order: Vec::new(),
+    }
 }
 
 fn ascending(expression: Expression) -> SortKey {

@@ -82,6 +82,7 @@ fn grouped(table: &Table, groups: &[Expression], calls: &[Call]) -> Plan {
         distinct: call.distinct,
         filter: None,
         data_type: call.data_type.clone(),
+        order: Vec::new(),
     };
     let operator = Operator::Aggregate {
         input: table.scan(0),

@@ -189,6 +189,7 @@ fn tables_in_the_order_of_a_join_key_are_cut_at_the_same_values() {
         distinct: false,
         filter: None,
         data_type: DataType::Int64,
+        order: Vec::new(),
     };
     for (kind, rank_count) in JOIN_KINDS.into_iter().zip([2, 3, 4].into_iter().cycle()) {
         let below = Expression::literal(pystachio_plan::Value::Int(200), DataType::Int64);
