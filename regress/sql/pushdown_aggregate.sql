@@ -74,3 +74,12 @@ SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROU
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROUP BY k ORDER BY k) q EXCEPT ALL SELECT q::text FROM (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY a) q GROUP BY k ORDER BY k) q)
   UNION ALL (SELECT q::text FROM (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY a) q GROUP BY k ORDER BY k) q EXCEPT ALL SELECT q::text FROM (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROUP BY k ORDER BY k) q)) difference;
+
+-- Different rows beside other aggregates.
+\i :abs_srcdir/include/same.sql
+SELECT public.pushed($$SELECT k, count(DISTINCT (a, c)), count(DISTINCT (a, c)) FILTER (WHERE i > 0), count(DISTINCT c), count(*) FROM t1 GROUP BY k$$);
+SELECT same($$SELECT k, count(DISTINCT (a, c)), count(DISTINCT (a, c)) FILTER (WHERE i > 0), count(DISTINCT c), count(*) FROM t1 GROUP BY k$$);
+SELECT same($$SELECT count(DISTINCT (a, n, s)), count(DISTINCT (k, d)) FILTER (WHERE 10 / a > 1), sum(n) FROM t1 WHERE a <> 0$$);
+SELECT same($$SELECT count(DISTINCT (a, c)) FILTER (WHERE a > 3) FROM t1$$);
+SELECT same($$SELECT count(DISTINCT (a, c)), count(DISTINCT (c, a)), max(d) FROM t0$$);
+SELECT same($$SELECT a, count(DISTINCT (i, k)), array_agg(DISTINCT i), count(DISTINCT ROW(ts)) FROM t1 GROUP BY a HAVING count(DISTINCT (i, k)) > 3$$);

@@ -51,9 +51,10 @@ RESET pystachio.rewrite;
 -- A subquery whose keys come from a heap table reads all its rows after some queries, if they are few enough.
 SELECT line FROM public.engine_runs($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM heap.t1 x$$) line;
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM heap.t1 x$$) line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT json_agg(y.c) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',') FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
 -- From version 16 on PostgreSQL asks for the aggregate's rows in its order.
-SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT json_agg(y.c ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM heap.t1 x$$) line;
 -- One file a run.
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.id ORDER BY y.d LIMIT 1) FROM heap.t1 x$$, ' Files: ') line;
 SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT json_agg(q) FROM (SELECT y.id, y.c FROM t2 y WHERE y.a = x.a ORDER BY y.d, y.id) q) FROM heap.t1 x$$) line;

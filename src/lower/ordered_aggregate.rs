@@ -104,7 +104,11 @@ impl Lowering<'_> {
             calls.push(delimiters);
         } else {
             let nothing = Expression::literal(Value::Text(String::new()), DataType::Text);
-            arguments.push(Expression::call(Function::Coalesce, vec![delimiter, nothing], DataType::Text));
+            arguments.push(match &delimiter {
+                Expression::Literal(literal) if literal.value == Value::Null => nothing,
+                Expression::Literal(_) => delimiter,
+                _ => Expression::call(Function::Coalesce, vec![delimiter, nothing], DataType::Text),
+            });
         }
         let value = Lowered::plain(Expression::call(Function::JoinTexts, arguments, DataType::Text));
         Ok(LoweredAggregate { calls, value })

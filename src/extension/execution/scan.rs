@@ -191,15 +191,17 @@ impl ScanState {
         self.seek(plan, parameters)
     }
 
-    /// Whether it costs little to find out that the rows of all keys are too many. A scan ends when they are. A sort reads all
-    /// rows before it gives the first, so that the table must be small.
+    /// Whether it costs little to find out that the rows of all keys are too many. A scan ends when they are. A sort or an aggregate reads
+    /// all rows before it gives the first, so that the table must be small.
     fn may_read_all(&self, relation: &Relation) -> bool {
         match &relation.operator {
             Operator::Scan { .. } => true,
             Operator::Filter { input, .. }
             | Operator::Project { input, .. }
             | Operator::Limit { input, .. } => self.may_read_all(input),
-            Operator::Sort { input, .. } => self.may_read_all(input) && self.is_small(input),
+            Operator::Sort { input, .. } | Operator::Aggregate { input, .. } => {
+                self.may_read_all(input) && self.is_small(input)
+            }
             _ => false,
         }
     }

@@ -200,6 +200,8 @@ fields! { 'p Aggref {
     aggargtypes = set_argument_types: OidList<'p>;
     args as arguments: List<'p, pg_sys::TargetEntry>;
     args = set_arguments: List<'p, pg_sys::TargetEntry>;
+    aggdirectargs as direct: List<'p, pg_sys::Node>;
+    aggorder as order: List<'p, pg_sys::SortGroupClause>;
     aggdistinct as distinct: List<'p, pg_sys::SortGroupClause>;
     aggfilter as filter: Option<Node<'p>>;
     aggstar = set_is_star: bool;

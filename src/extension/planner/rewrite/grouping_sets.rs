@@ -210,7 +210,8 @@ impl<'p> Groups<'p> {
             }
             if let Some(aggregate) = node.downcast::<pg_sys::Aggref>() {
                 // Direct arguments are seen from the groups.
-                is_known = is_known && aggregate.levels_up() == 0 && aggregate.kind() == b'n';
+                let is_constant = aggregate.direct().iter().all(|direct| direct.is::<pg_sys::Const>());
+                is_known = is_known && aggregate.levels_up() == 0 && is_constant;
                 return Some(node);
             }
             if let Some(grouping) = node.downcast::<pg_sys::GroupingFunc>() {

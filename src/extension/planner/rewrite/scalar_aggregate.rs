@@ -226,7 +226,12 @@ fn aggregate_of_nothing(aggregate: AggregateCall<'_>) -> Option<OfNothing> {
     match function_name(aggregate.function()).as_str() {
         "count" => Some(OfNothing::Zero),
         "sum" | "avg" | "min" | "max" | "bool_and" | "bool_or" | "every" | "stddev" | "stddev_pop"
-        | "stddev_samp" | "variance" | "var_pop" | "var_samp" => Some(OfNothing::Null),
+        | "stddev_samp" | "variance" | "var_pop" | "var_samp" | "bit_and" | "bit_or" | "bit_xor" | "mode"
+        | "percentile_cont" | "percentile_disc" => Some(OfNothing::Null),
+        // Groups may come in another order than the rows of a key alone.
+        "array_agg" | "string_agg" if !aggregate.order().is_nil() || !aggregate.distinct().is_nil() => {
+            Some(OfNothing::Null)
+        }
         _ => None,
     }
 }
