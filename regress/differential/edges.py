@@ -273,7 +273,8 @@ def entries():
 
 
 # What the planner alone calls, for which SQL has no call.
-PLANNERS_OWN = ["instant", "pad_blanks", "quotient_scale", "trim_blanks", "variance", "variance_scale"]
+PLANNERS_OWN = ["instant", "join_texts", "mode", "pad_blanks", "percentile_cont", "percentile_disc", "quotient_scale", "row", "trim_blanks", "variance",
+                "variance_scale"]
 
 
 def missing_examples(session):

@@ -8,9 +8,9 @@
 //!
 //! Between two phases, and in spill files, a group is a list of rows: the value and the keys.
 //!
-//! Invariants: a group without a row is NULL. The memory of the kept rows is counted twice, because emitting them makes a copy.
+//! Invariants: a group without a row is NULL. The memory that emitting the kept rows takes is counted while they come.
 
-use std::{mem::size_of, sync::Arc};
+use std::{cmp::Ordering, mem::size_of, sync::Arc};
 
 use crate::datafusion::{
     common::ScalarValue,
@@ -26,7 +26,7 @@ use arrow::{
     buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
     compute::{SortOptions, concat, filter, take},
     datatypes::{DataType as ArrowType, Field, FieldRef, Fields},
-    row::{RowConverter, SortField},
+    row::{RowConverter, Rows, SortField},
 };
 use pystachio_plan::{Error, ErrorKind};
 
@@ -224,16 +224,65 @@ impl ByGroup {
             fields.push(SortField::new_with_options(column.data_type().clone(), options));
             columns.push(column.clone());
         }
-        let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
+        let keys = SortedKeys::new(RowConverter::new(fields)?.convert_columns(&columns)?);
+        let mut sorted: Vec<(u64, u32)> =
+            self.places.iter().map(|place| (keys.start(*place), *place)).collect();
         for ends in self.offsets.windows(2) {
-            let places = &mut self.places[ends[0] as usize..ends[1] as usize];
-            places.sort_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
+            let of_group = &mut sorted[ends[0] as usize..ends[1] as usize];
+            of_group.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| keys.compare(a.1, b.1)));
+        }
+        for (place, (_, own)) in self.places.iter_mut().zip(sorted) {
+            *place = own;
         }
         Ok(())
     }
 
     fn taken(&self, column: &ArrayRef) -> DataFusionResult<ArrayRef> {
         Ok(take(column, &UInt32Array::from(self.places.clone()), None)?)
+    }
+}
+
+/// Keys as bytes that sort as they do. Most comparisons need eight of them: those behind what all keys begin with.
+struct SortedKeys {
+    rows: Rows,
+    /// How many bytes all keys begin with.
+    common: usize,
+    /// The eight bytes are all that differs.
+    is_told_by_start: bool,
+}
+
+impl SortedKeys {
+    fn new(rows: Rows) -> Self {
+        let mut all = rows.iter();
+        let first = all.next();
+        let mut common = first.map_or(0, |first| first.as_ref().len());
+        let mut has_one_length = true;
+        for row in all {
+            let (first, row) = (first.as_ref().map_or(&[][..], |first| first.as_ref()), row.as_ref());
+            has_one_length &= row.len() == first.len();
+            let own = first.iter().zip(row).take(common);
+            common = own.take_while(|(a, b)| a == b).count();
+        }
+        let length = first.map_or(0, |first| first.as_ref().len());
+        let is_told_by_start = has_one_length && length <= common + size_of::<u64>();
+        Self { rows, common, is_told_by_start }
+    }
+
+    fn start(&self, place: u32) -> u64 {
+        let row = self.rows.row(place as usize);
+        let rest = row.as_ref().get(self.common..).unwrap_or_default();
+        let mut start = [0; size_of::<u64>()];
+        let count = rest.len().min(start.len());
+        start[..count].copy_from_slice(&rest[..count]);
+        u64::from_be_bytes(start)
+    }
+
+    /// Keys whose starts are equal. Rows with equal keys stay in the order in which they came.
+    fn compare(&self, a: u32, b: u32) -> Ordering {
+        match self.is_told_by_start {
+            true => a.cmp(&b),
+            false => self.rows.row(a as usize).cmp(&self.rows.row(b as usize)).then(a.cmp(&b)),
+        }
     }
 }
 
@@ -307,10 +356,12 @@ impl GroupsAccumulator for Collected {
     }
 
     fn size(&self) -> usize {
-        // Places, offsets, and the copy.
+        // What is emitted is another copy, and so are the keys in the form that is sorted, with their starts.
+        let (copies, sorted_bytes) =
+            if self.of.keys.is_empty() { (2, 0) } else { (3, size_of::<(u64, u32)>()) };
         size_of::<Self>()
-            + 2 * self.bytes
-            + self.row_count * size_of::<u32>()
+            + copies * self.bytes
+            + self.row_count * (size_of::<u32>() + sorted_bytes)
             + self.group_count * 2 * size_of::<i32>()
     }
 }

@@ -210,7 +210,9 @@ impl<'p> Groups<'p> {
             }
             if let Some(aggregate) = node.downcast::<pg_sys::Aggref>() {
                 // Direct arguments are seen from the groups.
-                let is_constant = aggregate.direct().iter().all(|direct| direct.is::<pg_sys::Const>());
+                let reads_groups =
+                    |node: Node<'p>| node.has_columns_of_level(0) || node.contains_kind::<pg_sys::SubLink>();
+                let is_constant = !aggregate.direct().iter().any(reads_groups);
                 is_known = is_known && aggregate.levels_up() == 0 && is_constant;
                 return Some(node);
             }
