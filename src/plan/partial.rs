@@ -129,6 +129,29 @@ mod tests {
     }
 
     #[test]
+    fn arrays_and_what_counts_different_values_have_no_partial_results() {
+        let call = |function, distinct| AggregateCall {
+            id: ColumnId(5),
+            function,
+            argument: Some(Expression::column(ColumnId(1), DataType::Int32)),
+            distinct,
+            filter: None,
+            data_type: DataType::Int32,
+            order: Vec::new(),
+        };
+        assert!(!call(Aggregate::Array, false).has_partial_results());
+        for (function, of_distinct) in [
+            (Aggregate::BitXor, false),
+            (Aggregate::BitOr, true),
+            (Aggregate::Count, false),
+            (Aggregate::Max, true),
+        ] {
+            assert!(call(function, false).has_partial_results());
+            assert_eq!(call(function, true).has_partial_results(), of_distinct, "{function:?}");
+        }
+    }
+
+    #[test]
     fn filters_stay_with_the_partial_results() {
         let filter = Expression::column(ColumnId(2), DataType::Bool);
         let call = AggregateCall {
