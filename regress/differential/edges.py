@@ -190,6 +190,114 @@ def _text_entries():
     yield Entry("char || text", ("char", "text"), "a.v || b.v")
 
 
+EXPRESSIONS = ["", "b", "^a", "a$", "^$", "a.c|^x", "[A-Fb]{2,3}", "(ab)+|[^a-z ]", "^(a|b)*$", "\\d+|\\s", "x[[:alpha:]]*y"]
+# Those that no engine has, and those that are an error.
+OTHER_EXPRESSIONS = ["(a)\\1", "a(?=b)", "(?i)A", "\\x61", "(a", "a**", "[b-a]"]
+
+
+def _expression_entries():
+    for name in TEXTS:
+        for expression in EXPRESSIONS:
+            for operator in ("~", "~*"):
+                yield Entry(f"{name} {operator} {expression!r}", (name,), f"a.v {operator} '{expression}'", "boolean")
+        for operator in ("!~", "!~*"):
+            yield Entry(f"{name} {operator} '^[ab]'", (name,), f"a.v {operator} '^[ab]'", "boolean")
+        for expression in OTHER_EXPRESSIONS:
+            yield Entry(f"local {name} ~ {expression!r}", (name,), f"a.v ~ '{expression}'", "boolean")
+        yield Entry(f"{name} ~ C", (name,), "a.v COLLATE \"C\" ~* '\\m[[:alpha:]]+\\M|\u00c4'", "boolean")
+        yield Entry(f"{name} SIMILAR TO", (name,), "a.v SIMILAR TO '(a|x)_*%|[[:upper:]]%'", "boolean")
+        yield Entry(f"local {name} ~ {name}", (name, name), "a.v ~ ('^' || left(b.v, 1))", "boolean")
+
+
+def _form_entries():
+    """Functions that give a text another form, and those of its bytes."""
+    for name in TEXTS:
+        for function in ("lpad", "rpad"):
+            for length in (-1, 0, 3, 12):
+                yield Entry(f"{function}({name}, {length})", (name,), f"{function}(a.v, {length})")
+                yield Entry(f"{function}({name}, {length}, fill)", (name,), f"{function}(a.v, {length}, 'x\u00e4')")
+            yield Entry(f"local {function}({name}, length)", (name,), f"{function}(a.v, length(a.v) + 2)")
+            yield Entry(f"local {function}({name}, large)", (name,), f"{function}(a.v, 268435455)")
+        for field in (-3, -1, 0, 1, 2):
+            yield Entry(f"split_part({name}, {field})", (name,), f"split_part(a.v, 'b', {field})")
+        yield Entry(f"split_part({name}, {name})", (name, name), "split_part(a.v, b.v, 1)")
+        yield Entry(f"split_part({name}, {name}) from the end", (name, name), "split_part(a.v, left(b.v, 1), -2)")
+        yield Entry(f"translate({name})", (name,), "translate(a.v, 'abc', 'x\u00e4')")
+        yield Entry(f"translate({name}, {name})", (name, name), "translate(a.v, b.v, 'xyz')")
+        for count in (-1, 0, 1, 3):
+            yield Entry(f"repeat({name}, {count})", (name,), f"repeat(a.v, {count})")
+        yield Entry(f"local repeat({name}, 1001)", (name,), "md5(repeat(a.v, 1001))")
+        for function in ("reverse", "initcap", "quote_literal", "ascii", "md5", "bit_length"):
+            yield Entry(f"{function}({name})", (name,), f"{function}(a.v)")
+        yield Entry(f"initcap({name} C)", (name,), "initcap('x\u00c4 \u00e4X-' || a.v COLLATE \"C\")")
+        yield Entry(f"concat_ws({name})", (name, name), "concat_ws('-', a.v, 'x', b.v)")
+        yield Entry(f"concat_ws by {name}", (name, name), "concat_ws(a.v, b.v, 'x')")
+        for start in (0, 1, 3, 100, 2147483647):
+            yield Entry(f"overlay({name}, {start})", (name,), f"overlay(a.v placing 'x\u00e4' from {start})")
+            for count in (-2, 0, 2, 2147483647):
+                yield Entry(f"overlay({name}, {start}, {count})", (name,), f"overlay(a.v placing 'xyz' from {start} for {count})")
+        for form in ("hex", "base64", "escape", "HEX", "octal"):
+            yield Entry(f"decode({name}, {form})", (name,), f"decode(a.v, '{form}')")
+            yield Entry(f"decode(encode({name}, {form}))", (name,), f"decode(encode(decode(md5(a.v), 'hex'), '{form}'), '{form}')")
+    for form in ("hex", "base64", "escape", "HEX", "octal"):
+        yield Entry(f"encode(bytea, {form})", ("bytea",), f"encode(a.v, '{form}')")
+    for function in ("md5", "sha224", "sha256", "sha384", "sha512"):
+        yield Entry(f"{function}(bytea)", ("bytea",), f"{function}(a.v)")
+    yield Entry("chr(int4)", ("int4",), "chr(a.v)")
+    for name in ("int4", "int8"):
+        yield Entry(f"to_hex({name})", (name,), "to_hex(a.v)")
+
+
+def _number_entries():
+    """Bits of integers, and functions of floats that the C library computes."""
+    for name in INTEGERS:
+        for operator in ("&", "|", "#"):
+            yield Entry(f"{name} {operator} {name}", (name, name), f"a.v {operator} b.v")
+        yield Entry(f"~{name}", (name,), "~a.v")
+        for operator in ("<<", ">>"):
+            for count in (-1, 0, 1, 15, 31, 33, 65):
+                yield Entry(f"{name} {operator} {count}", (name,), f"a.v {operator} ({count})")
+        if name != "int2":
+            for function in ("gcd", "lcm"):
+                yield Entry(f"{function}({name})", (name, name), f"{function}(a.v, b.v)")
+    for name in ("float4", "float8"):
+        for function in ("cbrt", "exp", "ln", "log", "sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+                         "acosh", "atanh", "degrees", "radians"):
+            yield Entry(f"{function}({name})", (name,), f"{function}(a.v)")
+        yield Entry(f"power({name})", (name, name), "power(a.v, b.v)")
+        yield Entry(f"{name} ^ {name}", (name, name), "a.v ^ b.v")
+        yield Entry(f"atan2({name})", (name, name), "atan2(a.v, b.v)")
+        yield Entry(f"local width_bucket({name})", (name,), "width_bucket(a.v, -1.5, 10, 7)")
+    for name in NUMERICS:
+        yield Entry(f"div({name})", (name, name), "div(a.v, b.v)")
+        yield Entry(f"local ln({name})", (name,), "ln(abs(a.v) + 1)")
+
+
+FORMATS = ["YYYY-MM-DD HH24:MI:SS.US", "Day, DDth Month YYYY HH12:MI AM", "IYYY-IW-ID Q CC J WW W DDD",
+           'FMDay FMDDth FMMonth FMRM Y,YYY B.C. "Q"Q', ""]
+
+
+def _moment_entries():
+    """Dates and times that are made of numbers, and their texts."""
+    yield Entry("make_date(int4)", ("int4",), "make_date(a.v, 2, 29)")
+    yield Entry("make_date(int4, int4)", ("int4", "int4"), "make_date(2024, a.v, b.v)")
+    yield Entry("make_time(int4, float8)", ("int4", "float8"), "make_time(a.v, 30, b.v)")
+    yield Entry("make_timestamp(int4, float8)", ("int4", "float8"), "make_timestamp(a.v, 12, 31, 23, 59, b.v)")
+    yield Entry("time + date", ("date", "time"), "b.v + a.v")
+    for interval in ("3 hours", "-25 hours", "1 day 00:00:00.000001"):
+        yield Entry(f"time + {interval}", ("time",), f"a.v + interval '{interval}'")
+        yield Entry(f"time - {interval}", ("time",), f"a.v - interval '{interval}'")
+    for name in ("date", "timestamp", "timestamptz"):
+        yield Entry(f"isfinite({name})", (name,), "isfinite(a.v)")
+        yield Entry(f"age({name}, {name})", (name, name), "age(a.v, b.v)")
+        yield Entry(f"age({name})", (name,), "age(a.v)")
+        for form in FORMATS:
+            yield Entry(f"to_char({name}, {form})", (name,), f"to_char(a.v, '{form}')")
+        for form in ("TMMonth", "TZ OF"):
+            yield Entry(f"local to_char({name}, {form})", (name,), f"to_char(a.v, '{form}')")
+        yield Entry(f"{name} || text", (name, "text"), "a.v || b.v")
+
+
 def _time_entries():
     for name in TIMES:
         for part in FIELDS:
@@ -232,7 +340,6 @@ def _time_entries():
     yield Entry("date + time", ("date", "time"), "a.v + b.v")
     yield Entry("to_timestamp(float8)", ("float8",), "to_timestamp(a.v)")
     yield Entry("to_timestamp(int8)", ("int8",), "to_timestamp(a.v)")
-    yield Entry("time + interval", ("time",), "a.v + interval '3 hours'")
 
 
 def _infinity_entries():
@@ -268,7 +375,8 @@ def _array_entries():
 
 def entries():
     """Every entry, in a fixed order."""
-    for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _time_entries, _array_entries):
+    for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _expression_entries, _form_entries,
+                 _number_entries, _moment_entries, _time_entries, _array_entries):
         yield from make()
 
 

@@ -33,18 +33,18 @@ BEGIN
 END $$;
 
 -- A group that only PostgreSQL has stays with it, and the average below is joined.
-SELECT public.shape($$SELECT to_char(x.d, 'YYYY'), count(*) FROM t1 x WHERE x.i > 0 AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a) GROUP BY 1$$);
-SELECT same($$SELECT to_char(x.d, 'YYYY'), count(*) FROM t1 x WHERE x.i > 0 AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a) GROUP BY 1$$);
-SELECT public.shape($$SELECT to_char(x.d, 'YYYY'), (SELECT count(*) FROM t2 y WHERE y.a = x.a) FROM t1 x$$);
-SELECT same($$SELECT to_char(x.d, 'YYYY'), (SELECT count(*) FROM t2 y WHERE y.a = x.a) FROM t1 x$$);
-SELECT public.shape($$SELECT to_char(x.d, 'YYYY') FROM t1 x WHERE x.i = 1 OR x.a IN (SELECT y.a FROM t2 y WHERE y.b = x.b)$$);
-SELECT same($$SELECT to_char(x.d, 'YYYY') FROM t1 x WHERE x.i = 1 OR x.a IN (SELECT y.a FROM t2 y WHERE y.b = x.b)$$);
+SELECT public.shape($$SELECT to_char(x.d, 'TMYYYY'), count(*) FROM t1 x WHERE x.i > 0 AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a) GROUP BY 1$$);
+SELECT same($$SELECT to_char(x.d, 'TMYYYY'), count(*) FROM t1 x WHERE x.i > 0 AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a) GROUP BY 1$$);
+SELECT public.shape($$SELECT to_char(x.d, 'TMYYYY'), (SELECT count(*) FROM t2 y WHERE y.a = x.a) FROM t1 x$$);
+SELECT same($$SELECT to_char(x.d, 'TMYYYY'), (SELECT count(*) FROM t2 y WHERE y.a = x.a) FROM t1 x$$);
+SELECT public.shape($$SELECT to_char(x.d, 'TMYYYY') FROM t1 x WHERE x.i = 1 OR x.a IN (SELECT y.a FROM t2 y WHERE y.b = x.b)$$);
+SELECT same($$SELECT to_char(x.d, 'TMYYYY') FROM t1 x WHERE x.i = 1 OR x.a IN (SELECT y.a FROM t2 y WHERE y.b = x.b)$$);
 -- So where a condition of the outer table stays with PostgreSQL.
-SELECT public.shape($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'YYYY') <> '2000' AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
-SELECT same($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'YYYY') <> '2000' AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
+SELECT public.shape($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'TMYYYY') <> '2000' AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
+SELECT same($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'TMYYYY') <> '2000' AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
 -- NOT IN with NULLs would be a nested loop there, so it keeps PostgreSQL's hash table. The average is still joined.
-SELECT public.shape($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'YYYY') <> '2000' AND x.a NOT IN (SELECT y.a FROM t2 y) AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
-SELECT same($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'YYYY') <> '2000' AND x.a NOT IN (SELECT y.a FROM t2 y) AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
+SELECT public.shape($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'TMYYYY') <> '2000' AND x.a NOT IN (SELECT y.a FROM t2 y) AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
+SELECT same($$SELECT x.id FROM t1 x WHERE to_char(x.d, 'TMYYYY') <> '2000' AND x.a NOT IN (SELECT y.a FROM t2 y) AND x.n > (SELECT avg(y.n) FROM t2 y WHERE y.a = x.a)$$);
 -- So where the outer rows are PostgreSQL's.
 SELECT public.shape($$SELECT x.id, (SELECT count(*) FROM t2 y WHERE y.a = x.a) FROM heap.t1 x$$);
 SELECT same($$SELECT x.id, (SELECT count(*) FROM t2 y WHERE y.a = x.a) FROM heap.t1 x$$);

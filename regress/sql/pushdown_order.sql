@@ -44,7 +44,7 @@ SELECT q.query, o.* FROM (VALUES
 -- What engines order otherwise, PostgreSQL sorts.
 SELECT q.query, o.* FROM (VALUES
   ('SELECT id, row_number() OVER (ORDER BY ts - timestamp ''1994-01-01'', id) FROM t1'),
-  ('SELECT id, row_number() OVER (ORDER BY to_char(d, ''YYYY''), id) FROM t1')) q (query), LATERAL public.ordered(q.query) o;
+  ('SELECT id, row_number() OVER (ORDER BY to_char(d, ''TMYYYY''), id) FROM t1')) q (query), LATERAL public.ordered(q.query) o;
 -- A key that returns a set has more rows than its scan.
 SELECT q.query, o.* FROM (VALUES
   ('SELECT generate_series(1, 2) + id AS r, count(*) FROM t1 GROUP BY 1 ORDER BY 1'),
@@ -54,7 +54,7 @@ SELECT q.query, o.* FROM (VALUES
 SELECT q.query, o.* FROM (VALUES
   ('SELECT id, generate_series(1, 2) FROM t1 ORDER BY id LIMIT 3'),
   ('SELECT id FROM t1 ORDER BY a, id LIMIT 5'),
-  ('SELECT id FROM t1 WHERE to_char(d, ''YYYY'') > ''1994'' ORDER BY a, id LIMIT 5'),
+  ('SELECT id FROM t1 WHERE to_char(d, ''TMYYYY'') > ''1994'' ORDER BY a, id LIMIT 5'),
   ('SELECT id FROM t1 ORDER BY a, id FETCH FIRST (SELECT 2) ROWS WITH TIES')) q (query), LATERAL public.ordered(q.query) o;
 -- A merge join with a table of PostgreSQL's own, and groups by sorting.
 SET enable_hashjoin = off;

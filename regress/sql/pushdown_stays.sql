@@ -12,7 +12,7 @@ SELECT public.pushed($$SELECT x.id, z.c FROM t1 x JOIN t2 y ON x.a = y.a AND to_
 SELECT same($$SELECT x.id, z.c FROM t1 x JOIN t2 y ON x.a = y.a AND to_char(x.n, '999') <> to_char(y.n, '999') JOIN t3 z ON z.id = y.id$$);
 SELECT same($$SELECT x.id, y.id, z.id FROM t1 x JOIN t2 y ON x.a = y.a AND to_char(x.n, '999') <> to_char(y.n, '999') JOIN t3 z ON z.id = y.id AND to_char(z.n, '9') <> to_char(x.n, '9')$$);
 -- Columns that nothing else reads.
-SELECT same($$SELECT count(*) FROM t1 x JOIN t2 y ON x.a = y.a AND to_char(x.d, 'MM') < to_char(y.d, 'MM')$$);
+SELECT same($$SELECT count(*) FROM t1 x JOIN t2 y ON x.a = y.a AND to_char(x.d, 'TMMM') < to_char(y.d, 'TMMM')$$);
 -- Of an outer join: above it, and not its own.
 SELECT public.pushed($$SELECT x.id, y.id FROM t1 x LEFT JOIN t2 y ON x.id = y.id WHERE coalesce(to_char(y.n, '9'), 'x') <> to_char(x.n, '9')$$);
 SELECT same($$SELECT x.id, y.id FROM t1 x LEFT JOIN t2 y ON x.id = y.id WHERE coalesce(to_char(y.n, '9'), 'x') <> to_char(x.n, '9')$$);
@@ -31,9 +31,9 @@ SELECT same($$SELECT count(*) FROM t1 x JOIN t2 y ON to_char(x.n, '999') = to_ch
 -- HAVING.
 SELECT public.pushed($$SELECT a, sum(n) FROM t1 GROUP BY a HAVING to_char(sum(n), '9999') <> '  12'$$);
 SELECT same($$SELECT a, sum(n) FROM t1 GROUP BY a HAVING to_char(sum(n), '9999') <> '  12'$$);
-SELECT same($$SELECT a, sum(n) FROM t1 GROUP BY a HAVING to_char(max(d), 'MM') < '07' AND count(*) > 1 ORDER BY sum(n), a LIMIT 3$$);
-SELECT same($$SELECT x.a, s.k FROM t2 x JOIN (SELECT a, count(*) AS k FROM t1 GROUP BY a HAVING to_char(max(d), 'MM') < '07') s ON s.a = x.a$$);
-SELECT same($$SELECT DISTINCT count(*) FROM t1 GROUP BY a HAVING to_char(max(d), 'MM') < '07'$$);
+SELECT same($$SELECT a, sum(n) FROM t1 GROUP BY a HAVING to_char(max(d), 'TMMM') < '07' AND count(*) > 1 ORDER BY sum(n), a LIMIT 3$$);
+SELECT same($$SELECT x.a, s.k FROM t2 x JOIN (SELECT a, count(*) AS k FROM t1 GROUP BY a HAVING to_char(max(d), 'TMMM') < '07') s ON s.a = x.a$$);
+SELECT same($$SELECT DISTINCT count(*) FROM t1 GROUP BY a HAVING to_char(max(d), 'TMMM') < '07'$$);
 -- What could fail is computed only for rows that the condition keeps.
 SELECT same($$SELECT x.id, 1000 / (x.a - 3) FROM t1 x JOIN t2 y ON x.id = y.id AND to_char(x.a - 3, '9') <> to_char(y.id - y.id, '9')$$);
 SELECT same($$SELECT x.id FROM t1 x JOIN t2 y ON x.id = y.id AND to_char(x.a - 3, '9') <> to_char(y.id - y.id, '9') ORDER BY 1000 / (x.a - 3), x.id$$);

@@ -50,10 +50,16 @@ pub enum Outcome {
 pub fn case_files() -> Vec<CaseFile> {
     let files = [
         ("arithmetic", include_str!("postgresql/arithmetic.tsv")),
+        ("bits", include_str!("postgresql/bits.tsv")),
+        ("bytes", include_str!("postgresql/bytes.tsv")),
         ("cast", include_str!("postgresql/cast.tsv")),
         ("comparison", include_str!("postgresql/comparison.tsv")),
         ("datetime", include_str!("postgresql/datetime.tsv")),
         ("decimal", include_str!("postgresql/decimal.tsv")),
+        ("float", include_str!("postgresql/float.tsv")),
+        ("form", include_str!("postgresql/form.tsv")),
+        ("moment", include_str!("postgresql/moment.tsv")),
+        ("regex", include_str!("postgresql/regex.tsv")),
         ("quotient", include_str!("postgresql/quotient.tsv")),
         ("text", include_str!("postgresql/text.tsv")),
         ("variance", include_str!("postgresql/variance.tsv")),

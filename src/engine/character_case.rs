@@ -1,4 +1,4 @@
-//! Upper and lower case as PostgreSQL computes them under collations of libc: character by character.
+//! Upper and lower case, and letters and digits, as PostgreSQL computes them under collations of libc: character by character.
 //!
 //! A table from code point to code point is made once per locale by asking libc for every code point, so
 //! no row costs a call and an engine without libc at hand (a GPU's) can be given the table.
@@ -12,16 +12,16 @@
 //! Deliberately absent: mappings of a character to several ("ß" stays "ß" in upper case) or that depend on
 //! its neighbours; libc has none.
 //!
-//! Source: PostgreSQL 15, `formatting.c` (`str_toupper`, `str_tolower`): `mbstowcs`, `towupper_l` a wide
+//! Source: PostgreSQL 15, `formatting.c` (`str_toupper`, `str_tolower`, `str_initcap`): `mbstowcs`, `towupper_l` a wide
 //! character, `wcstombs`.
 
 use std::{
     fmt,
     hash::{Hash, Hasher},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
-use pystachio_plan::{Ctype, Error, ErrorKind, Result};
+use pystachio_plan::{CharacterClass, Ctype, Error, ErrorKind, Letters, Result};
 
 use crate::{host_locale::HostLocale, locking::lock_whole};
 
@@ -41,6 +41,12 @@ pub struct CharacterCase {
     ctype: Ctype,
     upper: CaseMap,
     lower: CaseMap,
+    /// A bit for each code point that is a letter or a digit.
+    alphanumeric: Box<[u64]>,
+    /// Of a libc's locale.
+    locale: Option<HostLocale>,
+    /// The classes that were asked for, by their places in [`CharacterClass::ALL`].
+    classes: [OnceLock<Vec<(char, char)>>; CharacterClass::ALL.len()],
 }
 
 /// The mapping of every character to uppercase, or to lowercase.
@@ -89,13 +95,29 @@ impl CharacterCase {
         &self.lower
     }
 
+    /// Whether a character is a letter or a digit.
+    #[inline]
+    pub fn is_alphanumeric(&self, character: char) -> bool {
+        let code_point = u32::from(character);
+        let word = self.alphanumeric.get((code_point / u64::BITS) as usize).copied().unwrap_or(0);
+        word >> (code_point % u64::BITS) & 1 != 0
+    }
+
     fn make(ctype: Ctype) -> Result<Self> {
         let Ctype::Libc(name) = ctype else {
             let upper = CaseMap::new(|character| Some(character.to_ascii_uppercase()));
             let lower = CaseMap::new(|character| Some(character.to_ascii_lowercase()));
+            let alphanumeric = character_set(|character| character.is_ascii_alphanumeric());
             return upper
                 .zip(lower)
-                .map(|(upper, lower)| Self { ctype, upper, lower })
+                .map(|(upper, lower)| Self {
+                    ctype,
+                    upper,
+                    lower,
+                    alphanumeric,
+                    locale: None,
+                    classes: Default::default(),
+                })
                 .ok_or_else(|| Error::internal("a letter of ASCII has no case"));
         };
         let unknown = || {
@@ -106,7 +128,73 @@ impl CharacterCase {
         let locale = HostLocale::open(name.as_str()).ok_or_else(unknown)?;
         let upper = CaseMap::new(|character| locale.to_upper(character)).ok_or_else(unknown)?;
         let lower = CaseMap::new(|character| locale.to_lower(character)).ok_or_else(unknown)?;
-        Ok(Self { ctype, upper, lower })
+        let alphanumeric = character_set(|character| locale.is_alphanumeric(character));
+        Ok(Self { ctype, upper, lower, alphanumeric, locale: Some(locale), classes: Default::default() })
+    }
+}
+
+/// A bit for each code point whose character is meant.
+fn character_set(is_meant: impl Fn(char) -> bool) -> Box<[u64]> {
+    let word = |first: u32| {
+        let bits = (0..u64::BITS).filter(|bit| char::from_u32(first + bit).is_some_and(&is_meant));
+        bits.fold(0, |word, bit| word | 1 << bit)
+    };
+    (0..=u32::from(char::MAX)).step_by(u64::BITS as usize).map(word).collect()
+}
+
+impl Letters for CharacterCase {
+    fn lower(&self, character: char) -> char {
+        self.lower.convert_character(character)
+    }
+
+    fn upper(&self, character: char) -> char {
+        self.upper.convert_character(character)
+    }
+
+    fn class(&self, class: CharacterClass) -> Vec<(char, char)> {
+        let place = CharacterClass::ALL.iter().position(|known| *known == class).unwrap_or(0);
+        let is_of = |character: char| match &self.locale {
+            Some(locale) => locale.is_of_class(character, class),
+            None => is_of_ascii_class(character, class),
+        };
+        self.classes
+            .get(place)
+            .map(|known| known.get_or_init(|| ranges_of(is_of)).clone())
+            .unwrap_or_default()
+    }
+}
+
+/// The characters that are meant, as ranges. Each code point is asked for.
+fn ranges_of(is_meant: impl Fn(char) -> bool) -> Vec<(char, char)> {
+    let mut ranges: Vec<(char, char)> = Vec::new();
+    let mut is_open = false;
+    for character in '\0'..=char::MAX {
+        let is_meant = is_meant(character);
+        match ranges.last_mut() {
+            Some(range) if is_open && is_meant => range.1 = character,
+            _ if is_meant => ranges.push((character, character)),
+            _ => {}
+        }
+        is_open = is_meant;
+    }
+    ranges
+}
+
+/// The class of a character as PostgreSQL's C and POSIX know it.
+fn is_of_ascii_class(character: char, class: CharacterClass) -> bool {
+    match class {
+        CharacterClass::Alnum => character.is_ascii_alphanumeric(),
+        CharacterClass::Alpha => character.is_ascii_alphabetic(),
+        CharacterClass::Blank => matches!(character, ' ' | '\t'),
+        CharacterClass::Cntrl => character.is_ascii_control(),
+        CharacterClass::Digit => character.is_ascii_digit(),
+        CharacterClass::Graph => character.is_ascii_graphic(),
+        CharacterClass::Lower => character.is_ascii_lowercase(),
+        CharacterClass::Print => character == ' ' || character.is_ascii_graphic(),
+        CharacterClass::Punct => character.is_ascii_punctuation(),
+        CharacterClass::Space => matches!(character, ' ' | '\t'..='\r'),
+        CharacterClass::Upper => character.is_ascii_uppercase(),
+        CharacterClass::Xdigit => character.is_ascii_hexdigit(),
     }
 }
 
@@ -259,6 +347,7 @@ mod tests {
         for character in '\0'..=char::MAX {
             assert_eq!(Some(case.upper().convert_character(character)), locale.to_upper(character));
             assert_eq!(Some(case.lower().convert_character(character)), locale.to_lower(character));
+            assert_eq!(case.is_alphanumeric(character), locale.is_alphanumeric(character));
         }
     }
 

@@ -5,17 +5,27 @@
 //! Deliberately absent: the process's own locale, which nothing here reads or sets.
 #![expect(unsafe_code, reason = "libc's locales are C objects")]
 
-use std::ffi::{CStr, CString, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong};
+
+use pystachio_plan::CharacterClass;
 
 // In wctype.h, which the crate libc doesn't bind; `wint_t` is an unsigned int in the Linux libcs.
 unsafe extern "C" {
     fn towupper_l(character: c_uint, locale: libc::locale_t) -> c_uint;
     fn towlower_l(character: c_uint, locale: libc::locale_t) -> c_uint;
+    fn iswalnum_l(character: c_uint, locale: libc::locale_t) -> c_int;
+    fn iswctype_l(character: c_uint, class: c_ulong, locale: libc::locale_t) -> c_int;
+    fn wctype_l(name: *const c_char, locale: libc::locale_t) -> c_ulong;
 }
 
 /// The character class of one locale, whose characters are UTF-8.
 #[derive(Debug)]
 pub(crate) struct HostLocale(libc::locale_t);
+
+// SAFETY: a locale does not change between its opening and its closing, and libc's functions of a locale may be called by any thread.
+unsafe impl Send for HostLocale {}
+// SAFETY: as above.
+unsafe impl Sync for HostLocale {}
 
 impl HostLocale {
     /// The locale of this name; `None` if libc has none, or if its characters are not UTF-8.
@@ -42,6 +52,32 @@ impl HostLocale {
     pub(crate) fn to_lower(&self, character: char) -> Option<char> {
         // SAFETY: the locale is open; any number may be asked for.
         char::from_u32(unsafe { towlower_l(character.into(), self.0) })
+    }
+
+    /// Whether a character is of a class.
+    pub(crate) fn is_of_class(&self, character: char, class: CharacterClass) -> bool {
+        let name = match class {
+            CharacterClass::Alnum => c"alnum",
+            CharacterClass::Alpha => c"alpha",
+            CharacterClass::Blank => c"blank",
+            CharacterClass::Cntrl => c"cntrl",
+            CharacterClass::Digit => c"digit",
+            CharacterClass::Graph => c"graph",
+            CharacterClass::Lower => c"lower",
+            CharacterClass::Print => c"print",
+            CharacterClass::Punct => c"punct",
+            CharacterClass::Space => c"space",
+            CharacterClass::Upper => c"upper",
+            CharacterClass::Xdigit => c"xdigit",
+        };
+        // SAFETY: the locale is open, the name is a C string, and any number may be asked for.
+        unsafe { iswctype_l(character.into(), wctype_l(name.as_ptr(), self.0), self.0) != 0 }
+    }
+
+    /// Whether a character is a letter or a digit.
+    pub(crate) fn is_alphanumeric(&self, character: char) -> bool {
+        // SAFETY: the locale is open; any number may be asked for.
+        unsafe { iswalnum_l(character.into(), self.0) != 0 }
     }
 }
 

@@ -10,7 +10,8 @@
 //! - `tally.rs`: counts that must not wrap
 //! - `spill.rs`: spill files and their limits; `spill_folder.rs`: their folders; `spool.rs`: result rows in them
 //! - `descriptors.rs`: how many files may be open
-//! - `character_case.rs` and `host_locale.rs`: uppercase and lowercase as the host's libc defines them
+//! - `character_case.rs` and `host_locale.rs`: uppercase, lowercase, letters and digits as the host's libc defines them
+//! - `mathematics.rs`: functions of floats that the host's libc computes
 //! - `variance.rs` and `quotient.rs`: PostgreSQL's values that need integers of any size
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
@@ -23,6 +24,7 @@ mod character_case;
 pub mod descriptors;
 mod host_locale;
 pub mod locking;
+pub mod mathematics;
 mod panics;
 pub mod quotient;
 pub mod spill;

@@ -33,6 +33,8 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
         ErrorKind::SubstringLength => PgSqlErrorCode::ERRCODE_SUBSTRING_ERROR,
         ErrorKind::EscapeSequence => PgSqlErrorCode::ERRCODE_INVALID_ESCAPE_SEQUENCE,
         ErrorKind::InvalidPowerArgument => PgSqlErrorCode::ERRCODE_INVALID_ARGUMENT_FOR_POWER_FUNCTION,
+        ErrorKind::InvalidLogarithmArgument => PgSqlErrorCode::ERRCODE_INVALID_ARGUMENT_FOR_LOG,
+        ErrorKind::LimitExceeded => PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
         ErrorKind::InvalidText => PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
         ErrorKind::NotSupported => PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
         ErrorKind::OutOfMemory => PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,

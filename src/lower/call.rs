@@ -1,6 +1,6 @@
 //! Functions and operators.
 
-use pystachio_plan::{CatalogUse, Caveat, Ctype, DataType, Expression, Function, Value};
+use pystachio_plan::{CatalogUse, Caveat, Ctype, DataType, Expression, Function, RegularExpression, Value};
 
 use crate::{
     Call, Collation, FunctionRefusal, Lowered, LoweredResult, Lowering, Meaning, Notes, Refusal, Scale,
@@ -12,6 +12,10 @@ use crate::{
     numeric_modifier,
     zone::{in_session_zone, to_local_time},
 };
+
+/// How many characters a text is padded to, and how many times it is repeated: an engine has the texts of thousands of rows at once,
+/// and PostgreSQL one.
+pub(crate) const REPEATED_MAX: i64 = 1_000;
 
 impl Lowering<'_> {
     /// A call of a function, or of an operator through its function. `source` is the whole expression.
@@ -130,6 +134,7 @@ impl CallSite<'_> {
             Function::Cast => self.cast(arguments),
             Function::Like => Ok(like(function, is, arguments)),
             Function::ILike(_) => Ok(like(Function::ILike(self.ctype()?), is, arguments)),
+            Function::Matches(_) | Function::MatchesIgnoringCase(_) => self.matches(function, is, arguments),
             Function::Length | Function::OctetLength | Function::Position => {
                 self.int_function(function, arguments)
             }
@@ -154,12 +159,95 @@ impl CallSite<'_> {
             | Function::ConcatSkippingNulls
             | Function::Replace
             | Function::Left => self.text_function(function, arguments),
-            Function::StartsWith => {
-                self.check_texts(&arguments, 2)?;
-                Ok(Lowered::plain(Expression::predicate(function, values(arguments))))
+            Function::InitCap(_) => self.by_signature(Function::InitCap(self.ctype()?), arguments),
+            Function::PadLeft | Function::PadRight | Function::Repeat => {
+                if !arguments.get(1).is_some_and(is_short_count) {
+                    return Err(self.refuse(FunctionRefusal::LongCount));
+                }
+                self.by_signature(function, arguments)
             }
+            Function::StartsWith
+            | Function::SplitPart
+            | Function::Translate
+            | Function::Reverse
+            | Function::Ascii
+            | Function::Character
+            | Function::ConcatSeparated
+            | Function::Overlay
+            | Function::QuoteLiteral
+            | Function::ToHexadecimal
+            | Function::Digest(_)
+            | Function::Encode
+            | Function::Decode
+            | Function::Float(_)
+            | Function::BitAnd
+            | Function::BitOr
+            | Function::BitXor
+            | Function::BitNot
+            | Function::ShiftLeft
+            | Function::ShiftRight
+            | Function::GreatestCommonDivisor
+            | Function::LeastCommonMultiple => self.by_signature(function, arguments),
+            Function::DivideWhole => self.divide_whole(arguments),
             _ => self.build_moment(function, is, arguments),
         }
+    }
+
+    /// A match with a constant regular expression. Flags, which `regexp_like` may have, say whether case counts.
+    fn matches(&self, function: Function, is: CatalogUse, mut arguments: Vec<Lowered>) -> LoweredResult {
+        let mut ignores_case = matches!(function, Function::MatchesIgnoringCase(_));
+        if arguments.len() == 3 {
+            let flags = arguments.pop();
+            ignores_case = match flags.as_ref().and_then(Lowered::literal).map(|literal| &literal.value) {
+                Some(Value::Text(flags)) if flags == "i" => true,
+                Some(Value::Text(flags)) if flags.is_empty() || flags == "c" => false,
+                _ => return Err(self.refuse(FunctionRefusal::Arguments)),
+            };
+        }
+        let [text, pattern] = self.two(arguments)?;
+        let Some(Value::Text(expression)) = pattern.literal().map(|literal| &literal.value) else {
+            return Err(self.refuse(FunctionRefusal::VaryingExpression));
+        };
+        let parsed = RegularExpression::parse(expression)
+            .map_err(|why| self.refuse(FunctionRefusal::Expression(why.message)))?;
+        let has_letters = ignores_case || parsed.has_classes() || parsed.has_boundaries();
+        let ctype = if has_letters { self.ctype()? } else { Ctype::Ascii };
+        if parsed.has_boundaries() && ctype != Ctype::Ascii {
+            let why = "a regular expression with boundaries of words, except under C and POSIX".to_owned();
+            return Err(self.refuse(FunctionRefusal::Expression(why)));
+        }
+        let arguments = vec![text, pattern];
+        self.check_texts(&arguments, 2)?;
+        let make = if ignores_case { Function::MatchesIgnoringCase } else { Function::Matches };
+        Ok(like(make(ctype), is, arguments))
+    }
+
+    /// A function whose types say all: those of a signature of the registry, and PostgreSQL's of the result.
+    pub(crate) fn by_signature(&self, function: Function, arguments: Vec<Lowered>) -> LoweredResult {
+        let result =
+            self.result_type().data_type().ok_or_else(|| self.refuse(FunctionRefusal::UnknownType))?;
+        let types: Vec<DataType> = arguments.iter().map(|argument| argument.data_type().clone()).collect();
+        if !function.entry().signatures.iter().any(|signature| signature.accepts(&types, &result)) {
+            return Err(self.refuse(FunctionRefusal::Types));
+        }
+        let magnitude = type_magnitude(&result);
+        Ok(Lowered::number(Expression::call(function, values(arguments), result), Scale::None, magnitude))
+    }
+
+    /// The quotient of decimals without its fraction.
+    fn divide_whole(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let [a, b] = self.two(arguments)?;
+        if !a.data_type().is_decimal() || !b.data_type().is_decimal() {
+            return Err(self.refuse(FunctionRefusal::Types));
+        }
+        let (scale_a, scale_b) = (type_scale(a.data_type())?, type_scale(b.data_type())?);
+        // Engines align both.
+        decimal_type(a.magnitude.max(b.magnitude), scale_a.max(scale_b))?;
+        let magnitude = a.magnitude * 10f64.powi(scale_b);
+        let data_type = decimal_type(magnitude, 0)?;
+        let arguments = vec![a.expression, b.expression];
+        let expression = Expression::call(Function::DivideWhole, arguments, data_type);
+        Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
     }
 
     /// The letters of the collation.
@@ -399,6 +487,14 @@ fn like(function: Function, is: CatalogUse, arguments: Vec<Lowered>) -> Lowered 
     let found = Expression::predicate(function, values(arguments));
     let is_negated = is == CatalogUse::Not;
     Lowered::plain(if is_negated { Expression::predicate(Function::Not, vec![found]) } else { found })
+}
+
+/// Whether a count is a constant that makes no batch of rows much larger.
+fn is_short_count(argument: &Lowered) -> bool {
+    matches!(
+        argument.literal().map(|literal| &literal.value),
+        Some(Value::Int(..=REPEATED_MAX) | Value::Null)
+    )
 }
 
 /// Whether an integer argument may be -2147483648.

@@ -40,11 +40,28 @@ pub(crate) fn check_encoding(
     arguments: &[Lowered],
 ) -> Result<(), FunctionRefusal> {
     let has_text = call.arguments.iter().any(|argument| argument.of.is_collated_text());
-    let is_same = !has_text
+    // Of a number it makes a text.
+    let is_character = is(meaning, |function| function == Function::Character);
+    let is_same = !(has_text || is_character)
         || match server.text_form() {
             TextForm::Utf8 => true,
             TextForm::Bytes => has_value_of_bytes(meaning, call, arguments),
-            TextForm::OneByte { .. } => !is(meaning, |function| function == Function::OctetLength),
+            TextForm::OneByte { .. } => !is(meaning, |function| {
+                matches!(
+                    function,
+                    // Of bytes, of code points, or in error for texts of so many bytes.
+                    Function::OctetLength
+                        | Function::Matches(_)
+                        | Function::MatchesIgnoringCase(_)
+                        | Function::Character
+                        | Function::Ascii
+                        | Function::Digest(_)
+                        | Function::Decode
+                        | Function::PadLeft
+                        | Function::PadRight
+                        | Function::Repeat
+                )
+            }),
             // Their text is a word, such as the name of a time zone, or the value itself.
             TextForm::Other => is(meaning, |function| {
                 matches!(
@@ -53,6 +70,7 @@ pub(crate) fn check_encoding(
                         | Function::DatePart(_)
                         | Function::DateTrunc(_)
                         | Function::LocalTime
+                        | Function::Encode
                         | Function::Cast
                 )
             }),
@@ -78,10 +96,23 @@ fn has_value_of_bytes(meaning: Meaning, call: &Call, arguments: &[Lowered]) -> b
         Meaning::Function(function, _) => function,
     };
     match function {
-        Function::Length | Function::Substring | Function::Position | Function::Left | Function::Right => {
-            false
-        }
-        Function::OctetLength | Function::ConcatSkippingNulls => !has_blanks,
+        Function::Length
+        | Function::Substring
+        | Function::Position
+        | Function::Left
+        | Function::Right
+        | Function::PadLeft
+        | Function::PadRight
+        | Function::Translate
+        | Function::Reverse
+        | Function::Repeat
+        | Function::Overlay
+        | Function::Ascii
+        | Function::Character
+        | Function::Matches(_)
+        | Function::MatchesIgnoringCase(_)
+        | Function::Decode => false,
+        Function::OctetLength | Function::ConcatSkippingNulls | Function::ConcatSeparated => !has_blanks,
         Function::Like | Function::ILike(_) => {
             !has_blanks && constant(1).is_some_and(|pattern| !pattern.contains('_'))
         }

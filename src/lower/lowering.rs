@@ -230,15 +230,20 @@ impl<'a> Lowering<'a> {
     }
 
     fn lower_coerce_via_text(&self, argument: &Source, source: &Source) -> LoweredResult {
-        use crate::SourceType::{BigInt, Integer, SmallInt, Uuid};
+        use crate::SourceType::{BigInt, Integer, SmallInt, Time, Uuid};
         if let Some(field) = self.lower_field_cast(argument, &source.of) {
             return Ok(field);
         }
-        let is_plain = matches!(argument.of, SmallInt | Integer | BigInt | Uuid);
+        let is_plain = matches!(argument.of, SmallInt | Integer | BigInt | Time | Uuid);
         if is_plain && source.of.is_unpadded_text() {
             let argument = self.lower(argument)?;
             let text = Expression::call(Function::Cast, vec![argument.expression], DataType::Text);
             return Ok(Lowered::plain(text));
+        }
+        if source.of.is_unpadded_text()
+            && let Some(text) = self.lower_text_of_moment(argument)?
+        {
+            return Ok(text);
         }
         Err(Refusal::Cast { from: argument.of.name().to_owned(), to: source.of.name().to_owned() })
     }

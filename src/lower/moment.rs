@@ -1,6 +1,8 @@
 //! Functions of dates and times.
 
-use pystachio_plan::{CatalogUse, DataType, DateField, Expression, Function, Interval, Literal, Value};
+use pystachio_plan::{
+    CatalogUse, DataType, DateField, Expression, Function, Interval, Literal, MomentFormat, Value,
+};
 
 use crate::{
     FunctionRefusal, Lowered, LoweredResult, Notes, Refusal, Scale, SourceType,
@@ -37,6 +39,16 @@ impl CallSite<'_> {
                 }
                 plain(arguments, DataType::Interval)
             }
+            Function::MakeDate | Function::MakeTime | Function::MakeTimestamp | Function::IsFinite => {
+                self.by_signature(function, arguments)
+            }
+            Function::AddTime => {
+                arguments.iter().try_for_each(|argument| self.check_finite(argument))?;
+                self.by_signature(function, arguments)
+            }
+            Function::TurnTime => self.turn_time(is == CatalogUse::MinusSecond, arguments),
+            Function::Age => self.age(arguments),
+            Function::FormatMoment => self.format_moment(arguments),
             // Functions that the planner alone makes.
             _ => Err(self.refuse(FunctionRefusal::Arguments)),
         }
@@ -110,6 +122,65 @@ impl CallSite<'_> {
             return Err(self.refuse(FunctionRefusal::Infinite));
         }
         Ok(())
+    }
+
+    /// `to_char` of a date or timestamp, by a constant format.
+    fn format_moment(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let [value, format] = self.two(arguments)?;
+        let has_zone = *value.data_type() == DataType::TimestampTz;
+        if !has_zone && *value.data_type() != DataType::Timestamp {
+            return Err(self.refuse(FunctionRefusal::Of(value.data_type().clone())));
+        }
+        let Some(Value::Text(text)) = format.literal().map(|literal| &literal.value) else {
+            return Err(self.refuse(FunctionRefusal::VaryingFormat));
+        };
+        let parsed = MomentFormat::parse(text).map_err(|_| self.refuse(FunctionRefusal::LocaleFormat))?;
+        if has_zone && parsed.has_zone() {
+            return Err(self.refuse(FunctionRefusal::ZoneFormat));
+        }
+        let value = to_local_time(self.notes, value);
+        let arguments = vec![value.expression, format.expression];
+        Ok(Lowered::plain(Expression::call(Function::FormatMoment, arguments, DataType::Text)))
+    }
+
+    /// `age`. PostgreSQL asks the moments which one is earlier, and counts the fields of local times.
+    fn age(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let [a, b] = self.two(arguments)?;
+        self.check_finite(&a)?;
+        self.check_finite(&b)?;
+        let arguments = match (a.data_type(), b.data_type()) {
+            (DataType::Timestamp, DataType::Timestamp) => vec![a.expression, b.expression],
+            (DataType::TimestampTz, DataType::TimestampTz) => {
+                let moments = vec![a.expression.clone(), b.expression.clone()];
+                let is_before = Expression::predicate(Function::Less, moments);
+                let (a, b) = (to_local_time(self.notes, a), to_local_time(self.notes, b));
+                vec![a.expression, b.expression, is_before]
+            }
+            _ => return Err(self.refuse(FunctionRefusal::Types)),
+        };
+        Ok(Lowered::plain(Expression::call(Function::Age, arguments, DataType::Interval)))
+    }
+
+    /// A time and an interval, whose months and days do not count.
+    fn turn_time(&self, negated: bool, arguments: Vec<Lowered>) -> LoweredResult {
+        let [time, interval] = self.two(arguments)?;
+        let microseconds = match interval.expression {
+            Expression::Literal(Literal { value: Value::Interval(interval), .. }) => interval.microseconds,
+            Expression::Literal(_) => return Err(self.refuse(FunctionRefusal::NullInterval)),
+            _ => return Err(self.refuse(FunctionRefusal::VaryingInterval)),
+        };
+        let microseconds = if negated { microseconds.checked_neg() } else { Some(microseconds) };
+        let microseconds = microseconds.ok_or_else(|| self.refuse(FunctionRefusal::IntervalRange))?;
+        if *time.data_type() != DataType::Time {
+            return Err(self.refuse(FunctionRefusal::Types));
+        }
+        let interval = Interval { months: 0, days: 0, microseconds };
+        let interval = Expression::literal(Value::Interval(interval), DataType::Interval);
+        Ok(Lowered::plain(Expression::call(
+            Function::TurnTime,
+            vec![time.expression, interval],
+            DataType::Time,
+        )))
     }
 
     fn date_trunc(&self, mut arguments: Vec<Lowered>) -> LoweredResult {

@@ -27,6 +27,9 @@ pub trait Server {
     /// Whether intervals may be infinite.
     fn has_infinite_intervals(&self) -> bool;
 
+    /// Whether the session's DateStyle is ISO.
+    fn has_iso_dates(&self) -> bool;
+
     /// Whether `right` takes the least integer for its own negation and returns the whole text, as some minor versions do.
     fn right_wraps(&self) -> bool;
 
@@ -45,6 +48,8 @@ pub enum RuntimeValue {
     Origin(Origin),
     /// The session's time zone.
     SessionZone,
+    /// The session's DateStyle.
+    DateStyle,
     /// The time zone that a text or an interval names.
     Zone(Value),
 }

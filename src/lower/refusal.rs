@@ -5,7 +5,7 @@
 use pystachio_plan::DataType;
 use thiserror::Error;
 
-use crate::{ARRAY_ITEMS_MAX, DEPTH_MAX, PARTS_MAX, RELATION_LEVELS_MAX, UnknownLetters};
+use crate::{ARRAY_ITEMS_MAX, DEPTH_MAX, PARTS_MAX, RELATION_LEVELS_MAX, UnknownLetters, call::REPEATED_MAX};
 
 /// Why an expression, or an operation over relations, is left to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -264,6 +264,8 @@ pub enum FunctionRefusal {
     Length,
     #[error("with a count of -2147483648, which this server's version negates wrongly")]
     LeastCount,
+    #[error("with a count that is no constant, or above {max}", max = REPEATED_MAX)]
+    LongCount,
     #[error("to an unknown count of digits")]
     UnknownDigits,
     #[error("to a count of digits that is no constant")]
@@ -284,6 +286,16 @@ pub enum FunctionRefusal {
     FieldOf { field: String, of: DataType },
     #[error("to {field} on {of}")]
     UnitOf { field: String, of: DataType },
+    #[error("with a regular expression that is no constant")]
+    VaryingExpression,
+    #[error("with {0}")]
+    Expression(String),
+    #[error("with a format that is no constant")]
+    VaryingFormat,
+    #[error("with a format of the locale's names")]
+    LocaleFormat,
+    #[error("with a format that shows the time zone")]
+    ZoneFormat,
     #[error("on a value that may be infinite")]
     Infinite,
     #[error("on timestamps of the year 250000 and later")]

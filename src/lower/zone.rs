@@ -3,7 +3,9 @@
 
 use pystachio_plan::{DataType, Expression, Function, Interval, Value};
 
-use crate::{Constant, Lowered, LoweredResult, Lowering, Notes, Part, Refusal, RuntimeValue, Source};
+use crate::{
+    Constant, Lowered, LoweredResult, Lowering, Notes, Part, Refusal, RuntimeValue, Source, SourceType,
+};
 
 impl Lowering<'_> {
     /// A time zone that is an argument: a name, or an interval ahead of UTC.
@@ -28,6 +30,23 @@ impl Lowering<'_> {
             }
         };
         Ok(Lowered::plain(zone_parameter(self.notes, zone)))
+    }
+
+    /// The text of a date or timestamp, by the session's DateStyle; `None` of another type. With another style than ISO a timestamp with
+    /// time zone shows its zone's abbreviation, which no table has.
+    pub(crate) fn lower_text_of_moment(&self, source: &Source) -> Result<Option<Lowered>, Refusal> {
+        let (function, zone) = match source.of {
+            SourceType::Date | SourceType::Timestamp => (Function::MomentText, None),
+            SourceType::TimestampTz if self.server.has_iso_dates() => {
+                (Function::InstantText, Some(session_zone(self.notes)))
+            }
+            _ => return Ok(None),
+        };
+        let style = self.notes.parameter(RuntimeValue::DateStyle, DataType::Text);
+        let style = Expression::Parameter { index: style, data_type: DataType::Text };
+        let moment = self.lower(source)?.expression;
+        let arguments = [moment].into_iter().chain(zone).chain([style]).collect();
+        Ok(Some(Lowered::plain(Expression::call(function, arguments, DataType::Text))))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::general_text;
+
 /// What went wrong, as far as the other side must know to choose a SQLSTATE and a next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ErrorKind {
@@ -35,6 +37,10 @@ pub enum ErrorKind {
     EscapeSequence,
     /// A root or power that is no real number.
     InvalidPowerArgument,
+    /// A logarithm of what is not positive.
+    InvalidLogarithmArgument,
+    /// A value that PostgreSQL would not make, such as a text of 1 GB.
+    LimitExceeded,
     /// Text that can't be read as the type it is cast to.
     InvalidText,
     /// The plan asks for what this engine does not have.
@@ -98,11 +104,7 @@ impl Error {
         if seconds.is_nan() {
             return Self::new(ErrorKind::DatetimeOutOfRange, "timestamp cannot be NaN");
         }
-        // As C's %g prints numbers of more than six digits before the point, which these all are.
-        let digits = format!("{seconds:.5e}");
-        let (digits, exponent) = digits.split_once('e').unwrap_or((&digits, "0"));
-        let digits = digits.trim_end_matches('0').trim_end_matches('.');
-        let message = format!("timestamp out of range: \"{digits}e+{exponent:0>2}\"");
+        let message = format!("timestamp out of range: \"{}\"", general_text(seconds, 6));
         Self::new(ErrorKind::DatetimeOutOfRange, message)
     }
 

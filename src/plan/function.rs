@@ -120,6 +120,27 @@ pub enum Function {
     Floor,
     /// `sqrt(double)`; a negative argument is an error.
     SquareRoot,
+    /// A function of doubles that the C library computes, with PostgreSQL's checks around it.
+    Float(FloatFunction),
+    /// `a & b` on integers.
+    BitAnd,
+    /// `a | b` on integers.
+    BitOr,
+    /// `a # b` on integers.
+    BitXor,
+    /// `~a` on integers.
+    BitNot,
+    /// `a << n`: (integer, Int32) → the integer's type. As the server's processor shifts: n counts modulo the bits of an integer of
+    /// 32 bits, or of 64; one of 16 bits is shifted in 32 bits and cut.
+    ShiftLeft,
+    /// `a >> n`: (integer, Int32) → the integer's type; the sign is kept. n counts as in [`Function::ShiftLeft`].
+    ShiftRight,
+    /// `gcd(a, b)` on integers: not negative; one that the type does not hold is an error.
+    GreatestCommonDivisor,
+    /// `lcm(a, b)` on integers: not negative; one that the type does not hold is an error.
+    LeastCommonMultiple,
+    /// `div(a, b)` on decimals: the quotient without its fraction, of scale 0; division by zero is an error.
+    DivideWhole,
 
     /// A change of type: (a) → the call's type. Integers and floats among each other (floats round half
     /// to even, out of range is an error); integers and decimals (decimals round half away from zero);
@@ -134,6 +155,10 @@ pub enum Function {
     Like,
     /// `a ILIKE pattern`: LIKE of both in lower case, as [`Function::Lower`] gives it.
     ILike(Ctype),
+    /// `a ~ pattern`: whether a part of the text is in the language of a pattern that [`crate::RegularExpression`] reads.
+    Matches(Ctype),
+    /// `a ~* pattern`: the same, where the case of letters does not count.
+    MatchesIgnoringCase(Ctype),
     /// `substring(text, from)` and `substring(text, from, count)`; a negative count is an error.
     Substring,
     /// `length(text)`, `length(bytea)` → Int32.
@@ -164,6 +189,39 @@ pub enum Function {
     PadBlanks,
     /// Trailing blanks removed.
     TrimBlanks,
+    /// `lpad(text, n: Int32, fill)`: n characters, filled at the start or cut at the end. A negative n is 0; one above 268435454 is an
+    /// error.
+    PadLeft,
+    /// `rpad(text, n: Int32, fill)`: n characters, filled or cut at the end.
+    PadRight,
+    /// `split_part(text, delimiter, n: Int32)`: the field of that number, from the end if it is negative; 0 is an error.
+    SplitPart,
+    /// `translate(text, from, to)`: characters of `from` become those at the same places of `to`, or are dropped.
+    Translate,
+    /// `reverse(text)`, character by character.
+    Reverse,
+    /// `repeat(text, n: Int32)`. A result of 1 GB is an error.
+    Repeat,
+    /// `initcap(text)`: a character after a letter or digit in lower case, any other in upper case.
+    InitCap(Ctype),
+    /// `ascii(text)` → Int32: the code point of the first character; 0 of an empty text.
+    Ascii,
+    /// `chr(n: Int32)` → text: the character of a code point.
+    Character,
+    /// `concat_ws(separator, a, …)`: the texts that are not NULL, with the separator between them. NULL if the separator is.
+    ConcatSeparated,
+    /// `overlay(text placing new from n: Int32)`, and a count: Int32. A start below 1 is an error.
+    Overlay,
+    /// `quote_literal(text)`.
+    QuoteLiteral,
+    /// `to_hex(a)` of Int32 and Int64 → text, of the bits without a sign.
+    ToHexadecimal,
+    /// `md5` of text or bytea → 32 digits as text; `sha224` to `sha512` of bytea → bytea.
+    Digest(Digest),
+    /// `encode(bytea, format)` → text. The format is `hex`, `base64` or `escape`; any other is an error.
+    Encode,
+    /// `decode(text, format)` → bytea.
+    Decode,
 
     // Arrays that columns have: of one dimension, whose first element has number 1.
     /// `x = ANY (array)`: (x, array of x's type) → bool. True if an element equals x; else NULL if x or an element is NULL; false of
@@ -221,9 +279,93 @@ pub enum Function {
     LocalTime,
     /// The moment that a local time is in a time zone: (timestamp, the zone as of [`Function::LocalTime`]) → timestamptz.
     Instant,
+    /// `make_date(year, month, day)` of Int32; a negative year is before Christ.
+    MakeDate,
+    /// `make_time(hour: Int32, minute: Int32, second: Float64)`.
+    MakeTime,
+    /// `make_timestamp(year, month, day, hour, minute: Int32, second: Float64)`.
+    MakeTimestamp,
+    /// `isfinite(a)` of date, timestamp, timestamptz → bool.
+    IsFinite,
+    /// `age(a, b)` of timestamps: (a, b) → interval of years and months, days and microseconds. A third argument, a bool, says
+    /// whether a is before b where the clock does not: that of local times of which one was repeated.
+    Age,
+    /// date + time → timestamp.
+    AddTime,
+    /// (time, interval) → time: later by the interval's microseconds, around midnight.
+    TurnTime,
+    /// `to_char(timestamp, format)` → text; NULL of an infinite timestamp and by an empty format. The format is one that
+    /// [`crate::MomentFormat`] reads.
+    FormatMoment,
+    /// A date or timestamp as text: (a, the session's DateStyle: text) → text.
+    MomentText,
+    /// A timestamptz as text: (a, the zone as of [`Function::LocalTime`], the session's DateStyle: text) → text. Other styles than
+    /// ISO are an error.
+    InstantText,
     /// `date_trunc(field, a, zone)`: (timestamptz, the zone as of [`Function::LocalTime`]) → timestamptz. Units shorter than a
     /// day keep the offset of the moment.
     DateTruncInZone(DateField),
+}
+
+/// A function of one or two doubles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FloatFunction {
+    /// `cbrt(a)`.
+    CubeRoot,
+    /// `exp(a)`.
+    Exponential,
+    /// `ln(a)`; of zero and of negative numbers it is an error.
+    NaturalLogarithm,
+    /// `log(a)`, `log10(a)`: to base 10.
+    DecimalLogarithm,
+    /// `power(a, b)`, `a ^ b`.
+    Power,
+    /// `sin(a)`; of an infinite number it is an error, as the next three are.
+    Sine,
+    /// `cos(a)`.
+    Cosine,
+    /// `tan(a)`.
+    Tangent,
+    /// `cot(a)`.
+    Cotangent,
+    /// `asin(a)`; outside -1 to 1 it is an error.
+    ArcSine,
+    /// `acos(a)`; outside -1 to 1 it is an error.
+    ArcCosine,
+    /// `atan(a)`.
+    ArcTangent,
+    /// `atan2(a, b)`.
+    ArcTangentOfQuotient,
+    /// `sinh(a)`; infinite where it is too large.
+    HyperbolicSine,
+    /// `cosh(a)`; infinite where it is too large.
+    HyperbolicCosine,
+    /// `tanh(a)`.
+    HyperbolicTangent,
+    /// `asinh(a)`.
+    HyperbolicArcSine,
+    /// `acosh(a)`; below 1 it is an error.
+    HyperbolicArcCosine,
+    /// `atanh(a)`; outside -1 to 1 it is an error.
+    HyperbolicArcTangent,
+    /// `degrees(a)`.
+    Degrees,
+    /// `radians(a)`.
+    Radians,
+}
+
+/// PostgreSQL's own number of radians in a degree.
+pub const RADIANS_PER_DEGREE: f64 = 0.017_453_292_519_943_295;
+
+/// A digest of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the digests'")]
+pub enum Digest {
+    Md5,
+    Sha224,
+    Sha256,
+    Sha384,
+    Sha512,
 }
 
 /// Which end [`Function::Trim`] works on.

@@ -17,6 +17,8 @@
 //! - `group_filter.rs`: how many groups pass a condition on an aggregate
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
 //! - `moment.rs`: comparisons of dates and timestamps of several types; `zone.rs`: time zones as tables
+//! - `moment_format.rs`: formats of `to_char`; `number_text.rs`: numbers as C prints them;
+//!   `regular_expression.rs`: patterns of `~`
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
 //! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
@@ -57,9 +59,12 @@ mod grouping_sets;
 mod memory;
 mod message;
 mod moment;
+mod moment_format;
 mod narrow;
+mod number_text;
 mod partial;
 mod prune;
+mod regular_expression;
 mod relation;
 mod repeated;
 mod store;
@@ -89,7 +94,7 @@ pub use folder_keys::{NULL_FOLDER, folder_keys, folder_text, percent_decoded_byt
 pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
-pub use function::{Aggregate, DateField, Function, TrimSide};
+pub use function::{Aggregate, DateField, Digest, FloatFunction, Function, RADIANS_PER_DEGREE, TrimSide};
 pub use functions::{
     CatalogNames, CatalogUse, Caveat, Example, FUNCTIONS, FailureRule, Form, FunctionEntry, NullRule,
     ResultType, Shown, Signature, TypeClass, function_of_catalog, function_of_name,
@@ -111,9 +116,12 @@ pub use message::{
     WriteForm, WriteRequest, WriteTarget, WrittenColumn, WrittenFile, WrittenRows,
 };
 pub use moment::{NextTransition, TimeZone, are_mixed_moments, settle_moments};
+pub use moment_format::{FormatPart, LetterCase, MomentFormat, Pattern};
 pub use narrow::{narrow, widen};
+pub use number_text::general_text;
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};
+pub use regular_expression::{CharacterClass, Letters, RegularExpression};
 pub use relation::{
     AggregateCall, ColumnContent, ColumnId, CommonValue, Estimate, JoinKey, JoinKind, JoinSide,
     NamedExpression, Operator, Plan, Relation, ScanColumn, ScanExtent, SortKey, UnnestedArray,

@@ -90,6 +90,28 @@ impl CivilDate {
         Self { year: year_of_era + era * 400 + i64::from(month <= 2), month, day }
     }
 
+    /// The date of these numbers, of which a negative year is before Christ; `None` if no calendar has it.
+    pub(super) fn of_numbers(year: i32, month: i32, day: i32) -> Option<Self> {
+        let (year, month, day) = (i64::from(year), i64::from(month), i64::from(day));
+        // There is no year 0, and -2147483648 has no positive year.
+        if year == 0 || year == i64::from(i32::MIN) {
+            return None;
+        }
+        let year = if year < 0 { year + 1 } else { year };
+        let has_day = (1..=12).contains(&month) && (1..=month_length(year, month)).contains(&day);
+        has_day.then_some(Self { year, month, day })
+    }
+
+    /// Whether PostgreSQL counts the date's day: it may have it or not.
+    pub(super) fn is_counted(self) -> bool {
+        ((-4_713, 11)..(5_874_898, 6)).contains(&(self.year, self.month))
+    }
+
+    /// Days of the date's month.
+    pub(super) fn month_length(self) -> i64 {
+        month_length(self.year, self.month)
+    }
+
     /// The day of the date.
     pub(super) fn to_days(self) -> i64 {
         let year = self.year - i64::from(self.month <= 2);

@@ -24,7 +24,8 @@ use pystachio_engine::{CharacterCase, variance::VarianceForm};
 use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
-    arithmetic, cast, comparison, datetime, decimal, invocation::Invocation, lanes::internal, like, list,
+    arithmetic, bits, bytes, cast, comparison, datetime, decimal, float_function, form,
+    invocation::Invocation, lanes::internal, like, list, make_moment, matching::Matcher, moment_text,
     quotient, repeated::Repeated, select, text, variance, zone,
 };
 use crate::error::to_datafusion;
@@ -40,6 +41,10 @@ pub(super) enum Kernel {
     Lower(Arc<CharacterCase>),
     /// `ILIKE`.
     ILike(Arc<CharacterCase>),
+    /// `initcap`.
+    InitCap(Arc<CharacterCase>),
+    /// `~` and `~*`.
+    Matches(Arc<Matcher>),
     /// The first argument, or NULL where the second is true.
     NullWhere,
     /// CASE: conditions and results in turn, and ELSE. All of them are evaluated.
@@ -97,6 +102,8 @@ impl ScalarCall {
             Kernel::Upper(_) => "upper".to_owned(),
             Kernel::Lower(_) => "lower".to_owned(),
             Kernel::ILike(_) => "ilike".to_owned(),
+            Kernel::InitCap(_) => "initcap".to_owned(),
+            Kernel::Matches(_) => "matches".to_owned(),
             other => format!("{other:?}").to_lowercase(),
         };
         Self { kernel, name, result, signature: Signature::variadic_any(Volatility::Immutable) }
@@ -105,13 +112,15 @@ impl ScalarCall {
     /// Whether it could fail for some row. Its arguments are not known here, so that it may be said not to be sure.
     pub(super) fn could_fail(&self) -> bool {
         match &self.kernel {
-            // A negative count is an error.
-            Kernel::Function(Function::Substring) => true,
+            // A negative count is an error, and a field of number 0.
+            Kernel::Function(Function::Substring | Function::SplitPart) => true,
             Kernel::Function(function) => call_could_fail(*function, &[], &self.result),
             // The pattern may end within an escape.
             Kernel::ILike(_) => true,
             Kernel::Upper(_)
             | Kernel::Lower(_)
+            | Kernel::InitCap(_)
+            | Kernel::Matches(_)
             | Kernel::NullWhere
             | Kernel::Select
             | Kernel::NormalizeFloat
@@ -156,8 +165,22 @@ impl ScalarCall {
                     | Function::Left
                     | Function::Right
                     | Function::PadBlanks
+                    | Function::PadLeft
+                    | Function::PadRight
+                    | Function::SplitPart
+                    | Function::Translate
+                    | Function::Reverse
+                    | Function::Repeat
+                    | Function::Overlay
+                    | Function::QuoteLiteral
+                    | Function::Digest(_)
+                    | Function::Decode
             ),
-            Kernel::Upper(_) | Kernel::Lower(_) | Kernel::ILike(_) => true,
+            Kernel::Upper(_)
+            | Kernel::Lower(_)
+            | Kernel::ILike(_)
+            | Kernel::InitCap(_)
+            | Kernel::Matches(_) => true,
             _ => false,
         }
     }
@@ -206,6 +229,8 @@ fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
         Kernel::Upper(case) => text::change_case(case.upper(), call),
         Kernel::Lower(case) => text::change_case(case.lower(), call),
         Kernel::ILike(case) => like::like(Some(case.lower()), call),
+        Kernel::InitCap(case) => form::initial_capitals(case, call),
+        Kernel::Matches(matcher) => matcher.matches(call),
         Kernel::NullWhere => comparison::null_where(call),
         Kernel::Select => select::select(call),
         Kernel::NormalizeFloat => arithmetic::normalize_float(call, true),
@@ -245,6 +270,16 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
             _ => arithmetic::evaluate_rounding(function, call),
         },
         Function::SquareRoot => arithmetic::square_root(call),
+        Function::Float(function) => float_function::evaluate(function, call),
+        Function::BitAnd
+        | Function::BitOr
+        | Function::BitXor
+        | Function::BitNot
+        | Function::ShiftLeft
+        | Function::ShiftRight
+        | Function::GreatestCommonDivisor
+        | Function::LeastCommonMultiple => bits::evaluate(function, call),
+        Function::DivideWhole => decimal::evaluate(function, call),
         Function::DivideDecimal => quotient::divide(call),
         Function::QuotientScale => quotient::quotient_scale(call),
         Function::Variance { sample, deviation } => {
@@ -268,6 +303,21 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::StartsWith => text::starts_with(call),
         Function::PadBlanks => text::pad_blanks(call),
         Function::TrimBlanks => text::trim_blanks(call),
+        Function::PadLeft => form::pad(true, call),
+        Function::PadRight => form::pad(false, call),
+        Function::SplitPart => form::split_part(call),
+        Function::Translate => form::translate(call),
+        Function::Reverse => form::reverse(call),
+        Function::Repeat => form::repeat(call),
+        Function::ConcatSeparated => form::concat_separated(call),
+        Function::Overlay => form::overlay(call),
+        Function::QuoteLiteral => form::quote_literal(call),
+        Function::Ascii => bytes::ascii(call),
+        Function::Character => bytes::character(call),
+        Function::ToHexadecimal => bytes::to_hexadecimal(call),
+        Function::Digest(digest) => bytes::digest(digest, call),
+        Function::Encode => bytes::encode(call),
+        Function::Decode => bytes::decode(call),
         Function::EqualsAny => list::equals_any(call),
         Function::Cardinality => list::cardinality(call),
         Function::Element => list::element(call),
@@ -288,6 +338,16 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::ToTimestamp => datetime::to_timestamp(call),
         Function::LocalTime => zone::local_time(call),
         Function::Instant => zone::instant(call),
+        Function::MakeDate => make_moment::make_date(call),
+        Function::MakeTime => make_moment::make_time(call),
+        Function::MakeTimestamp => make_moment::make_timestamp(call),
+        Function::IsFinite => make_moment::is_finite(call),
+        Function::Age => make_moment::age(call),
+        Function::AddTime => make_moment::add_time(call),
+        Function::TurnTime => make_moment::turn_time(call),
+        Function::FormatMoment => moment_text::format_moment(call),
+        Function::MomentText => moment_text::moment_text(call),
+        Function::InstantText => moment_text::instant_text(call),
         Function::DateTruncInZone(field) => zone::date_trunc(field, call),
         // Lowered to other expressions, or to a kernel of their own.
         Function::In
@@ -303,6 +363,9 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         | Function::NullIf
         | Function::Upper(_)
         | Function::Lower(_)
+        | Function::InitCap(_)
+        | Function::Matches(_)
+        | Function::MatchesIgnoringCase(_)
         | Function::ILike(_) => Err(Error::internal(format!("{function:?} is not evaluated as a call"))),
     }
 }

@@ -13,7 +13,7 @@ use super::{
     lanes::{Lanes, Nullable, map_lanes, zip_lanes},
 };
 
-/// `+`, `-`, `*`, `%`, negation, `abs` and `sign` of decimals.
+/// `+`, `-`, `*`, `%`, `div`, negation, `abs` and `sign` of decimals.
 ///
 /// # Errors
 ///
@@ -23,6 +23,8 @@ pub(super) fn evaluate(function: Function, call: &Invocation<'_>) -> Result<Arra
     let unary = matches!(function, Function::Negate | Function::Absolute | Function::Sign);
     let (b, b_scale) = Decimals::new(call.argument(usize::from(!unary))?)?;
     let (_, scale) = result_type(call.result)?;
+    // Quotients are whole, whatever both are aligned to.
+    let scale = if function == Function::DivideWhole { a_scale.max(b_scale) } else { scale };
     let operation = Operation { function, a_scale, b_scale, scale };
     run(
         call,
@@ -84,6 +86,10 @@ impl Operation {
             }
             Function::Add => self.run_aligned(a, b, rows, D::add),
             Function::Subtract => self.run_aligned(a, b, rows, D::subtract),
+            Function::DivideWhole => self.run_aligned(a, b, rows, |a, b| match a.divide(b) {
+                Some((quotient, _)) => (quotient, false),
+                None => (D::ZERO, true),
+            }),
             _ => self.run_aligned(a, b, rows, |a, b| match a.divide(b) {
                 Some((_, remainder)) => (remainder, false),
                 None => (D::ZERO, true),
@@ -142,7 +148,7 @@ impl Operation {
     }
 
     fn overflow<D: Digits>(&self, a: D, b: D) -> Fault {
-        if self.function == Function::Modulo && b == D::ZERO {
+        if matches!(self.function, Function::Modulo | Function::DivideWhole) && b == D::ZERO {
             return Fault::DivisionByZero;
         }
         let operator = match self.function {

@@ -1,13 +1,15 @@
 //! What a function is evaluated on: arguments, a count of rows, and the type of the result.
 
+use std::sync::Arc;
+
 use crate::datafusion::logical_expr::ColumnarValue;
 use arrow::{
-    array::{ArrayRef, ArrowPrimitiveType},
+    array::{ArrayRef, ArrowPrimitiveType, StringViewBuilder},
     datatypes::DataType as ArrowType,
 };
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::lanes::{Lanes, TextLanes, internal};
+use super::lanes::{ByteLanes, Lanes, TextLanes, internal};
 
 /// One evaluation: arguments and how many rows they have.
 pub(super) struct Invocation<'a> {
@@ -46,9 +48,29 @@ impl<'a> Invocation<'a> {
         TextLanes::new(self.argument(index)?)
     }
 
+    /// An argument of bytes, or of text as bytes.
+    pub(super) fn bytes(&self, index: usize) -> Result<ByteLanes> {
+        ByteLanes::new(self.argument(index)?)
+    }
+
     /// An argument as an array of `rows`.
     pub(super) fn array(&self, index: usize) -> Result<ArrayRef> {
         self.argument(index)?.to_array(self.rows).map_err(|error| internal(&error))
+    }
+
+    /// A text for each row that has a value: `write` appends it to an empty text, and returns false for NULL.
+    pub(super) fn write_texts(
+        &self,
+        mut write: impl FnMut(usize, &mut String) -> Result<bool>,
+    ) -> Result<ArrayRef> {
+        let mut text = String::new();
+        let mut builder = StringViewBuilder::with_capacity(self.rows);
+        for row in 0..self.rows {
+            text.clear();
+            let is_valid = write(row, &mut text)?;
+            builder.append_option(is_valid.then_some(text.as_str()));
+        }
+        Ok(Arc::new(builder.finish()))
     }
 
     /// The Arrow type of an argument.

@@ -8,7 +8,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use crate::datafusion::{error::DataFusionError, logical_expr::ColumnarValue};
 use arrow::{
-    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, StringViewArray},
+    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, PrimitiveArray, StringViewArray},
     buffer::{BooleanBuffer, NullBuffer, ScalarBuffer},
     compute::cast,
     datatypes::{ArrowNativeType, DataType as ArrowType, TimestampMicrosecondType},
@@ -248,6 +248,34 @@ impl TextLanes {
             Self::Column(array) => array.is_valid(row).then(|| array.value(row)),
             Self::Constant(value) => value.as_deref(),
         }
+    }
+}
+
+/// The values of an argument of bytes, or of text as bytes.
+pub(super) struct ByteLanes {
+    array: BinaryViewArray,
+    /// Every row has the first value.
+    is_constant: bool,
+}
+
+impl ByteLanes {
+    /// The values of an argument of any of Arrow's types of bytes and text.
+    pub(super) fn new(argument: &ColumnarValue) -> Result<Self> {
+        let is_constant = matches!(argument, ColumnarValue::Scalar(_));
+        let array = match argument {
+            ColumnarValue::Array(array) => Arc::clone(array),
+            ColumnarValue::Scalar(scalar) => scalar.to_array().map_err(|error| internal(&error))?,
+        };
+        let array = cast(&array, &ArrowType::BinaryView).map_err(|error| from_arrow(&error))?;
+        let array = array.as_binary_view_opt().cloned();
+        let array = array.ok_or_else(|| Error::internal("bytes were expected"))?;
+        Ok(Self { array, is_constant })
+    }
+
+    /// The value of a row.
+    pub(super) fn get(&self, row: usize) -> Option<&[u8]> {
+        let row = if self.is_constant { 0 } else { row };
+        self.array.is_valid(row).then(|| self.array.value(row))
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
     LoweringInput,
     call::{Kernel, call},
     like,
+    matching::Matcher,
     scalars::{scalar, text_scalar},
 };
 
@@ -151,6 +152,9 @@ impl LoweringInput<'_> {
             Function::Like => self.lower_like(first()?, second()?),
             Function::Upper(ctype) => self.with_letters(Kernel::Upper, ctype, arguments, data_type),
             Function::Lower(ctype) => self.with_letters(Kernel::Lower, ctype, arguments, data_type),
+            Function::Matches(ctype) => self.lower_match(ctype, false, first()?, second()?),
+            Function::MatchesIgnoringCase(ctype) => self.lower_match(ctype, true, first()?, second()?),
+            Function::InitCap(ctype) => self.with_letters(Kernel::InitCap, ctype, arguments, data_type),
             Function::ILike(ctype) => self.with_letters(Kernel::ILike, ctype, arguments, data_type),
             Function::Cast => self.lower_cast(first()?, data_type),
             _ => {
@@ -172,6 +176,23 @@ impl LoweringInput<'_> {
         }
         let pattern = self.lower(pattern)?;
         Ok(call(Kernel::Function(Function::Like), vec![lowered, pattern], &DataType::Bool))
+    }
+
+    /// A match with a regular expression, which is compiled here if it is a constant.
+    fn lower_match(
+        &self,
+        ctype: Ctype,
+        ignores_case: bool,
+        text: &Expression,
+        pattern: &Expression,
+    ) -> Result<Expr> {
+        let constant = match self.constant(pattern)? {
+            Some(Literal { value: Value::Text(pattern), .. }) => Some(pattern.as_str()),
+            _ => None,
+        };
+        let matcher = Matcher::new(CharacterCase::of(ctype)?, ignores_case, constant)?;
+        let arguments = vec![self.lower(text)?, self.lower(pattern)?];
+        Ok(call(Kernel::Matches(Arc::new(matcher)), arguments, &DataType::Bool))
     }
 
     /// A function whose letters are those of a ctype.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! lower, bound, conditional, aggregate ──► failure ──► call ──► comparison, arithmetic, decimal, quotient, variance,
-//!                                                               cast, text, like, datetime, select, repeated
+//!                                                               cast, text, form, bytes, like, datetime, bits,
+//!                                                               float_function, make_moment, moment_text, matching, select, repeated
 //!                                                                       │
 //! scalars      sum ──────────────────────────────────────────► digits ◄─┴─► format ──► calendar
 //!                                                                 └──► invocation ──► lanes        faults
@@ -16,8 +17,8 @@
 //!   how each is evaluated
 //! - `failure.rs`: which expressions could fail, the plan's and DataFusion's
 //! - `repeated.rs`: texts that many rows share; `select.rs`: CASE over columns and constants
-//! - `comparison.rs`, `arithmetic.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`, `text.rs`, `like.rs`,
-//!   `datetime.rs`: the functions by family, none of which knows another
+//! - `comparison.rs`, `arithmetic.rs`, `bits.rs`, `float_function.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`,
+//!   `text.rs`, `form.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`, `moment_text.rs`: the functions by family, none of which knows another
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
 //! - `digits.rs`, `calendar.rs`, `format.rs`, `faults.rs`: what families share: decimals, dates, texts of values, errors of
 //!   numbers
@@ -31,7 +32,9 @@
 
 mod aggregate;
 mod arithmetic;
+mod bits;
 mod bound;
+mod bytes;
 mod calendar;
 mod call;
 mod cast;
@@ -44,13 +47,18 @@ mod digits;
 mod failure;
 mod faults;
 mod float_extreme;
+mod float_function;
 mod float_sum;
+mod form;
 mod format;
 mod invocation;
 mod lanes;
 mod like;
 mod list;
 mod lower;
+mod make_moment;
+mod matching;
+mod moment_text;
 mod quotient;
 mod repeated;
 mod scalars;

@@ -198,6 +198,7 @@ fn value_at(array: &ArrayRef, row: usize) -> Value {
                 microseconds: value.nanoseconds / 1_000,
             })
         }
+        ArrowType::BinaryView => Value::Bytes(array.as_binary_view().value(row).to_vec()),
         ArrowType::Utf8View => Value::Text(array.as_string_view().value(row).to_owned()),
         other => panic!("no value of {other}"),
     }

@@ -112,7 +112,7 @@ pub(super) fn substring(call: &Invocation<'_>) -> Result<ArrayRef> {
 }
 
 /// The characters from `start`, which counts from 1 and may be less, up to `start + count`.
-fn character_range(text: &str, start: i32, count: Option<i32>) -> &str {
+pub(super) fn character_range(text: &str, start: i32, count: Option<i32>) -> &str {
     let skipped = usize::try_from(i64::from(start) - 1).unwrap_or(0);
     let rest = text.get(character_offset(text, skipped)..).unwrap_or_default();
     let Some(count) = count else { return rest };
@@ -122,7 +122,7 @@ fn character_range(text: &str, start: i32, count: Option<i32>) -> &str {
 }
 
 /// The byte at which the character of this index starts, or the length.
-fn character_offset(text: &str, index: usize) -> usize {
+pub(super) fn character_offset(text: &str, index: usize) -> usize {
     if index >= text.len() {
         return text.len();
     }

@@ -62,6 +62,10 @@ impl Server for TestServer {
         self.has_infinite_intervals
     }
 
+    fn has_iso_dates(&self) -> bool {
+        true
+    }
+
     fn right_wraps(&self) -> bool {
         self.right_wraps
     }

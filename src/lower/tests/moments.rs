@@ -116,3 +116,41 @@ fn bins_are_lengths_of_time() {
     let server = TestServer { bins_wrongly: true, ..TestServer::default() };
     assert!(Lowering::new(&scope(), &Notes::default(), &server).lower(&bin(0, 7)).is_err());
 }
+
+#[test]
+fn formats_are_constants_without_names_of_the_locale() {
+    let formatted = |value, format| call("to_char", SourceType::Text, vec![value, format]);
+    assert_eq!(lowered(&formatted(column(LOCAL), text("YYYY TZ"))), "to_char(column 6, 'YYYY TZ')");
+    let reason = |value, format| refused(&formatted(value, format)).to_string();
+    assert_eq!(
+        reason(column(LOCAL), text("TMMonth")),
+        "function to_char with a format of the locale's names"
+    );
+    assert_eq!(
+        reason(column(MOMENT), text("HH24 OF")),
+        "function to_char with a format that shows the time zone"
+    );
+    assert_eq!(reason(column(LOCAL), column(NAME)), "function to_char with a format that is no constant");
+    assert_eq!(reason(column(NUMBER), text("999")), "function to_char of integer");
+}
+
+#[test]
+fn texts_of_moments_are_of_the_session_s_style_and_zone() {
+    let notes = Notes::default();
+    let printed = |attribute| Source::new(Part::CoerceViaText(Box::new(column(attribute))), SourceType::Text);
+    lower_with(&printed(DAY), &notes).unwrap();
+    assert_eq!(notes.parameter_at(0), Some((RuntimeValue::DateStyle, DataType::Text)));
+    assert_eq!(notes.parameter_at(1), None);
+    lower_with(&printed(MOMENT), &notes).unwrap();
+    assert_eq!(notes.parameter_at(1), Some((RuntimeValue::SessionZone, DataType::Bytea)));
+}
+
+#[test]
+fn ages_of_moments_ask_which_one_is_earlier() {
+    let age = |attribute| call("age", SourceType::Interval, vec![column(attribute), column(attribute)]);
+    assert_eq!(lowered(&age(LOCAL)), "age(column 6, column 6)");
+    assert_eq!(
+        lowered(&age(MOMENT)),
+        "age(local_time(column 7, $1), local_time(column 7, $1), (column 7 < column 7))"
+    );
+}

@@ -132,3 +132,53 @@ fn patterns_over_bytes_have_no_single_character() {
     assert_eq!(pattern("%a%"), None);
     assert_eq!(pattern("a_").as_deref(), Some("function textlike in a database with encoding LATIN9"));
 }
+
+#[test]
+fn counts_that_make_texts_long_are_refused() {
+    let padded = |count| call("lpad", SourceType::Text, vec![column(NAME), count, text(" ")]);
+    assert_eq!(lowered(&padded(integer(5))), "lpad(column 4, 5, ' ')");
+    let why = "function lpad with a count that is no constant, or above 1000";
+    assert_eq!(refused(&padded(integer(1_001))).to_string(), why);
+    assert_eq!(refused(&padded(column(NUMBER))).to_string(), why);
+}
+
+#[test]
+fn a_function_has_the_types_of_a_signature() {
+    let digest = |name, value| call(name, SourceType::Bytea, vec![value]);
+    assert_eq!(lowered(&call("md5", SourceType::Text, vec![column(NAME)])), "md5(column 4)");
+    assert_eq!(refused(&digest("sha256", column(NAME))).to_string(), "function sha256 on these types");
+    let power = call("power", SourceType::Double, vec![column(FLOAT), column(FLOAT)]);
+    assert_eq!(lowered(&power), "(column 9 ^ column 9)");
+    let of_numeric = call("ln", SourceType::Numeric, vec![column(PRICE)]);
+    assert_eq!(refused(&of_numeric).to_string(), "function ln on these types");
+}
+
+#[test]
+fn regular_expressions_need_letters_only_where_they_have_some() {
+    let matches = |name, pattern: Source, collation| {
+        let call = Call { collation, ..call_of(name, vec![column(NAME), pattern]) };
+        Source::new(Part::Call(call), SourceType::Bool)
+    };
+    let language = || language_collation(true);
+    assert_eq!(lowered(&matches("textregexeq", text("^a.b"), language())), "(column 4 ~ '^a.b')");
+    assert_eq!(lowered(&matches("textregexne", text("a|b"), language())), "(NOT (column 4 ~ 'a|b'))");
+    assert_eq!(lowered(&matches("texticregexeq", text("a"), bytes_collation())), "(column 4 ~* 'a')");
+    for (name, pattern) in [("texticregexeq", "a"), ("textregexeq", "\\d"), ("textregexeq", "[[:alpha:]]")] {
+        let refusal = refused(&matches(name, text(pattern), language())).to_string();
+        assert_eq!(refusal, format!("function {name} under a collation that libc does not provide"));
+    }
+    let refusal = refused(&matches("textregexeq", text("(a)\\1"), bytes_collation()));
+    assert_eq!(refusal.to_string(), "function textregexeq with a regular expression with such an escape");
+    let varying = refused(&matches("textregexeq", column(NAME), bytes_collation()));
+    assert_eq!(varying.to_string(), "function textregexeq with a regular expression that is no constant");
+    let flags = |flags| {
+        let call = Call {
+            collation: bytes_collation(),
+            ..call_of("regexp_like", vec![column(NAME), text("a"), text(flags)])
+        };
+        Source::new(Part::Call(call), SourceType::Bool)
+    };
+    assert_eq!(lowered(&flags("i")), "(column 4 ~* 'a')");
+    assert_eq!(lowered(&flags("c")), "(column 4 ~ 'a')");
+    assert!(lower(&flags("n")).is_err());
+}

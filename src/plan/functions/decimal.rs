@@ -20,6 +20,20 @@ pub(super) static DIVIDE_DECIMAL: FunctionEntry = FunctionEntry::new(
 )])
 .catalog(&[CatalogNames::itself(&["numeric_div"])]);
 
+pub(super) static DIVIDE_WHOLE: FunctionEntry = FunctionEntry::new(
+    "div",
+    Form::Plain(Function::DivideWhole),
+    "The quotient without the digits after its point. Division by zero is an error.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.signatures(&[Signature::new(
+    &[Decimals, Decimals],
+    ResultType::Of(Decimals),
+    &[Example::of("div({a}, {b})")],
+)])
+.catalog(&[CatalogNames::itself(&["div"])]);
+
 pub(super) static QUOTIENT_SCALE: FunctionEntry = FunctionEntry::new(
     "quotient_scale",
     Form::Plain(Function::QuotientScale),

@@ -8,8 +8,8 @@
 //!
 //! - `signature.rs`: what a function takes and gives, by classes of types
 //! - `name.rs`: names of functions with their parameters; `catalog.rs`: PostgreSQL's names
-//! - `array.rs`, `comparison.rs`, `logic.rs`, `arithmetic.rs`, `decimal.rs`, `cast.rs`, `text.rs`, `datetime.rs`, `statistics.rs`: the
-//!   entries by family
+//! - `array.rs`, `comparison.rs`, `logic.rs`, `arithmetic.rs`, `bits.rs`, `decimal.rs`, `float.rs`, `cast.rs`, `text.rs`, `form.rs`,
+//!   `bytes.rs`, `datetime.rs`, `moment.rs`, `statistics.rs`: the entries by family
 //!
 //! Invariants: an entry is data and pure functions. What [`Function::is_strict`] and [`crate::call_could_fail`] say is in no
 //! other place. Every signature without arrays has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them. How a
@@ -20,18 +20,23 @@
 
 mod arithmetic;
 mod array;
+mod bits;
+mod bytes;
 mod cast;
 mod catalog;
 mod comparison;
 mod datetime;
 mod decimal;
+mod float;
+mod form;
 mod logic;
+mod moment;
 mod name;
 mod signature;
 mod statistics;
 mod text;
 
-use crate::{Ctype, DataType, DateField, Expression, Function, TrimSide};
+use crate::{Ctype, DataType, DateField, Digest, Expression, FloatFunction, Function, TrimSide};
 
 pub use catalog::{CatalogNames, CatalogUse, function_of_catalog};
 pub use name::function_of_name;
@@ -204,11 +209,43 @@ entries! {
     Function::Ceiling => arithmetic::CEILING,
     Function::Floor => arithmetic::FLOOR,
     Function::SquareRoot => arithmetic::SQUARE_ROOT,
+    Function::Float(FloatFunction::CubeRoot) => float::CUBE_ROOT,
+    Function::Float(FloatFunction::Exponential) => float::EXPONENTIAL,
+    Function::Float(FloatFunction::NaturalLogarithm) => float::NATURAL_LOGARITHM,
+    Function::Float(FloatFunction::DecimalLogarithm) => float::DECIMAL_LOGARITHM,
+    Function::Float(FloatFunction::Power) => float::POWER,
+    Function::Float(FloatFunction::Sine) => float::SINE,
+    Function::Float(FloatFunction::Cosine) => float::COSINE,
+    Function::Float(FloatFunction::Tangent) => float::TANGENT,
+    Function::Float(FloatFunction::Cotangent) => float::COTANGENT,
+    Function::Float(FloatFunction::ArcSine) => float::ARC_SINE,
+    Function::Float(FloatFunction::ArcCosine) => float::ARC_COSINE,
+    Function::Float(FloatFunction::ArcTangent) => float::ARC_TANGENT,
+    Function::Float(FloatFunction::ArcTangentOfQuotient) => float::ARC_TANGENT_OF_QUOTIENT,
+    Function::Float(FloatFunction::HyperbolicSine) => float::HYPERBOLIC_SINE,
+    Function::Float(FloatFunction::HyperbolicCosine) => float::HYPERBOLIC_COSINE,
+    Function::Float(FloatFunction::HyperbolicTangent) => float::HYPERBOLIC_TANGENT,
+    Function::Float(FloatFunction::HyperbolicArcSine) => float::HYPERBOLIC_ARC_SINE,
+    Function::Float(FloatFunction::HyperbolicArcCosine) => float::HYPERBOLIC_ARC_COSINE,
+    Function::Float(FloatFunction::HyperbolicArcTangent) => float::HYPERBOLIC_ARC_TANGENT,
+    Function::Float(FloatFunction::Degrees) => float::DEGREES,
+    Function::Float(FloatFunction::Radians) => float::RADIANS,
+    Function::BitAnd => bits::BIT_AND,
+    Function::BitOr => bits::BIT_OR,
+    Function::BitXor => bits::BIT_XOR,
+    Function::BitNot => bits::BIT_NOT,
+    Function::ShiftLeft => bits::SHIFT_LEFT,
+    Function::ShiftRight => bits::SHIFT_RIGHT,
+    Function::GreatestCommonDivisor => bits::GREATEST_COMMON_DIVISOR,
+    Function::LeastCommonMultiple => bits::LEAST_COMMON_MULTIPLE,
+    Function::DivideWhole => decimal::DIVIDE_WHOLE,
     Function::DivideDecimal => decimal::DIVIDE_DECIMAL,
     Function::QuotientScale => decimal::QUOTIENT_SCALE,
     Function::Cast => cast::CAST,
     Function::Like => text::LIKE,
     Function::ILike(_) => text::ILIKE,
+    Function::Matches(_) => text::MATCHES,
+    Function::MatchesIgnoringCase(_) => text::MATCHES_IGNORING_CASE,
     Function::Substring => text::SUBSTRING,
     Function::Length => text::LENGTH,
     Function::OctetLength => text::OCTET_LENGTH,
@@ -224,6 +261,26 @@ entries! {
     Function::StartsWith => text::STARTS_WITH,
     Function::PadBlanks => text::PAD_BLANKS,
     Function::TrimBlanks => text::TRIM_BLANKS,
+    Function::PadLeft => form::PAD_LEFT,
+    Function::PadRight => form::PAD_RIGHT,
+    Function::SplitPart => form::SPLIT_PART,
+    Function::Translate => form::TRANSLATE,
+    Function::Reverse => form::REVERSE,
+    Function::Repeat => form::REPEAT,
+    Function::InitCap(_) => form::INIT_CAP,
+    Function::Ascii => bytes::ASCII,
+    Function::Character => bytes::CHARACTER,
+    Function::ConcatSeparated => form::CONCAT_SEPARATED,
+    Function::Overlay => form::OVERLAY,
+    Function::QuoteLiteral => form::QUOTE_LITERAL,
+    Function::ToHexadecimal => bytes::TO_HEXADECIMAL,
+    Function::Digest(Digest::Md5) => bytes::MD5,
+    Function::Digest(Digest::Sha224) => bytes::SHA224,
+    Function::Digest(Digest::Sha256) => bytes::SHA256,
+    Function::Digest(Digest::Sha384) => bytes::SHA384,
+    Function::Digest(Digest::Sha512) => bytes::SHA512,
+    Function::Encode => bytes::ENCODE,
+    Function::Decode => bytes::DECODE,
     Function::EqualsAny => array::EQUALS_ANY,
     Function::Cardinality => array::CARDINALITY,
     Function::Element => array::ELEMENT,
@@ -244,6 +301,16 @@ entries! {
     Function::ToTimestamp => datetime::TO_TIMESTAMP,
     Function::LocalTime => datetime::LOCAL_TIME,
     Function::Instant => datetime::INSTANT,
+    Function::MakeDate => moment::MAKE_DATE,
+    Function::MakeTime => moment::MAKE_TIME,
+    Function::MakeTimestamp => moment::MAKE_TIMESTAMP,
+    Function::IsFinite => moment::IS_FINITE,
+    Function::Age => moment::AGE,
+    Function::AddTime => moment::ADD_TIME,
+    Function::TurnTime => moment::TURN_TIME,
+    Function::FormatMoment => moment::FORMAT_MOMENT,
+    Function::MomentText => moment::MOMENT_TEXT,
+    Function::InstantText => moment::INSTANT_TEXT,
     Function::DateTruncInZone(_) => datetime::DATE_TRUNC_IN_ZONE,
     Function::Variance { .. } => statistics::VARIANCE,
     Function::VarianceScale { .. } => statistics::VARIANCE_SCALE,

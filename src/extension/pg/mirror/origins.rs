@@ -140,6 +140,7 @@ impl Origins {
                 pg_sys::copyObjectImpl(kept.cast()).cast()
             },
             RuntimeValue::SessionZone => session_zone(),
+            RuntimeValue::DateStyle => setting("DateStyle"),
             RuntimeValue::Zone(zone) => zone_constant(zone)?,
         };
         // SAFETY: just made.
@@ -147,24 +148,29 @@ impl Origins {
     }
 }
 
+/// A setting of the session, as it is shown.
+fn setting(name: &str) -> *mut pg_sys::Node {
+    call(pg_sys::F_CURRENT_SETTING_TEXT, pg_sys::TEXTOID, text_constant(name))
+}
+
+fn call(function_oid: u32, type_oid: pg_sys::Oid, argument: *mut pg_sys::Node) -> *mut pg_sys::Node {
+    // SAFETY: makes a node of a function of one argument.
+    unsafe {
+        pg_sys::makeFuncExpr(
+            pg_sys::Oid::from(function_oid),
+            type_oid,
+            list_of([argument]),
+            pg_sys::DEFAULT_COLLATION_OID,
+            pg_sys::DEFAULT_COLLATION_OID,
+            pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
+        )
+        .cast()
+    }
+}
+
 /// The session's time zone. It is of type `name`, which no argument of a function of zones is.
 fn session_zone() -> *mut pg_sys::Node {
-    // SAFETY: makes nodes of constants.
-    unsafe {
-        let call = |function_oid: u32, type_oid, argument: *mut pg_sys::Node| {
-            pg_sys::makeFuncExpr(
-                pg_sys::Oid::from(function_oid),
-                type_oid,
-                list_of([argument]),
-                pg_sys::DEFAULT_COLLATION_OID,
-                pg_sys::DEFAULT_COLLATION_OID,
-                pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
-            )
-        };
-        let name = text_constant("TimeZone");
-        let setting = call(pg_sys::F_CURRENT_SETTING_TEXT, pg_sys::TEXTOID, name);
-        call(pg_sys::F_NAME_TEXT, pg_sys::NAMEOID, setting.cast()).cast()
-    }
+    call(pg_sys::F_NAME_TEXT, pg_sys::NAMEOID, setting("TimeZone"))
 }
 
 fn zone_constant(zone: &Value) -> Option<*mut pg_sys::Node> {

@@ -52,6 +52,11 @@ impl Server for Postgres {
         settings::exact_float_sums()
     }
 
+    fn has_iso_dates(&self) -> bool {
+        // SAFETY: a variable of the session.
+        unsafe { pg_sys::DateStyle == pg_sys::USE_ISO_DATES as i32 }
+    }
+
     fn right_wraps(&self) -> bool {
         static WRAPS: OnceLock<bool> = OnceLock::new();
         *WRAPS.get_or_init(|| {

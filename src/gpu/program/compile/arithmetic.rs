@@ -1,11 +1,14 @@
 //! Arithmetic on integers and floats.
 
-use pystachio_plan::{DataType, Function, Result};
+use pystachio_plan::{DataType, FloatFunction, Function, RADIANS_PER_DEGREE, Result};
 
 use super::{Call, Compiler, Kind, Slot, decimal::rounding};
 use crate::{
     operation::error_code,
-    program::opcode::{Opcode, ordering::GREATER},
+    program::{
+        constants::Cell,
+        opcode::{Opcode, ordering::GREATER},
+    },
 };
 
 /// Bits of an integer type, and the fault of an overflow.
@@ -54,6 +57,15 @@ impl Compiler<'_> {
         }
         let is_single = u16::from(*call.data_type == DataType::Float32);
         let a = call.slot(0, Kind::Float)?;
+        if let Function::Float(angle) = call.function {
+            let opcode = match angle {
+                FloatFunction::Degrees => Opcode::DivideFloat,
+                FloatFunction::Radians => Opcode::MultiplyFloat,
+                _ => return Err(call.not_supported()),
+            };
+            let radians = self.builder.constant(Cell::float(RADIANS_PER_DEGREE))?;
+            return self.builder.strict(opcode, &[a, radians], 0, 0);
+        }
         let (opcode, mode) = match call.function {
             Function::Add => (Opcode::AddFloat, is_single),
             Function::Subtract => (Opcode::SubtractFloat, is_single),

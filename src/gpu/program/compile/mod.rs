@@ -23,7 +23,9 @@ mod zone;
 use std::collections::HashMap;
 
 use arrow::datatypes::i256;
-use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
+use pystachio_plan::{
+    ColumnId, DataType, Error, ErrorKind, Expression, FloatFunction, Function, Literal, Result, Value,
+};
 
 use self::logic::Logic;
 use super::{
@@ -428,6 +430,45 @@ impl Compilation {
             | Function::PercentileCont
             | Function::PercentileDisc
             | Function::Mode => Self::NotOnDevice("no kernel handles arrays"),
+            Function::Float(FloatFunction::Degrees | FloatFunction::Radians) => Self::Arithmetic,
+            Function::Float(_) => Self::NotOnDevice("the host's C library decides the last digit"),
+            Function::BitAnd
+            | Function::BitOr
+            | Function::BitXor
+            | Function::BitNot
+            | Function::ShiftLeft
+            | Function::ShiftRight
+            | Function::GreatestCommonDivisor
+            | Function::LeastCommonMultiple
+            | Function::DivideWhole
+            | Function::PadLeft
+            | Function::PadRight
+            | Function::SplitPart
+            | Function::Translate
+            | Function::Reverse
+            | Function::Repeat
+            | Function::InitCap(_)
+            | Function::Ascii
+            | Function::Character
+            | Function::ConcatSeparated
+            | Function::Overlay
+            | Function::QuoteLiteral
+            | Function::ToHexadecimal
+            | Function::Digest(_)
+            | Function::Encode
+            | Function::Decode
+            | Function::MakeDate
+            | Function::MakeTime
+            | Function::MakeTimestamp
+            | Function::IsFinite
+            | Function::Age
+            | Function::AddTime
+            | Function::TurnTime
+            | Function::FormatMoment
+            | Function::MomentText
+            | Function::InstantText
+            | Function::Matches(_)
+            | Function::MatchesIgnoringCase(_) => Self::NotOnDevice("there is no kernel"),
             // If every row evaluates it, `host_calls.rs` has taken it out before.
             Function::Variance { .. } | Function::VarianceScale { .. } => {
                 Self::NotOnDevice("the host computes variances, and for every row")

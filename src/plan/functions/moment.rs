@@ -1,0 +1,153 @@
+//! Dates and times that are made of numbers, and their texts.
+
+use super::{
+    CatalogNames, CatalogUse, Caveat, Example, FailureRule, Form, FunctionEntry, NullRule, ResultType, Shown,
+    Signature,
+    TypeClass::{Bool, Bytea, Date, Float64, Int32, Interval, Text, Time, Timestamps},
+};
+use crate::Function;
+
+const TEXT: ResultType = ResultType::Of(Text);
+
+const FORMATS: &[&str] = &[
+    "YYYY-MM-DD HH24:MI:SS.US",
+    "Day, DDth Month YYYY HH12:MI AM",
+    "IYYY-IW-ID Q CC J WW W DDD",
+    "FMDay FMDDth FMMonth FMRM Y,YYY B.C. \"Q\"Q",
+    "",
+];
+
+pub(super) static MAKE_DATE: FunctionEntry = FunctionEntry::new(
+    "make_date",
+    Form::Plain(Function::MakeDate),
+    "The date of a year, month and day. Numbers that make none are an error.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.signatures(&[Signature::new(
+    &[Int32, Int32, Int32],
+    ResultType::Of(Date),
+    &[Example::of("make_date({a}, 2, 29)"), Example::of("make_date(2024, {a}, {b})")],
+)])
+.catalog(&[CatalogNames::itself(&["make_date"])]);
+
+pub(super) static MAKE_TIME: FunctionEntry = FunctionEntry::new(
+    "make_time",
+    Form::Plain(Function::MakeTime),
+    "The time of an hour, minute and second. Numbers that make none are an error.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.signatures(&[Signature::new(
+    &[Int32, Int32, Float64],
+    ResultType::Of(Time),
+    &[Example::of("make_time({a}, 30, {b})")],
+)])
+.catalog(&[CatalogNames::itself(&["make_time"])]);
+
+pub(super) static MAKE_TIMESTAMP: FunctionEntry = FunctionEntry::new(
+    "make_timestamp",
+    Form::Plain(Function::MakeTimestamp),
+    "The timestamp of a year, month, day, hour, minute and second. Numbers that make none are an error.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.signatures(&[Signature::new(
+    &[Int32, Int32, Int32, Int32, Int32, Float64],
+    ResultType::Of(Timestamps),
+    &[Example::of("make_timestamp({a}, 12, 31, 23, 59, {b})")],
+)])
+.catalog(&[CatalogNames::itself(&["make_timestamp"])]);
+
+pub(super) static IS_FINITE: FunctionEntry = FunctionEntry::new(
+    "isfinite",
+    Form::Plain(Function::IsFinite),
+    "Whether a date or timestamp is neither infinity nor -infinity.",
+)
+.on_host()
+.signatures(&[
+    Signature::new(&[Date], ResultType::Of(Bool), &[Example::of("isfinite({a})")]),
+    Signature::new(&[Timestamps], ResultType::Of(Bool), &[Example::of("isfinite({a})")]),
+])
+.catalog(&[CatalogNames::itself(&["isfinite"])]);
+
+pub(super) static AGE: FunctionEntry =
+    FunctionEntry::new("age", Form::Plain(Function::Age), "The years, months, days and time from b to a.")
+        .failure(FailureRule::Always)
+        .on_host()
+        .signatures(&[
+            Signature::new(
+                &[Timestamps, Timestamps],
+                ResultType::Of(Interval),
+                &[Example::of("age({a}, {b})")],
+            ),
+            Signature::new(&[Timestamps, Timestamps, Bool], ResultType::Of(Interval), &[]),
+        ])
+        .catalog(&[CatalogNames::itself(&["age"])]);
+
+pub(super) static ADD_TIME: FunctionEntry =
+    FunctionEntry::new("add_time", Form::Plain(Function::AddTime), "The timestamp of a date and a time.")
+        .failure(FailureRule::Always)
+        .on_host()
+        .shown(Shown::Infix("+"))
+        .signatures(&[Signature::new(
+            &[Date, Time],
+            ResultType::Of(Timestamps),
+            &[Example::of("{a} + {b}"), Example::of("{b} + {a}")],
+        )])
+        .catalog(&[CatalogNames::itself(&["datetime_pl"])]);
+
+pub(super) static TURN_TIME: FunctionEntry = FunctionEntry::new(
+    "turn_time",
+    Form::Plain(Function::TurnTime),
+    "The time of day later by an interval's hours, minutes and seconds.",
+)
+.on_host()
+.shown(Shown::Infix("+"))
+.signatures(&[Signature::new(
+    &[Time, Interval],
+    ResultType::Same,
+    &[
+        Example::with("{a} + interval '{n}'", &["3 hours", "-25 hours", "1 day 00:00:00.000001"]),
+        Example::with("{a} - interval '{n}'", &["3 hours", "-25 hours"]),
+    ],
+)])
+.catalog(&[
+    CatalogNames::itself(&["time_pl_interval"]),
+    CatalogNames { names: &["time_mi_interval"], is: CatalogUse::MinusSecond },
+]);
+
+pub(super) static FORMAT_MOMENT: FunctionEntry =
+    FunctionEntry::new("to_char", Form::Plain(Function::FormatMoment), "The moment in a format.")
+        .nulls(NullRule::StrictAndOwn)
+        .expensive()
+        .on_host()
+        .signatures(&[Signature::new(
+            &[Timestamps, Text],
+            TEXT,
+            &[Example::with("to_char({a}, '{n}')", FORMATS)],
+        )])
+        .caveats(&[Caveat::Distance])
+        .catalog(&[CatalogNames::itself(&["to_char"])]);
+
+pub(super) static MOMENT_TEXT: FunctionEntry = FunctionEntry::new(
+    "moment_text",
+    Form::Plain(Function::MomentText),
+    "A date or timestamp as text of a DateStyle.",
+)
+.expensive()
+.on_host()
+.signatures(&[
+    Signature::new(&[Date, Text], TEXT, &[Example::of("{a}::text")]),
+    Signature::new(&[Timestamps, Text], TEXT, &[Example::of("{a}::text")]),
+]);
+
+pub(super) static INSTANT_TEXT: FunctionEntry = FunctionEntry::new(
+    "instant_text",
+    Form::Plain(Function::InstantText),
+    "A timestamp with time zone as text, in a time zone.",
+)
+.failure(FailureRule::Always)
+.expensive()
+.on_host()
+.signatures(&[Signature::new(&[Timestamps, Bytea, Text], TEXT, &[Example::of("{a}::text")])]);
