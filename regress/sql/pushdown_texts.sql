@@ -45,7 +45,7 @@ EXECUTE printed;
 SET datestyle = 'German';
 EXECUTE printed;
 SET datestyle = 'ISO';
-PREPARE moment AS SELECT tz::text FROM moments ORDER BY id LIMIT 1;
+PREPARE moment AS SELECT tz::text FROM moments WHERE tz IS NOT NULL ORDER BY id LIMIT 1;
 SET timezone = 'Asia/Kolkata';
 EXECUTE moment;
 SET timezone = 'America/New_York';
