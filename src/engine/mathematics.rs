@@ -1,49 +1,16 @@
 //! Functions of the host's C library, as PostgreSQL calls them, with what they say of range and domain.
 //!
-//! The server's backends call the same library on the same host, so both get the same last digit.
+//! The server's backends call the same library on the same host, so both get the same last digit. The library is asked for each
+//! function by name: a linker may take one of the same name from Rust's own library, which has another last digit (`cbrt`).
 //!
-//! Deliberately absent: what PostgreSQL makes of an outcome. Rust's own functions of floats, whose compiler may take another way.
+//! Deliberately absent: what PostgreSQL makes of an outcome.
 #![expect(unsafe_code, reason = "the C library is called, and its errno read")]
 
-// In math.h, which the crate libc doesn't bind.
-unsafe extern "C" {
-    #[link_name = "cbrt"]
-    safe fn c_cbrt(a: f64) -> f64;
-    #[link_name = "exp"]
-    safe fn c_exp(a: f64) -> f64;
-    #[link_name = "log"]
-    safe fn c_log(a: f64) -> f64;
-    #[link_name = "log10"]
-    safe fn c_log10(a: f64) -> f64;
-    #[link_name = "pow"]
-    safe fn c_pow(a: f64, b: f64) -> f64;
-    #[link_name = "sin"]
-    safe fn c_sin(a: f64) -> f64;
-    #[link_name = "cos"]
-    safe fn c_cos(a: f64) -> f64;
-    #[link_name = "tan"]
-    safe fn c_tan(a: f64) -> f64;
-    #[link_name = "asin"]
-    safe fn c_asin(a: f64) -> f64;
-    #[link_name = "acos"]
-    safe fn c_acos(a: f64) -> f64;
-    #[link_name = "atan"]
-    safe fn c_atan(a: f64) -> f64;
-    #[link_name = "atan2"]
-    safe fn c_atan2(a: f64, b: f64) -> f64;
-    #[link_name = "sinh"]
-    safe fn c_sinh(a: f64) -> f64;
-    #[link_name = "cosh"]
-    safe fn c_cosh(a: f64) -> f64;
-    #[link_name = "tanh"]
-    safe fn c_tanh(a: f64) -> f64;
-    #[link_name = "asinh"]
-    safe fn c_asinh(a: f64) -> f64;
-    #[link_name = "acosh"]
-    safe fn c_acosh(a: f64) -> f64;
-    #[link_name = "atanh"]
-    safe fn c_atanh(a: f64) -> f64;
-}
+use std::{
+    ffi::{CStr, c_void},
+    mem::transmute,
+    sync::OnceLock,
+};
 
 /// What a function returned, and what it said of it.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +23,23 @@ pub struct Outcome {
     pub is_no_number: bool,
     /// Either, or another error.
     pub has_error: bool,
+}
+
+/// The address of a function of math.h.
+///
+/// # Panics
+///
+/// If the library has none, which is none of C.
+fn address(name: &CStr) -> usize {
+    // SAFETY: the name is a C string. The library stays loaded; where it has another name, its functions are among those that are
+    // loaded already.
+    let found = unsafe {
+        let library = libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW);
+        let library = if library.is_null() { libc::RTLD_DEFAULT } else { library };
+        libc::dlsym(library, name.as_ptr())
+    };
+    assert!(!found.is_null(), "the C library has no {name:?}");
+    found.expose_provenance()
 }
 
 /// Calls a function with an errno of its own.
@@ -73,44 +57,43 @@ fn call(compute: impl FnOnce() -> f64) -> Outcome {
     }
 }
 
-macro_rules! of_one {
-    ($($name:ident => $function:ident,)*) => {
+macro_rules! functions {
+    ($($name:ident: $symbol:literal ($($argument:ident),+),)*) => {
         $(
             #[doc = concat!("`", stringify!($name), "` of math.h.")]
-            pub fn $name(a: f64) -> Outcome {
-                call(|| $function(a))
+            pub fn $name($($argument: f64),+) -> Outcome {
+                static ADDRESS: OnceLock<usize> = OnceLock::new();
+                let address = *ADDRESS.get_or_init(|| address($symbol));
+                let pointer = std::ptr::with_exposed_provenance::<c_void>(address);
+                // SAFETY: the C library's function of this name takes and returns doubles.
+                let function =
+                    unsafe { transmute::<*const c_void, extern "C" fn($(functions!(@double $argument)),+) -> f64>(pointer) };
+                call(|| function($($argument),+))
             }
         )*
     };
+    (@double $argument:ident) => { f64 };
 }
 
-of_one! {
-    cbrt => c_cbrt,
-    exp => c_exp,
-    log => c_log,
-    log10 => c_log10,
-    sin => c_sin,
-    cos => c_cos,
-    tan => c_tan,
-    asin => c_asin,
-    acos => c_acos,
-    atan => c_atan,
-    sinh => c_sinh,
-    cosh => c_cosh,
-    tanh => c_tanh,
-    asinh => c_asinh,
-    acosh => c_acosh,
-    atanh => c_atanh,
-}
-
-/// `pow` of math.h.
-pub fn pow(a: f64, b: f64) -> Outcome {
-    call(|| c_pow(a, b))
-}
-
-/// `atan2` of math.h.
-pub fn atan2(a: f64, b: f64) -> Outcome {
-    call(|| c_atan2(a, b))
+functions! {
+    cbrt: c"cbrt" (a),
+    exp: c"exp" (a),
+    log: c"log" (a),
+    log10: c"log10" (a),
+    pow: c"pow" (a, b),
+    sin: c"sin" (a),
+    cos: c"cos" (a),
+    tan: c"tan" (a),
+    asin: c"asin" (a),
+    acos: c"acos" (a),
+    atan: c"atan" (a),
+    atan2: c"atan2" (a, b),
+    sinh: c"sinh" (a),
+    cosh: c"cosh" (a),
+    tanh: c"tanh" (a),
+    asinh: c"asinh" (a),
+    acosh: c"acosh" (a),
+    atanh: c"atanh" (a),
 }
 
 #[cfg(test)]
@@ -124,5 +107,11 @@ mod tests {
         assert!(log(-1.0).is_no_number && log(-1.0).has_error);
         let root = pow(2.0, 0.5);
         assert!(!root.has_error && root.value == std::f64::consts::SQRT_2);
+    }
+
+    #[test]
+    fn functions_of_two_numbers_have_them_in_order() {
+        assert_eq!(pow(2.0, 3.0).value, 8.0);
+        assert_eq!(atan2(0.0, -1.0).value, std::f64::consts::PI);
     }
 }
