@@ -2,7 +2,7 @@
 
 use super::{
     CatalogNames, Example, FailureRule, Form, FunctionEntry, ResultType, Shown, Signature,
-    TypeClass::{Int32, Integers},
+    TypeClass::{Int32, Int64, Integers},
 };
 use crate::Function;
 
@@ -80,11 +80,18 @@ macro_rules! common {
         pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
             .failure(FailureRule::Always)
             .on_host()
-            .signatures(&[Signature::new(
-                &[Integers, Integers],
-                ResultType::Same,
-                &[Example::of(concat!($name, "({a}, {b})"))],
-            )])
+            .signatures(&[
+                Signature::new(
+                    &[Int32, Int32],
+                    ResultType::Same,
+                    &[Example::of(concat!($name, "({a}, {b})"))],
+                ),
+                Signature::new(
+                    &[Int64, Int64],
+                    ResultType::Same,
+                    &[Example::of(concat!($name, "({a}, {b})"))],
+                ),
+            ])
             .catalog(&[CatalogNames::itself(&[$name])]);
     };
 }
