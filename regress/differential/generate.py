@@ -186,7 +186,7 @@ class Generator:
         ])
 
     def aggregate(self, aliases):
-        if self.chance(0.15):
+        if self.chance(0.07):
             return self.ordered_aggregate(aliases)
         distinct = "DISTINCT " if self.chance(0.2) else ""
         names = INTEGERS + NUMERICS + ["b"]
