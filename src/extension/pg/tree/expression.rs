@@ -205,7 +205,6 @@ fields! { 'p Aggref {
     aggdistinct as distinct: List<'p, pg_sys::SortGroupClause>;
     aggfilter as filter: Option<Node<'p>>;
     aggstar = set_is_star: bool;
-    aggkind as kind: u8;
     aggkind = set_kind: u8;
     agglevelsup as levels_up: u32;
     aggsplit = set_split: u32;
