@@ -522,6 +522,7 @@ fn any_source_is_lowered_or_refused() {
             has_infinite_intervals: generator.random.chance(50),
             right_wraps: generator.random.chance(50),
             bins_wrongly: generator.random.chance(50),
+            keeps_float_sums: false,
         };
         match Lowering::new(&scope(), &notes, &server).lower(&source) {
             Ok(lowered) => check_limits(&lowered),

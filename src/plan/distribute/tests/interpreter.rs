@@ -524,7 +524,9 @@ impl Ranks<'_> {
             (Aggregate::BitAnd, _) => values.into_iter().reduce(|a, b| a & b),
             (Aggregate::BitOr, _) => values.into_iter().reduce(|a, b| a | b),
             (Aggregate::BitXor, _) => values.into_iter().reduce(|a, b| a ^ b),
-            (Aggregate::Array, _) => return Err(Fault::Wrong("an array is no number".to_owned())),
+            (Aggregate::Array | Aggregate::Deviations, _) => {
+                return Err(Fault::Wrong("arrays and floats are no whole numbers".to_owned()));
+            }
         })
     }
 
