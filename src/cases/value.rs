@@ -66,8 +66,23 @@ pub(crate) fn parse_value(text: &str, data_type: &DataType) -> Value {
             Value::Interval(Interval { months, days, microseconds: parts[2] })
         }
         DataType::Text => {
-            let marked = text.replace("\\\\", "\u{1}").replace("\\t", "\t").replace("\\n", "\n");
-            Value::Text(marked.replace('\u{1}', "\\"))
+            let mut characters = text.chars();
+            let mut plain = String::with_capacity(text.len());
+            while let Some(character) = characters.next() {
+                plain.push(match character {
+                    '\\' => match characters.next() {
+                        Some('t') => '\t',
+                        Some('n') => '\n',
+                        Some('r') => '\r',
+                        Some('b') => '\u{8}',
+                        Some('f') => '\u{c}',
+                        Some('v') => '\u{b}',
+                        other => other.unwrap_or('\\'),
+                    },
+                    other => other,
+                });
+            }
+            Value::Text(plain)
         }
         DataType::Bytea => Value::Bytes(hexadecimal(text.trim_start_matches('\\').trim_start_matches('x'))),
         DataType::Uuid => Value::Bytes(hexadecimal(&text.replace('-', ""))),
