@@ -16,7 +16,7 @@ use super::{
     lanes::{checked, map_lanes, zip_lanes},
 };
 
-/// What is done with the bits of an integer, as a C compiler's code for the server's processor does it.
+/// An operation on the bits of an integer, with the result that C compilers give on the server's processor.
 trait Bits: Copy + Default {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;

@@ -356,7 +356,7 @@ impl GroupsAccumulator for Collected {
     }
 
     fn size(&self) -> usize {
-        // What is emitted is another copy, and so are the keys in the form that is sorted, with their starts.
+        // The emitted rows are another copy, and so are the sortable keys with their starts.
         let (copies, sorted_bytes) =
             if self.of.keys.is_empty() { (2, 0) } else { (3, size_of::<(u64, u32)>()) };
         size_of::<Self>()

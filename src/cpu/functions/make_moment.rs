@@ -1,4 +1,4 @@
-//! Dates and times that are made of numbers, and what is between two of them.
+//! Dates and times made of numbers, moved by intervals, and the interval between two timestamps.
 //!
 //! Source: PostgreSQL 15, `date.c` (`make_date`, `make_time`, `float_time_overflows`, `datetime_timestamp`, `time_pl_interval`) and
 //! `timestamp.c` (`make_timestamp_internal`, `timestamp_age`).

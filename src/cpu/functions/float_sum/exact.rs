@@ -35,7 +35,7 @@ const NAN: u8 = 4;
 const INFINITY: u8 = 8;
 const NEGATIVE_INFINITY: u8 = 16;
 
-/// What is summed of the values that are added.
+/// Whether the values or their squares are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Power {
     Values,
@@ -370,7 +370,7 @@ impl ExactSums {
             words = &negated;
         }
         let Some(top) = words.iter().rposition(|word| *word != 0) else { return Total::Finite(0.0) };
-        // The highest bits, as the multiple of 2 to the exponent; what is below them is zero or not.
+        // The highest bits, a multiple of 2 to the exponent; `is_more` tells whether a bit below them is set.
         let start = top.saturating_sub(2);
         let bits = words[start..=top].iter().rev().fold(0_u128, |bits, word| (bits << 32) + *word as u128);
         let is_more = words[..start].iter().any(|word| *word != 0);
@@ -390,7 +390,7 @@ impl ExactSums {
         Total::Finite(if is_negative { -value } else { value })
     }
 
-    /// A group's number, a multiple of [`Power::unit`], after [`ExactSums::carry`]; what is no finite number is in the other total.
+    /// A group's number, a multiple of [`Power::unit`], after [`ExactSums::carry`]. The error holds NaN, an infinity, or that there is no value.
     pub(super) fn number(&self, group: usize) -> Result<BigInt, Total> {
         if let Some(special) = self.special(group) {
             return match special {
@@ -476,7 +476,7 @@ pub(super) fn nearest_quotient(numerator: &BigInt, denominator: &BigInt, exponen
     if numerator.bits() == 0 {
         return 0.0;
     }
-    // At least 55 bits of the quotient; what is left of the division decides between two halves.
+    // At least 55 bits of the quotient; the remainder decides between two halves.
     let shift = 56 + denominator.bits() as i64 - numerator.bits() as i64;
     let (raised, divisor) = match u64::try_from(shift) {
         Ok(shift) => (numerator << shift, denominator.clone()),

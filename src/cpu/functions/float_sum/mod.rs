@@ -37,7 +37,7 @@ use self::exact::{ExactSums, FloatForm, Power, Total, nearest_quotient};
 use super::{faults::float_overflow, sum::passes};
 use crate::error::to_datafusion;
 
-/// What is computed of floats.
+/// The two aggregates of floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Of {
     Sum,
@@ -263,7 +263,7 @@ impl Totals {
         Arc::new(builder.finish())
     }
 
-    /// Gives what is made of the first groups, and forgets them.
+    /// Makes an array of the first groups, and forgets them.
     fn take(
         &mut self,
         emit: EmitTo,
