@@ -80,6 +80,10 @@
     X(write_best, ScanBest, BLOCK_THREADS) \
     X(pair_best, PairBest, BLOCK_THREADS) \
     X(find_best, FindBest, BLOCK_THREADS) \
+    X(measure_segments, EncodeSegments, BLOCK_THREADS) \
+    X(pack_segments, EncodeSegments, 128) \
+    X(test_segments, TestSegments, BLOCK_THREADS) \
+    X(read_segments, ReadSegments, BLOCK_THREADS) \
     X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
     X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
     X(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS) \

@@ -29,8 +29,8 @@ QUESTIONS_IN_TURN = 25
 ACTS = {"plain": 60, "cancel": 14, "timeout": 5, "cursor": 9, "savepoint": 4, "explain": 2, "drop": 3, "close": 2}
 # Acts for questions of more statements than one.
 SIMPLE_ACTS = ("plain", "cancel", "timeout", "drop", "close")
-GPU_SWITCHES = ("cache", "chunking", "concurrent_builds", "deferred_synchronisation", "dictionary_codes", "exchange_broadcast_choice",
-                "exchange_filters", "exchange_gathering", "exchange_overlap", "memory_pool", "metadata_cache", "page_skipping", "pinned_memory", "reader_combining", "regulation", "runtime_filters")
+GPU_SWITCHES = ("cache", "concurrent_builds", "dictionary_codes", "exchange_broadcast_choice", "exchange_filters", "exchange_gathering",
+                "exchange_overlap", "page_skipping", "reader_combining", "regulation", "runtime_filters", "segments")
 
 
 def _statements(statements):

@@ -82,7 +82,7 @@ CREATE FUNCTION answer() RETURNS text LANGUAGE sql AS $$
 $$;
 SELECT answer() AS expected \gset
 SELECT set_config('pystachio.gpu_disable', name, false) AS without, answer() = :'expected' AS same
-FROM unnest('{cache,concurrent_builds,dictionary_codes,exchange_broadcast_choice,exchange_filters,exchange_gathering,exchange_groups,exchange_heavy_keys,exchange_overlap,exchange_senders,nvcomp,page_skipping,reader_combining,regulation,runtime_filters}'::text[]) name;
+FROM unnest('{cache,concurrent_builds,dictionary_codes,exchange_broadcast_choice,exchange_filters,exchange_gathering,exchange_groups,exchange_heavy_keys,exchange_overlap,exchange_senders,nvcomp,page_skipping,reader_combining,regulation,runtime_filters,segments}'::text[]) name;
 RESET pystachio.gpu_disable;
 
 -- EXPLAIN ANALYZE shows what the device did, and notes it.

@@ -2,6 +2,7 @@
 //!
 //! - `execution`: a tree of sources that give chunks; hosts start [`execution::DeviceEngine`]
 //! - `decode`: column chunks of Parquet become columns; `program`: expressions become a byte-code
+//! - `segment`: columns that stay on the device, packed
 //! - `spill`: rows that do not fit on the device
 //! - `exchange`: rows moving between ranks
 //! - `operation`: the building blocks of operators, implemented by kernels
@@ -24,4 +25,5 @@ pub mod execution;
 mod file_systems;
 pub mod operation;
 pub mod program;
+pub mod segment;
 pub mod spill;

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 32;
+pub const PROTOCOL_VERSION: u32 = 33;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -657,6 +657,8 @@ pub struct DeviceSettings {
     pub regulation: bool,
     /// Joins send what they know of their build sides' keys to scans of their probe sides.
     pub runtime_filters: bool,
+    /// Column chunks that are used again stay on the device as segments, and scans test and read these; otherwise pages stay.
+    pub segments: bool,
     /// How files are read.
     pub storage: StoragePath,
     /// What the device does is noted for `pystachio.timeline`.
@@ -796,6 +798,7 @@ impl Default for DeviceSettings {
             reader_combining: true,
             regulation: true,
             runtime_filters: true,
+            segments: true,
             storage: StoragePath::Auto,
             timeline: false,
         }

@@ -8,7 +8,7 @@ use crate::{DeviceSettings, Error, ErrorKind, Result};
 type SwitchOff = fn(&mut DeviceSettings);
 
 /// By the names that the setting `pystachio.gpu_disable` has.
-const TECHNIQUES: [(&str, SwitchOff); 15] = [
+const TECHNIQUES: [(&str, SwitchOff); 16] = [
     ("cache", |settings| settings.cache = false),
     ("concurrent_builds", |settings| settings.concurrent_builds = false),
     ("dictionary_codes", |settings| settings.dictionary_codes = false),
@@ -24,6 +24,7 @@ const TECHNIQUES: [(&str, SwitchOff); 15] = [
     ("reader_combining", |settings| settings.reader_combining = false),
     ("regulation", |settings| settings.regulation = false),
     ("runtime_filters", |settings| settings.runtime_filters = false),
+    ("segments", |settings| settings.segments = false),
 ];
 
 /// The names of all techniques that can be switched off.

@@ -200,7 +200,7 @@ impl PageDescriptors {
                 flags: target.flags,
                 ..DecodeRange::default()
             };
-            for placed in rows.placed() {
+            for placed in rows.placed_rows() {
                 let Some((first_slice, slice_count, row_count)) = list.within(*placed) else { continue };
                 ranges.ranges.push(DecodeRange {
                     first_slice,

@@ -131,6 +131,27 @@ impl PendingColumns {
         Self { columns, pages, wait: Box::new(|| Ok(null_counts)) }
     }
 
+    /// No columns.
+    pub fn none() -> Self {
+        let (columns, pages) = Default::default();
+        Self { columns, pages, wait: Box::new(|| Ok(Vec::new())) }
+    }
+
+    /// The same with one more column, which is not decoded, at a place among them.
+    #[must_use]
+    pub fn with_column(mut self, place: usize, mut column: AnyColumn) -> Self {
+        // Its validity stays as it is.
+        let null_count = column.values_mut().validity.is_some().into();
+        self.columns.insert(place, column);
+        let wait = self.wait;
+        self.wait = Box::new(move || {
+            let mut null_counts = wait()?;
+            null_counts.insert(place, null_count);
+            Ok(null_counts)
+        });
+        self
+    }
+
     /// Bytes of a row in all columns.
     pub fn row_bytes(&self) -> u64 {
         self.columns.iter().map(|column| u64::from(column.row_bytes())).sum()
@@ -213,8 +234,7 @@ impl Queue {
         row_count: usize,
     ) -> Result<PendingColumns> {
         if requests.is_empty() {
-            let wait = Box::new(|| Ok(Vec::new()));
-            return Ok(PendingColumns { columns: Vec::new(), pages: PageCounts::default(), wait });
+            return Ok(PendingColumns::none());
         }
         let memory = (self.memory(), self.stream());
         let forms = requests.iter().map(ColumnRequest::form).collect::<Result<Vec<_>>>()?;

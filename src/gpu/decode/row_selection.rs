@@ -113,8 +113,13 @@ impl RowSelection {
         self.ranges.iter().map(|range| range.first_row..range.end())
     }
 
+    /// The ranges of the row group's rows, and where each begins in the column.
+    pub fn placed(&self) -> impl Iterator<Item = (Range<u32>, u32)> {
+        self.ranges.iter().map(|range| (range.first_row..range.end(), range.target_row))
+    }
+
     /// The same with their places in the column.
-    pub(super) fn placed(&self) -> &[PlacedRows] {
+    pub(super) fn placed_rows(&self) -> &[PlacedRows] {
         &self.ranges
     }
 

@@ -151,6 +151,19 @@ impl Queue {
         self.launch_strided(kernel, row_count, &arguments)
     }
 
+    /// The entries of a dictionary whose flags are set, as a set of codes; waits for their count.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Queue`].
+    pub fn flagged_codes(&self, flags: &Buffer, entry_count: usize) -> Result<KeyFilter> {
+        let flagged = self.select(flags, entry_count)?;
+        let bit_count = entry_count as u64;
+        let codes = self.open_key_filter(KeyFilterShape::Bitmap { least: 0, bit_count })?;
+        self.insert_keys(&codes, &[Column::of_numbers(flagged.rows)], flagged.count)?;
+        Ok(codes)
+    }
+
     /// Whether two rows with equal keys were added to a bitmap; waits. A Bloom filter can't tell.
     pub fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool> {
         debug_assert!(matches!(filter.shape, KeyFilterShape::Bitmap { .. }));

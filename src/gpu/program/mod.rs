@@ -39,6 +39,8 @@ mod registers;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
+
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Literal, Result};
 
 use crate::{
@@ -73,6 +75,27 @@ pub struct Filter {
     code: Code,
     /// The terms of the condition, if it is a conjunction of comparisons.
     terms: Option<Vec<Term>>,
+}
+
+/// A comparison of integers. It does not hold for NULL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// A column with constants.
+    Within {
+        /// Its place in the chunk.
+        column: usize,
+        /// The values that pass.
+        range: RangeInclusive<i64>,
+    },
+    /// Two columns.
+    Ordered {
+        /// The place of the first.
+        column: usize,
+        /// The place of the second.
+        other: usize,
+        /// Bits of the orderings less, equal and greater, from the lowest on.
+        orderings: u32,
+    },
 }
 
 /// The origin of an output.
@@ -213,6 +236,30 @@ impl Filter {
         };
         let terms = terms_of(&code.instructions, &code.constants);
         Ok(Self { host_calls, code, terms })
+    }
+
+    /// The comparisons of integers that the condition consists of, all of which must hold; `None` if it is anything else.
+    pub fn comparisons(&self) -> Option<Vec<Comparison>> {
+        let terms = self.terms.as_ref().filter(|_| self.host_calls.is_none())?;
+        let place = |column: u16| self.code.loaded.get(usize::from(column)).map(|(place, _)| *place);
+        let comparison = |term: &Term| {
+            Some(match term {
+                Term::Within { column, range } => {
+                    Comparison::Within { column: place(*column)?, range: range.clone() }
+                }
+                Term::Ordered { column, other, orderings } => Comparison::Ordered {
+                    column: place(*column)?,
+                    other: place(*other)?,
+                    orderings: (*orderings).into(),
+                },
+            })
+        };
+        terms.iter().map(comparison).collect()
+    }
+
+    /// Whether it may fail for a row.
+    pub fn may_fault(&self) -> bool {
+        self.host_calls.is_some() || self.code.needs.may_fault
     }
 
     /// A `boolean` column without NULL: 1 where the condition is true, 0 where it is false or NULL.

@@ -16,7 +16,7 @@ use crate::{
     device::{AnyColumn, Buffer, Chunk, Column, Rows},
     execution::Columns,
     operation::Queue,
-    program::{Filter, Program},
+    program::{Comparison, Filter, Program},
 };
 
 /// Compiled variants by columns that come as codes; `None` if no program can do it. There are as
@@ -94,6 +94,25 @@ impl RowCondition {
     /// Places of the columns that it reads.
     pub(in crate::execution) fn places(&self) -> &[usize] {
         &self.places
+    }
+
+    /// The comparisons of integers that it consists of, by place of their columns; `None` if it is anything else.
+    pub(in crate::execution) fn comparisons(&self) -> Option<Vec<Comparison>> {
+        let mut comparisons = self.filter.comparisons()?;
+        for comparison in &mut comparisons {
+            match comparison {
+                Comparison::Within { column, .. } => *column = self.places[*column],
+                Comparison::Ordered { column, other, .. } => {
+                    (*column, *other) = (self.places[*column], self.places[*other]);
+                }
+            }
+        }
+        Some(comparisons)
+    }
+
+    /// Whether it may fail for a row.
+    pub(in crate::execution) fn may_fault(&self) -> bool {
+        self.filter.may_fault()
     }
 
     /// Places of the columns whose cells it does not need if they come as codes.

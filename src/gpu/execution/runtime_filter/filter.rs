@@ -30,7 +30,7 @@ use pystachio_plan::{
 };
 
 use crate::{
-    device::{AnyColumn, Buffer, Claim, CodedColumn, Column, Readback},
+    device::{AnyColumn, Buffer, Claim, Column, Readback, Stream},
     operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest, Queue},
 };
 
@@ -341,7 +341,7 @@ impl ScanRuntimeFilter {
         let test = KeyTest { asked, counts: Some(&counts) };
         let flags = match keys {
             [AnyColumn::Codes(coded)] => {
-                let entries = passing_entries(queue, filter, coded)?;
+                let entries = passing_entries(queue, filter, &coded.entries, coded.entry_count)?;
                 queue.test_keys(&entries, &[coded.code_column()], row_count, test)?
             }
             keys => {
@@ -351,6 +351,38 @@ impl ScanRuntimeFilter {
         };
         let counts = queue.memory().post::<FilterCounts>(counts.address(), 1, queue.stream())?;
         Ok(TestedRows { flags, counts, filter: self })
+    }
+
+    /// The set of keys, for work on a stream; absent if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub(in crate::execution) fn keys_on(&self, stream: Stream) -> Result<Option<&KeyFilter>> {
+        let Some(filter) = self.filter.set() else { return Ok(None) };
+        Buffer::use_all_on(filter.buffers(), stream)?;
+        Ok(Some(filter))
+    }
+
+    /// The entries of a dictionary of its single key that pass, as a set of codes.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub(in crate::execution) fn passing_codes(
+        &self,
+        queue: &Queue,
+        entries: &Column,
+        entry_count: usize,
+    ) -> Result<Option<KeyFilter>> {
+        let filter = self.keys_on(queue.stream())?;
+        filter.map(|filter| passing_entries(queue, filter, entries, entry_count)).transpose()
+    }
+
+    /// Adds counts of rows.
+    pub(in crate::execution) fn count(&self, counts: FilterCounts) {
+        self.tested.fetch_add(counts.tested, Ordering::Relaxed);
+        self.passed.fetch_add(counts.passed, Ordering::Relaxed);
     }
 
     /// Adds the counts since the last call to an operator.
@@ -371,13 +403,14 @@ impl ScanRuntimeFilter {
 }
 
 /// The entries of a dictionary that pass, as a set of codes.
-fn passing_entries(queue: &Queue, filter: &KeyFilter, coded: &CodedColumn) -> Result<KeyFilter> {
-    let CodedColumn { entries, entry_count, .. } = coded;
-    let flags = queue.test_keys(filter, std::slice::from_ref(entries), *entry_count, KeyTest::default())?;
-    let passing = queue.select(&flags, *entry_count)?;
-    let codes = queue.open_key_filter(KeyFilterShape::Bitmap { least: 0, bit_count: *entry_count as u64 })?;
-    queue.insert_keys(&codes, &[Column::of_numbers(passing.rows)], passing.count)?;
-    Ok(codes)
+fn passing_entries(
+    queue: &Queue,
+    filter: &KeyFilter,
+    entries: &Column,
+    entry_count: usize,
+) -> Result<KeyFilter> {
+    let flags = queue.test_keys(filter, std::slice::from_ref(entries), entry_count, KeyTest::default())?;
+    queue.flagged_codes(&flags, entry_count)
 }
 
 /// The results of testing rows.
@@ -396,8 +429,7 @@ impl TestedRows<'_> {
     /// Faults of the device.
     pub(in crate::execution) fn wait_counted(self) -> Result<()> {
         for counts in self.counts.wait::<FilterCounts>(1)? {
-            self.filter.tested.fetch_add(counts.tested, Ordering::Relaxed);
-            self.filter.passed.fetch_add(counts.passed, Ordering::Relaxed);
+            self.filter.count(counts);
         }
         Ok(())
     }

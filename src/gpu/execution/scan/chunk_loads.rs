@@ -14,10 +14,10 @@ use std::{
 use bytes::Bytes;
 use pystachio_engine::locking::lock_whole;
 use pystachio_files::{FileReader, TableFile, chunk_range, page_locations};
-use pystachio_plan::{Result, StoragePath};
+use pystachio_plan::{Error, Result, StoragePath};
 
 use super::{
-    chunk_cache::{ChunkClaim, ChunkKey, ChunkOrigin, LoadClaim},
+    chunk_cache::{CachedChunk, ChunkClaim, ChunkForm, ChunkKey, ChunkOrigin, LoadClaim},
     parts::RowGroup,
     source::ScanWork,
 };
@@ -145,7 +145,7 @@ impl ScanWork {
     fn held(&self, key: ChunkKey) -> Option<Arc<ResidentChunk>> {
         let held = self.cache.as_ref()?.find(key, self.query)?;
         self.count_cached(&held);
-        Some(held)
+        held.pages().cloned()
     }
 
     /// A query that rank 0 ran alone may have left the chunk with the rows of other ranks.
@@ -157,7 +157,7 @@ impl ScanWork {
         self.held(ChunkKey { rows: (0, row_group.row_count), ..key(chunk) })
     }
 
-    fn count_cached(&self, chunk: &ResidentChunk) {
+    pub(super) fn count_cached(&self, chunk: &CachedChunk) {
         self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
         self.counts.bytes_cached.fetch_add(chunk.bytes(), Ordering::Relaxed);
     }
@@ -178,7 +178,7 @@ impl ScanWork {
                 match self.cache.as_ref().map(|cache| cache.claim(key(&chunk), self.query)) {
                     Some(ChunkClaim::Held(held)) => {
                         self.count_cached(&held);
-                        found[chunk.row_group][chunk.column] = Some(held);
+                        found[chunk.row_group][chunk.column] = Some(pages_of(&held)?);
                     }
                     Some(ChunkClaim::Mine(claim)) if claim.pinned().is_some() => pinned.push((chunk, claim)),
                     Some(ChunkClaim::Mine(claim)) => {
@@ -197,16 +197,14 @@ impl ScanWork {
             let mut publish =
                 |chunk: &WantedChunk<'_>, claim: Option<LoadClaim>, loaded: Arc<ResidentChunk>| {
                     if let Some(claim) = claim {
-                        let source = chunk.source();
-                        let column = source.metadata.column_path().string();
-                        let origin = ChunkOrigin { path: source.path.to_owned(), column };
-                        claim.publish(&loaded, origin, self.query, queue.stream());
+                        let cached = CachedChunk::Pages(loaded.clone());
+                        claim.publish(&cached, origin_of(chunk.source()), self.query, queue.stream());
                     }
                     found[chunk.row_group][chunk.column] = Some(loaded);
                 };
             let fetched = self.fetch_chunks(queue, pinned.iter().map(|(_, claim)| claim))?;
             for ((chunk, claim), loaded) in pinned.into_iter().zip(fetched) {
-                publish(&chunk, Some(claim), loaded);
+                publish(&chunk, Some(claim), pages_of(&loaded)?);
             }
             self.read_chunks(queue, read, false, |chunk, loaded| {
                 publish(chunk, claims.remove(&(chunk.row_group, chunk.column)), loaded);
@@ -217,11 +215,11 @@ impl ScanWork {
     }
 
     /// Copies chunks from the host. They are on the device when this returns.
-    fn fetch_chunks<'a>(
+    pub(super) fn fetch_chunks<'a>(
         &self,
         queue: &Queue,
         claims: impl Iterator<Item = &'a LoadClaim>,
-    ) -> Result<Vec<Arc<ResidentChunk>>> {
+    ) -> Result<Vec<CachedChunk>> {
         let mut pinned = claims.filter_map(LoadClaim::pinned).peekable();
         if pinned.peek().is_none() {
             return Ok(Vec::new());
@@ -231,7 +229,7 @@ impl ScanWork {
                 let chunk = pinned.to_device(queue.memory(), queue.stream())?;
                 self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
                 self.counts.bytes_pinned.fetch_add(chunk.bytes(), Ordering::Relaxed);
-                Ok(Arc::new(chunk))
+                Ok(chunk)
             })
             .collect();
         // From here on the host's bytes may be freed, even if a copy could not be enqueued.
@@ -355,14 +353,28 @@ fn load_derived(queue: &Queue, chunks: &[WantedChunk<'_>], found: &mut FoundChun
     Ok(())
 }
 
+fn pages_of(cached: &CachedChunk) -> Result<Arc<ResidentChunk>> {
+    cached.pages().cloned().ok_or_else(|| Error::internal("a segment is cached where pages were"))
+}
+
+/// The origin of a chunk, for the view of the cache.
+pub(super) fn origin_of(source: &ColumnSource<'_>) -> ChunkOrigin {
+    ChunkOrigin { path: source.path.to_owned(), column: source.metadata.column_path().string() }
+}
+
 /// The cache's key of a chunk.
 fn key(chunk: &WantedChunk<'_>) -> ChunkKey {
-    let row_group = chunk.wanted.row_group;
+    chunk_key(chunk.wanted.row_group, chunk.place())
+}
+
+/// The key of the pages of a row group's column, which is given by its place in the scan.
+pub(super) fn chunk_key(row_group: &RowGroup, place: usize) -> ChunkKey {
     ChunkKey {
         file: row_group.file.file.footer.identity,
         row_group: row_group.index,
-        leaf: row_group.file.leaf(chunk.place()),
+        leaf: row_group.file.leaf(place),
         rows: (row_group.assigned.start, row_group.assigned.end),
+        form: ChunkForm::Pages,
     }
 }
 

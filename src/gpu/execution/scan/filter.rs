@@ -51,14 +51,18 @@ pub(super) struct ScanFilter {
     /// Places of text columns whose cells this scan does not need; empty for a query that runs
     /// without codes.
     coded_places: Vec<usize>,
+    /// Whether text may come as codes at all.
+    allows_codes: bool,
     /// Counts of dictionaries that conditions were evaluated for, and of their rows.
     entries_tested: AtomicU64,
     rows_tested: AtomicU64,
 }
 
 /// The conditions of the scan itself, all of which must be true.
-struct OwnConditions {
-    condition: RowCondition,
+pub(super) struct OwnConditions {
+    pub(super) condition: RowCondition,
+    /// The same, one by one, if none of them can fail: then their order does not matter.
+    pub(super) parts: Option<Vec<RowCondition>>,
     /// The same, for page indexes.
     conditions: Vec<Expression>,
     parameters: Vec<Literal>,
@@ -67,9 +71,9 @@ struct OwnConditions {
 /// The tests for the rows of one part, as of now. If a join's filter turns out to drop few rows,
 /// later parts skip it.
 pub(super) struct RowTest<'a> {
-    filter: &'a ScanFilter,
-    own: Option<&'a OwnConditions>,
-    runtime: Vec<&'a ScanRuntimeFilter>,
+    pub(super) filter: &'a ScanFilter,
+    pub(super) own: Option<&'a OwnConditions>,
+    pub(super) runtime: Vec<&'a ScanRuntimeFilter>,
     early: Vec<usize>,
 }
 
@@ -118,6 +122,7 @@ impl ScanFilter {
             row_groups_pruned,
             skips_pages: true,
             coded_places,
+            allows_codes: false,
             entries_tested,
             rows_tested,
         })
@@ -138,6 +143,7 @@ impl ScanFilter {
                 && (!read.contains(place) || without_cells.contains(place))
         };
         self.coded_places = (0..columns.len()).filter(may_be_coded).collect();
+        self.allows_codes = true;
         self
     }
 
@@ -216,6 +222,22 @@ impl ScanFilter {
         RowTest { filter: self, own, runtime, early }
     }
 
+    /// Whether a column's rows may come as codes.
+    pub(super) fn allows_codes(&self) -> bool {
+        self.allows_codes
+    }
+
+    /// Whether a condition that reads a column takes its codes.
+    pub(super) fn takes_codes(&self, place: usize) -> bool {
+        self.coded_places.contains(&place)
+    }
+
+    /// Counts a dictionary that a condition was evaluated for, and its rows.
+    pub(super) fn count_entries(&self, entries: usize, rows: usize) {
+        self.entries_tested.fetch_add(entries as u64, Ordering::Relaxed);
+        self.rows_tested.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
     /// Adds the counts since the last call to an operator.
     pub(super) fn show(&self, operator: &mut OperatorMetrics) {
         operator.count("row_groups_pruned_by_joins", self.row_groups_pruned.swap(0, Ordering::Relaxed));
@@ -233,11 +255,15 @@ impl OwnConditions {
         parameters: &[Literal],
     ) -> Result<Self> {
         let input: Columns = columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
-        Ok(Self {
-            condition: RowCondition::compile(condition, &input, parameters)?,
-            conditions: conditions.to_vec(),
-            parameters: parameters.to_vec(),
-        })
+        let condition = RowCondition::compile(condition, &input, parameters)?;
+        let parts = match condition.may_fault() {
+            true => None,
+            false => {
+                let part = |part| RowCondition::compile(part, &input, parameters).ok();
+                conditions.iter().map(part).collect()
+            }
+        };
+        Ok(Self { condition, parts, conditions: conditions.to_vec(), parameters: parameters.to_vec() })
     }
 }
 
@@ -305,8 +331,7 @@ impl RowTest<'_> {
     fn count_entries(&self, own: &OwnConditions, early: &EarlyColumns) -> Result<()> {
         for place in own.condition.places() {
             if let AnyColumn::Codes(CodedColumn { entry_count, .. }) = self.column(early, *place)? {
-                self.filter.entries_tested.fetch_add(*entry_count as u64, Ordering::Relaxed);
-                self.filter.rows_tested.fetch_add(early.row_count as u64, Ordering::Relaxed);
+                self.filter.count_entries(*entry_count, early.row_count);
             }
         }
         Ok(())

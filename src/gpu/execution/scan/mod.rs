@@ -4,7 +4,8 @@
 //! - `readers.rs`: the query's threads that read and decode for all scans
 //! - `share.rs`, `assignment.rs`: rows among ranks; `parts.rs`: row groups among readers; `pieces.rs`: those that do not fit
 //! - `chunk_loads.rs`: column chunks on their way to the device; `chunk_cache`: those that stay there between queries
-//! - `filter.rs`, `passing_rows.rs`: which rows of a row group are wanted, and how they are decoded
+//! - `residency.rs`: chunks that are here as segments, and how they become it
+//! - `filter.rs`, `passing_rows.rs`: which rows of a row group are wanted, and how they are decoded; `resident_rows.rs`: the same of segments
 //!
 //! ```text
 //! files ─► parts ─► readers ─┬─ chunk_loads ◄─► chunk_cache ─┬─► rows, by the filter ─► source
@@ -25,6 +26,8 @@ mod parts;
 mod passing_rows;
 mod pieces;
 mod readers;
+mod residency;
+mod resident_rows;
 mod share;
 mod source;
 

@@ -2,6 +2,8 @@
 //! rows that pass. Consecutive row groups are decoded, tested and returned together, so small ones
 //! cost no more than their rows.
 //!
+//! Row groups all of whose wanted columns are segments need none of this: `resident_rows.rs` tests and reads them.
+//!
 //! Invariants: rows come in the order of the row groups. If no row passes, the other columns are
 //! not decoded, and not read unless they were loaded ahead.
 
@@ -18,20 +20,23 @@ use super::{
     chunk_loads::WantedChunks,
     filter::{EarlyColumns, Passed, RowTest},
     parts::RowGroup,
+    residency::RowGroupSegments,
+    resident_rows::ResidentRows,
     source::ScanWork,
 };
 use crate::{
     decode::{ChunkRequest, ColumnRequest, ColumnSource, PendingColumns, ResidentChunk, RowSelection},
     device::{AnyColumn, Buffer, Column, Rows},
     operation::{Queue, SELECTED_TILE_ROWS},
+    segment::{ReadForm, SegmentTable, SelectedRows, TableRows},
 };
 
 /// A row group whose chunks were loaded before the filters were settled.
 pub(super) struct LoadedRowGroup {
     /// The rows that page indexes leave.
     rows: RowSelection,
-    /// One chunk a column of the scan; none without rows.
-    chunks: Vec<Arc<ResidentChunk>>,
+    /// By place in the scan: pages of the columns that were no segments.
+    chunks: Vec<Option<Arc<ResidentChunk>>>,
 }
 
 /// Row groups to decode together, with the chunks loaded ahead.
@@ -41,8 +46,17 @@ pub(super) type ReadRowGroups<'a> = Vec<(&'a RowGroup, Option<LoadedRowGroup>)>;
 struct SelectedRowGroup<'a> {
     row_group: &'a RowGroup,
     rows: RowSelection,
-    /// One chunk a column of the scan, if they were loaded ahead.
-    loaded: Option<Vec<Arc<ResidentChunk>>>,
+    /// By place in the scan: chunks that were loaded ahead.
+    loaded: Vec<Option<Arc<ResidentChunk>>>,
+    /// By place in the scan: wanted columns that are segments.
+    segments: RowGroupSegments,
+}
+
+impl SelectedRowGroup<'_> {
+    /// Whether each of some columns is a segment.
+    fn residency(&self, places: &[usize]) -> Vec<bool> {
+        places.iter().map(|place| self.segments[*place].is_some()).collect()
+    }
 }
 
 impl ScanWork {
@@ -52,18 +66,29 @@ impl ScanWork {
     ///
     /// Errors of the files; `OutOfMemory`, `Device`, `Cancelled`.
     pub(super) fn load_ahead(&self, queue: &Queue, row_groups: &[&RowGroup]) -> Result<Vec<LoadedRowGroup>> {
-        let places: Vec<usize> = (0..self.columns.len()).collect();
         let rows: Vec<RowSelection> = row_groups.iter().map(|row_group| self.rows_left(row_group)).collect();
-        let selected = row_groups.iter().zip(&rows).filter(|(_, rows)| rows.row_count() > 0);
+        let missing = |(row_group, rows): (&&RowGroup, &RowSelection)| match rows.row_count() {
+            0 => Vec::new(),
+            _ => {
+                let places = 0..self.columns.len();
+                places.filter(|place| !self.has_segment(row_group, *place)).collect::<Vec<usize>>()
+            }
+        };
+        let places: Vec<Vec<usize>> = row_groups.iter().zip(&rows).map(missing).collect();
+        let all = row_groups.iter().zip(&rows).zip(&places).filter(|(_, places)| !places.is_empty());
         let wanted: Vec<WantedChunks<'_>> =
-            selected.map(|(row_group, rows)| self.wanted(row_group, &places, rows)).collect();
+            all.map(|((row_group, rows), places)| self.wanted(row_group, places, rows)).collect();
         let mut loaded = self.load(queue, &wanted.iter().collect::<Vec<_>>())?.into_iter();
         drop(wanted);
-        let with_chunks = |rows: RowSelection| {
-            let chunks = if rows.row_count() == 0 { None } else { loaded.next() };
-            LoadedRowGroup { rows, chunks: chunks.unwrap_or_default() }
+        let with_chunks = |(rows, places): (RowSelection, &Vec<usize>)| {
+            let mut chunks = vec![None; self.columns.len()];
+            let loaded = if places.is_empty() { None } else { loaded.next() };
+            for (place, chunk) in places.iter().zip(loaded.into_iter().flatten()) {
+                chunks[*place] = Some(chunk);
+            }
+            LoadedRowGroup { rows, chunks }
         };
-        Ok(rows.into_iter().map(with_chunks).collect())
+        Ok(rows.into_iter().zip(&places).map(with_chunks).collect())
     }
 
     /// The rows of row groups that pass the filter, in their order.
@@ -73,35 +98,122 @@ impl ScanWork {
     /// Errors of the files, of decoding and of the filter; `Cancelled`.
     pub(super) fn read(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<Rows> {
         let mut selected = Vec::with_capacity(row_groups.len());
-        let mut row_count = 0;
         for (row_group, loaded) in row_groups {
             let rows = self.rows_left(row_group);
             let (rows, loaded) = match loaded {
                 // More filters of joins may have been settled since.
-                Some(loaded) => (loaded.rows.common(&rows), Some(loaded.chunks)),
-                None => (rows, None),
+                Some(loaded) => (loaded.rows.common(&rows), loaded.chunks),
+                None => (rows, vec![None; self.columns.len()]),
             };
             if rows.row_count() > 0 {
-                let rows = rows.starting_at(row_count as u32);
-                row_count += rows.row_count();
-                selected.push(SelectedRowGroup { row_group, rows, loaded });
+                selected.push(SelectedRowGroup { row_group, rows, loaded, segments: Vec::new() });
             }
         }
         if selected.is_empty() {
             return self.no_rows(queue);
         }
-        let decoder = RowGroupsDecoder { scan: self, queue, row_groups: &selected, row_count };
         let is_shared = selected.iter().any(|selected| selected.row_group.is_shared);
         let test = self.filter.test(self.columns.len(), is_shared);
+        let mut places: Vec<usize> = test.early().iter().chain(&self.given).copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        let row_groups: Vec<&RowGroup> = selected.iter().map(|selected| selected.row_group).collect();
+        let segments = self.find_segments(queue, &row_groups, &places)?;
+        for (selected, segments) in selected.iter_mut().zip(segments) {
+            selected.segments = segments;
+        }
+        // Row groups that follow one another and have the same columns as segments.
+        let mut parts = Vec::new();
+        for run in selected.chunk_by_mut(|one, next| one.residency(&places) == next.residency(&places)) {
+            let mut row_count = 0;
+            for selected in run.iter_mut() {
+                let rows = std::mem::replace(&mut selected.rows, RowSelection::range(0..0));
+                selected.rows = rows.starting_at(row_count as u32);
+                row_count += selected.rows.row_count();
+            }
+            let is_resident = run[0].residency(&places).into_iter().all(|is_segment| is_segment);
+            parts.push(match is_resident {
+                true => self.read_resident(queue, run, &places, (&test, row_count))?,
+                false => self.read_pages(queue, run, (&test, row_count))?,
+            });
+        }
+        queue.concat_rows(parts)
+    }
+
+    /// The rows that pass, of row groups all of whose wanted columns are segments.
+    fn read_resident(
+        &self,
+        queue: &Queue,
+        selected: &[SelectedRowGroup<'_>],
+        places: &[usize],
+        (test, row_count): (&RowTest<'_>, usize),
+    ) -> Result<Rows> {
+        self.check_wanted()?;
+        let table = self.segment_table(queue, selected, places, row_count)?;
+        let rows = ResidentRows { table, places: places.to_vec() };
+        let passed = test.select_resident(queue, &rows)?;
+        let row_count = passed.as_ref().map_or(row_count, SelectedRows::count);
+        if row_count == 0 {
+            return self.no_rows(queue);
+        }
+        let read = |place: &usize| {
+            let column = rows.column(*place)?;
+            Ok((column, rows.form(column, row_count, self.filter.allows_codes())))
+        };
+        let reads = self.given.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let columns = queue.read_segments(&rows.table, &reads, passed.as_ref())?;
+        let row_bytes: u64 = columns.iter().map(|column| u64::from(column.row_bytes())).sum();
+        self.counts.bytes_decoded.fetch_add(row_count as u64 * row_bytes, Ordering::Relaxed);
+        Ok(Rows { row_count, columns })
+    }
+
+    /// The segments of some columns, for the selected rows.
+    fn segment_table(
+        &self,
+        queue: &Queue,
+        selected: &[SelectedRowGroup<'_>],
+        places: &[usize],
+        row_count: usize,
+    ) -> Result<SegmentTable> {
+        let types: Vec<DataType> =
+            places.iter().map(|place| self.columns[*place].data_type.clone()).collect();
+        let mut row_groups = Vec::with_capacity(selected.len());
+        for SelectedRowGroup { row_group, rows, segments, .. } in selected {
+            let segments: Vec<_> = places.iter().filter_map(|place| segments[*place].clone()).collect();
+            let first = row_group.assigned.start;
+            row_groups.extend(rows.placed().map(|(rows, target_row)| TableRows {
+                segments: segments.clone(),
+                rows: rows.start - first..rows.end - first,
+                target_row,
+            }));
+        }
+        SegmentTable::new(queue, &types, &row_groups, row_count)
+    }
+
+    fn check_wanted(&self) -> Result<()> {
+        match self.stop.is_stopped() {
+            true => Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")),
+            false => Ok(()),
+        }
+    }
+
+    /// The rows that pass, of row groups some of whose columns have pages.
+    fn read_pages(
+        &self,
+        queue: &Queue,
+        selected: &[SelectedRowGroup<'_>],
+        (test, row_count): (&RowTest<'_>, usize),
+    ) -> Result<Rows> {
+        let decoder = RowGroupsDecoder { scan: self, queue, row_groups: selected, row_count };
         let early_places = test.early();
         let late_places: Vec<usize> =
             self.given.iter().copied().filter(|place| !early_places.contains(place)).collect();
         let all_rows: Vec<RowSelection> = selected.iter().map(|selected| selected.rows.clone()).collect();
-        let early = decoder.start(early_places, &all_rows, &test)?.wait_decoded()?;
+        let early = decoder.start(early_places, &all_rows, test)?.wait_decoded()?;
         let early = EarlyColumns { row_count, columns: early };
         let (row_count, early, late) = match test.select(queue, &early, !late_places.is_empty())? {
             Passed::All => {
-                let late = decoder.start(&late_places, &all_rows, &test)?.wait_decoded()?;
+                let late = decoder.start(&late_places, &all_rows, test)?.wait_decoded()?;
                 (
                     row_count,
                     self.given_early(early_places, &early, |columns| {
@@ -120,7 +232,7 @@ impl ScanWork {
                         .map(|rows| rows.narrowed(SELECTED_TILE_ROWS, &selected.has_rows))
                         .collect(),
                 };
-                let late = decoder.start(&late_places, &left, &test)?.map_columns(gather)?;
+                let late = decoder.start(&late_places, &left, test)?.map_columns(gather)?;
                 let gather = |columns: &[&AnyColumn]| queue.gather_columns(columns, &selected.rows);
                 let early = self.given_early(early_places, &early, gather)?;
                 let mut late = late.wait_decoded()?;
@@ -179,20 +291,25 @@ impl ScanWork {
     }
 
     /// Columns of a row group, of which some rows are wanted.
-    fn wanted<'a>(
+    pub(super) fn wanted<'a>(
         &'a self,
         row_group: &'a RowGroup,
         places: &'a [usize],
         rows: &'a RowSelection,
     ) -> WantedChunks<'a> {
+        let sources = places.iter().map(|place| self.source(row_group, *place)).collect();
+        WantedChunks { row_group, places, sources, rows }
+    }
+
+    /// A column of a row group, which is given by its place in the scan.
+    pub(super) fn source<'a>(&'a self, row_group: &'a RowGroup, place: usize) -> ColumnSource<'a> {
         let file = &row_group.file;
-        let source = |place: &usize| ColumnSource {
-            metadata: file.metadata(row_group.index, *place),
-            column: &self.columns[*place],
+        ColumnSource {
+            metadata: file.metadata(row_group.index, place),
+            column: &self.columns[place],
             table: &self.table,
             path: &file.file.footer.path,
-        };
-        WantedChunks { row_group, places, sources: places.iter().map(source).collect(), rows }
+        }
     }
 }
 
@@ -205,11 +322,64 @@ struct RowGroupsDecoder<'a> {
 }
 
 impl RowGroupsDecoder<'_> {
-    /// Enqueues the decoding of selected rows of some columns: one selection for each row group.
+    /// Enqueues the decoding of selected rows of some columns, and the reading of those that are segments: one selection for each row group.
     fn start(&self, places: &[usize], rows: &[RowSelection], test: &RowTest<'_>) -> Result<PendingColumns> {
+        let is_segment = |place: &usize| {
+            self.row_groups.first().is_some_and(|selected| selected.segments[*place].is_some())
+        };
+        let (resident, paged): (Vec<usize>, Vec<usize>) = places.iter().copied().partition(is_segment);
+        let mut pending = self.start_pages(&paged, rows, test)?;
+        for (place, column) in resident.iter().zip(self.read_segments(&resident, rows, test)?) {
+            let number = places.iter().position(|known| known == place).unwrap_or(0);
+            pending = pending.with_column(number, column);
+        }
+        Ok(pending)
+    }
+
+    /// Some rows of columns that are segments.
+    fn read_segments(
+        &self,
+        places: &[usize],
+        rows: &[RowSelection],
+        test: &RowTest<'_>,
+    ) -> Result<Vec<AnyColumn>> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let selected: Vec<SelectedRowGroup<'_>> = self
+            .row_groups
+            .iter()
+            .zip(rows)
+            .map(|(selected, rows)| SelectedRowGroup {
+                row_group: selected.row_group,
+                rows: rows.clone(),
+                loaded: Vec::new(),
+                segments: selected.segments.clone(),
+            })
+            .collect();
+        let table = self.scan.segment_table(self.queue, &selected, places, self.row_count)?;
+        let form = |(column, place): (usize, &usize)| {
+            let entries = table.entries(column).map_or(usize::MAX, |(_, count)| count);
+            match test.filter.takes_codes(*place) && entries <= self.row_count {
+                true => (column, ReadForm::Codes),
+                false => (column, ReadForm::Cells),
+            }
+        };
+        let reads: Vec<(usize, ReadForm)> = places.iter().enumerate().map(form).collect();
+        self.queue.read_segments(&table, &reads, None)
+    }
+
+    /// Enqueues the decoding of selected rows of columns that have pages.
+    fn start_pages(
+        &self,
+        places: &[usize],
+        rows: &[RowSelection],
+        test: &RowTest<'_>,
+    ) -> Result<PendingColumns> {
         let Self { scan, queue, row_count, .. } = *self;
-        if scan.stop.is_stopped() {
-            return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
+        scan.check_wanted()?;
+        if places.is_empty() {
+            return Ok(PendingColumns::none());
         }
         let with_rows = self.row_groups.iter().zip(rows).filter(|(_, rows)| rows.decoded_count() > 0);
         let (selected, rows): (Vec<&SelectedRowGroup<'_>>, Vec<&RowSelection>) = with_rows.unzip();
@@ -218,20 +388,21 @@ impl RowGroupsDecoder<'_> {
             .zip(&rows)
             .map(|(selected, rows)| scan.wanted(selected.row_group, places, rows))
             .collect();
-        let loaded = selected.iter().map(|selected| selected.loaded.as_ref());
+        let loaded: Vec<Option<Vec<Arc<ResidentChunk>>>> = selected
+            .iter()
+            .map(|selected| places.iter().map(|place| selected.loaded[*place].clone()).collect())
+            .collect();
         let missing: Vec<&WantedChunks<'_>> = wanted
             .iter()
-            .zip(loaded.clone())
+            .zip(&loaded)
             .filter(|(_, loaded)| loaded.is_none())
             .map(|(wanted, _)| wanted)
             .collect();
         let mut read = scan.load(queue, &missing)?.into_iter();
         // By row group, then by column. They may come from another reader, or from the cache.
         let chunks: Vec<Vec<Arc<ResidentChunk>>> = loaded
-            .map(|loaded| match loaded {
-                Some(chunks) => places.iter().map(|place| chunks[*place].clone()).collect(),
-                None => read.next().unwrap_or_default(),
-            })
+            .into_iter()
+            .map(|loaded| loaded.unwrap_or_else(|| read.next().unwrap_or_default()))
             .collect();
         Buffer::use_all_on(chunks.iter().flatten().flat_map(|chunk| chunk.buffers()), queue.stream())?;
         let decoded_count: usize = rows.iter().map(|rows| rows.decoded_count()).sum();

@@ -31,6 +31,7 @@ use super::{
     passing_rows::{LoadedRowGroup, ReadRowGroups},
     pieces::PIECE_ROWS_MIN,
     readers::{ScanParts, WantedScan},
+    residency::declaration_of,
     share::{RangePart, ScanShare},
 };
 use crate::{
@@ -86,12 +87,16 @@ pub(super) struct LoadedPart(BTreeMap<usize, LoadedRowGroup>);
 pub(super) struct ScanWork {
     pub(super) table: String,
     pub(super) columns: Vec<ScanColumn>,
+    /// The number of each one's declaration.
+    pub(super) declarations: Vec<u32>,
     /// Places of the output columns, without those that only its filter reads.
     pub(super) given: Vec<usize>,
     pub(super) filter: ScanFilter,
     parts: Vec<Vec<RowGroup>>,
     /// Absent if the query runs without it.
     pub(super) cache: Option<ChunkCache>,
+    /// Whether chunks that are used again become segments.
+    pub(super) makes_segments: bool,
     pub(super) file_systems: Arc<FileSystems>,
     /// How to read files, and the fallback if the user sets no method and there is no GPUDirect.
     pub(super) storage_path: StoragePath,
@@ -218,10 +223,12 @@ impl ScanSource {
         let work = Arc::new(ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
+            declarations: columns.iter().map(declaration_of).collect(),
             given,
             filter,
             parts: parts(row_groups, part_size),
             cache: (query.settings.cache && !files.is_sent()).then(|| query.cache.clone()),
+            makes_segments: query.settings.segments,
             file_systems: query.file_systems.clone(),
             storage_path: query.settings.storage,
             own_path: query.settings.storage.resolve(bytes_to_read, memory_available()),

@@ -1,5 +1,5 @@
-//! A cache of column chunks between queries, in the form in which decoding starts: on the device,
-//! and in page-locked host memory when they leave it.
+//! A cache of column chunks between queries: as pages, the form in which decoding starts, or as segments, which are not
+//! decoded any more. They are on the device, and in page-locked host memory when they leave it.
 //!
 //! ```text
 //! absent ──claim──► Reading ──publish──► on the device ──room is needed──► Moving ──► off the device
@@ -7,6 +7,7 @@
 //!                      └──► Moving ──► off the device ──claim──► Moving ──publish─────────┘
 //! ```
 //!
+//! - `contents.rs`: what is cached of a chunk
 //! - `state.rs`: where chunks are, and the eviction order; `use_order.rs`: the order of last uses
 //!
 //! A reader claims the chunks of a row group. If another reader loads a chunk, the first one waits
@@ -23,29 +24,32 @@
 //! from the host replaces only chunks whose last use is older, so that the two do not change places
 //! in every query.
 
+mod contents;
 mod state;
 #[cfg(test)]
 mod tests;
 mod use_order;
 
 use std::{
+    collections::HashMap,
     ops::Range,
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Arc, Condvar, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
 use pystachio_engine::{
     StopFlag,
-    locking::{account, lock},
+    locking::{account, lock, lock_whole},
 };
 use pystachio_files::FileIdentity;
-use pystachio_plan::{CacheEntry, Result};
+use pystachio_plan::{CacheEntry, DataType, Result};
 
+pub(super) use self::contents::{CachedChunk, PinnedCopy};
 use self::state::{ChunkCacheState, ChunkEntry, OnDevice};
 use crate::{
-    decode::{PinnedChunk, ResidentChunk},
-    device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease, StreamPriority},
+    device::{DeviceMemory, HostMemory, Reclaim, Stream, StreamLease, StreamPriority},
+    segment::TableDictionary,
 };
 
 /// How often a reader that waits for another one polls whether it is still wanted.
@@ -59,6 +63,24 @@ pub(super) struct ChunkKey {
     pub(super) row_group: usize,
     pub(super) leaf: usize,
     pub(super) rows: (u32, u32),
+    pub(super) form: ChunkForm,
+}
+
+/// What is kept of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum ChunkForm {
+    /// Pages, which depend on the file alone.
+    Pages,
+    /// A segment, by the number of the column's declaration.
+    Segment(u32),
+}
+
+/// A text column of a table, as it is declared: its segments share a dictionary.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct DictionaryKey {
+    pub(super) table: String,
+    pub(super) column: String,
+    pub(super) declaration: u32,
 }
 
 /// The origin of a chunk, for the view.
@@ -79,6 +101,8 @@ struct ChunkCacheInner {
     host: HostMemory,
     state: Mutex<ChunkCacheState>,
     changed: Condvar,
+    /// Of the segments that have codes.
+    dictionaries: Mutex<HashMap<DictionaryKey, Weak<TableDictionary>>>,
     bytes_max: u64,
     /// The limit of host memory for descriptions of pages.
     host_bytes_max: u64,
@@ -87,7 +111,7 @@ struct ChunkCacheInner {
 /// The answer to a reader's request for a chunk.
 pub(super) enum ChunkClaim {
     /// It is here.
-    Held(Arc<ResidentChunk>),
+    Held(CachedChunk),
     /// The reader must load it.
     Mine(LoadClaim),
     /// Another reader loads it, or it is moving to the host.
@@ -100,7 +124,7 @@ pub(super) struct LoadClaim {
     cache: ChunkCache,
     key: ChunkKey,
     /// The chunk, if it is on the host: otherwise it is read from its file.
-    pinned: Option<Arc<PinnedChunk>>,
+    pinned: Option<Arc<PinnedCopy>>,
     /// It may replace chunks on the device that no query from this one on has used.
     evicts_before: u64,
     is_published: bool,
@@ -108,7 +132,7 @@ pub(super) struct LoadClaim {
 
 /// Chunks evicted from the device, with the query that used them last: to be copied to the host, or
 /// dropped.
-type Evicted = Vec<(ChunkKey, Arc<ResidentChunk>, u64)>;
+type Evicted = Vec<(ChunkKey, CachedChunk, u64)>;
 
 impl ChunkCache {
     /// A cache of at most this many bytes of device memory and of `host`'s memory. Host
@@ -124,6 +148,7 @@ impl ChunkCache {
             host,
             state: Mutex::default(),
             changed: Condvar::new(),
+            dictionaries: Mutex::default(),
             bytes_max,
             host_bytes_max,
         };
@@ -134,7 +159,7 @@ impl ChunkCache {
     }
 
     /// Finds a chunk that is on the device.
-    pub(super) fn find(&self, key: ChunkKey, query: u64) -> Option<Arc<ResidentChunk>> {
+    pub(super) fn find(&self, key: ChunkKey, query: u64) -> Option<CachedChunk> {
         let mut state = self.shared.lock();
         state.change(&key, |kept| {
             let OnDevice::Here(chunk) = &kept.device else { return None };
@@ -182,6 +207,30 @@ impl ChunkCache {
         ChunkClaim::Mine(LoadClaim { cache: self.clone(), key, pinned, evicts_before, is_published: false })
     }
 
+    /// Whether a chunk is here or on the host, and not moving.
+    pub(super) fn has(&self, key: &ChunkKey) -> bool {
+        self.shared.lock().entry(key).is_some_and(|entry| !entry.is_busy())
+    }
+
+    /// Forgets a chunk, unless a reader loads or moves it.
+    pub(super) fn forget(&self, key: &ChunkKey) {
+        let forgotten = self.shared.lock().forget(key);
+        // Without the lock: a free may wait.
+        drop(forgotten);
+    }
+
+    /// The dictionary of a text column.
+    pub(super) fn dictionary(&self, key: DictionaryKey, data_type: &DataType) -> Arc<TableDictionary> {
+        let mut known = lock_whole(&self.shared.dictionaries);
+        if let Some(dictionary) = known.get(&key).and_then(Weak::upgrade) {
+            return dictionary;
+        }
+        known.retain(|_, dictionary| dictionary.strong_count() > 0);
+        let dictionary = Arc::new(TableDictionary::new(data_type.clone()));
+        known.insert(key, Arc::downgrade(&dictionary));
+        dictionary
+    }
+
     /// Waits until no reader loads a chunk.
     ///
     /// # Errors
@@ -206,7 +255,12 @@ impl ChunkCache {
     /// Of the bytes held on the device, those reserved for the growth of chunks.
     #[cfg(test)]
     pub(in crate::execution) fn unused_bytes(&self) -> u64 {
-        self.shared.lock().device_chunks().map(|chunk| chunk.unused_bytes()).sum()
+        self.shared
+            .lock()
+            .device_chunks()
+            .filter_map(CachedChunk::pages)
+            .map(|chunk| chunk.unused_bytes())
+            .sum()
     }
 
     /// The contents, by file, column and memory space.
@@ -244,13 +298,13 @@ impl ChunkCacheInner {
     }
 
     /// A copy on the host, if replacing less recently used ones makes room.
-    fn pin(&self, chunk: &ResidentChunk, last_query: u64, stream: Stream) -> Option<PinnedChunk> {
+    fn pin(&self, chunk: &CachedChunk, last_query: u64, stream: Stream) -> Option<PinnedCopy> {
         if chunk.bytes() > self.host.bytes_max() {
             return None;
         }
         loop {
             // A later query reports a fault of the device.
-            match PinnedChunk::copy(chunk, &self.host, &self.memory, stream).ok()? {
+            match chunk.pin(&self.host, &self.memory, stream).ok()? {
                 Some(copy) => return Some(copy),
                 None => {
                     let given_up = self.lock().give_up_pinned(chunk.bytes(), last_query);
@@ -283,25 +337,18 @@ impl Reclaim for ChunkCacheInner {
 
 impl LoadClaim {
     /// The chunk, if it is on the host.
-    pub(super) fn pinned(&self) -> Option<&Arc<PinnedChunk>> {
+    pub(super) fn pinned(&self) -> Option<&Arc<PinnedCopy>> {
         self.pinned.as_ref()
     }
 
     /// Puts the chunk into the cache: on the device if there is room for it, otherwise on the host.
     /// No work on any stream may still use it; a copy runs on `stream`.
-    pub(super) fn publish(
-        mut self,
-        chunk: &Arc<ResidentChunk>,
-        origin: ChunkOrigin,
-        query: u64,
-        stream: Stream,
-    ) {
+    pub(super) fn publish(mut self, chunk: &CachedChunk, origin: ChunkOrigin, query: u64, stream: Stream) {
         self.is_published = true;
         let (shared, bytes) = (&self.cache.shared, chunk.bytes());
         let is_described = self.make_host_room(chunk.host_bytes());
         let stream = is_described.then_some(stream);
-        let has_room =
-            is_described && self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_detach);
+        let has_room = is_described && self.make_room(bytes, stream) && chunk.try_detach();
         let mut state = shared.lock();
         if state.kept(&self.key).is_none() {
             state.keep(self.key, origin, query);

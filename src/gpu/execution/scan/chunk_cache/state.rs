@@ -9,10 +9,9 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use pystachio_plan::{CacheEntry, MemorySpace};
 
 use super::{
-    ChunkKey, ChunkOrigin, Evicted,
+    CachedChunk, ChunkKey, ChunkOrigin, Evicted, PinnedCopy,
     use_order::{LastUse, UseOrder},
 };
-use crate::decode::{PinnedChunk, ResidentChunk};
 
 pub(super) enum ChunkEntry {
     /// A reader reads it from its file.
@@ -23,13 +22,13 @@ pub(super) enum ChunkEntry {
 pub(super) struct Kept {
     pub(super) origin: ChunkOrigin,
     pub(super) device: OnDevice,
-    pub(super) pinned: Option<Arc<PinnedChunk>>,
+    pub(super) pinned: Option<Arc<PinnedCopy>>,
     pub(super) last_use: LastUse,
     pub(super) uses: ChunkUses,
 }
 
 pub(super) enum OnDevice {
-    Here(Arc<ResidentChunk>),
+    Here(CachedChunk),
     /// The reader that moves it sets its place afterwards.
     Moving,
     Away,
@@ -67,7 +66,7 @@ impl ChunkEntry {
 impl Kept {
     /// Whether a query uses it on the device.
     fn is_used(&self) -> bool {
-        matches!(&self.device, OnDevice::Here(chunk) if Arc::strong_count(chunk) > 1)
+        matches!(&self.device, OnDevice::Here(chunk) if chunk.is_used())
     }
 
     /// Host memory for the descriptions of its pages, by its place.
@@ -135,7 +134,7 @@ impl ChunkCacheState {
 
     /// Marks a chunk as neither on the device nor moving, with its copy on the host, if any.
     /// Without one it is forgotten.
-    pub(super) fn leave(&mut self, key: &ChunkKey, copy: Option<Arc<PinnedChunk>>) {
+    pub(super) fn leave(&mut self, key: &ChunkKey, copy: Option<Arc<PinnedCopy>>) {
         let is_kept = self.change(key, |kept| {
             kept.device = OnDevice::Away;
             kept.pinned = kept.pinned.take().or(copy);
@@ -154,7 +153,7 @@ impl ChunkCacheState {
 
     /// Chunks on the device.
     #[cfg(test)]
-    pub(super) fn device_chunks(&self) -> impl Iterator<Item = &Arc<ResidentChunk>> {
+    pub(super) fn device_chunks(&self) -> impl Iterator<Item = &CachedChunk> {
         self.entries.values().filter_map(|entry| match entry {
             ChunkEntry::Kept(Kept { device: OnDevice::Here(chunk), .. }) => Some(chunk),
             _ => None,
@@ -198,7 +197,7 @@ impl ChunkCacheState {
     }
 
     /// Chunks on the device that no query uses.
-    fn idle_chunks(&self) -> impl Iterator<Item = (&ChunkKey, &Arc<ResidentChunk>)> {
+    fn idle_chunks(&self) -> impl Iterator<Item = (&ChunkKey, &CachedChunk)> {
         self.entries.iter().filter_map(|(key, entry)| match entry {
             ChunkEntry::Kept(kept) if !kept.is_used() => match &kept.device {
                 OnDevice::Here(chunk) => Some((key, chunk)),
@@ -259,20 +258,29 @@ impl ChunkCacheState {
             }
         }
         drop((on_device, on_host));
-        let forget = |key| {
-            // It is in no order then.
-            let chunk = self.change(&key, |kept| std::mem::replace(&mut kept.device, OnDevice::Moving))?;
-            let Some(ChunkEntry::Kept(kept)) = self.entries.remove(&key) else { return None };
-            self.host_bytes -= kept.host_bytes();
-            Some(Kept { device: chunk, ..kept })
-        };
-        Some(oldest.into_iter().filter_map(forget).collect())
+        Some(oldest.into_iter().filter_map(|key| self.take(&key)).collect())
+    }
+
+    /// Forgets a chunk, wherever it is, unless a reader loads or moves it.
+    pub(super) fn forget(&mut self, key: &ChunkKey) -> Option<Kept> {
+        if self.entry(key)?.is_busy() {
+            return None;
+        }
+        self.take(key)
+    }
+
+    fn take(&mut self, key: &ChunkKey) -> Option<Kept> {
+        // It is in no order then.
+        let device = self.change(key, |kept| std::mem::replace(&mut kept.device, OnDevice::Moving))?;
+        let Some(ChunkEntry::Kept(kept)) = self.entries.remove(key) else { return None };
+        self.host_bytes -= kept.host_bytes();
+        Some(Kept { device, ..kept })
     }
 
     /// Drops copies on the host of this many bytes together, or all there are: first copies of
     /// chunks that are on the device too, then those of the oldest query, none of them used by a
     /// query from `query` on.
-    pub(super) fn give_up_pinned(&mut self, bytes: u64, query: u64) -> Vec<Arc<PinnedChunk>> {
+    pub(super) fn give_up_pinned(&mut self, bytes: u64, query: u64) -> Vec<Arc<PinnedCopy>> {
         let mut found = 0;
         let is_needed = |(_, _, locked_bytes): &(LastUse, ChunkKey, u64)| {
             let is_needed = found < bytes;

@@ -6,7 +6,7 @@ use pystachio_plan::MemorySpace;
 use pystachio_engine::StopFlag;
 
 use super::*;
-use crate::device::EmulatedPlatform;
+use crate::{decode::ResidentChunk, device::EmulatedPlatform};
 
 /// A slab of the smallest budgets.
 const SLAB_BYTES: u64 = 4 << 10;
@@ -17,11 +17,11 @@ fn key(row_group: usize) -> ChunkKey {
         file_bytes: 3,
         keys: KeyDigest::default(),
     };
-    ChunkKey { file, row_group, leaf: 0, rows: (0, 1) }
+    ChunkKey { file, row_group, leaf: 0, rows: (0, 1), form: ChunkForm::Pages }
 }
 
-fn chunk(cache: &ChunkCache, bytes: u64) -> Arc<ResidentChunk> {
-    Arc::new(ResidentChunk::for_tests(&cache.shared.memory, bytes))
+fn chunk(cache: &ChunkCache, bytes: u64) -> CachedChunk {
+    CachedChunk::Pages(Arc::new(ResidentChunk::for_tests(&cache.shared.memory, bytes)))
 }
 
 fn origin() -> ChunkOrigin {
@@ -91,7 +91,7 @@ fn unused_chunks_in_a_range_give_way() {
     (0..3).for_each(|row_group| load(&cache, row_group, 30, 1));
     assert_eq!(cache.shared.idle_buffers().len(), 3);
     let ChunkClaim::Held(used) = cache.claim(key(1), 1) else { panic!("not here") };
-    let (start, bytes) = used.buffers().next().unwrap().held();
+    let (start, bytes) = used.pages().unwrap().buffers().next().unwrap().held();
     let range = start + bytes - 1..start + bytes;
     assert_eq!(cache.shared.idle_buffers().len(), 2);
     cache.shared.reclaim_ranges(std::slice::from_ref(&range));
@@ -138,15 +138,15 @@ fn what_leaves_the_device_is_found_on_the_host_with_its_bytes() {
     let ChunkClaim::Mine(claim) = cache.claim(key(0), 1) else { panic!("not to be loaded") };
     let loaded = chunk(&cache, 60);
     let written: Vec<u8> = (0..60).collect();
-    let buffer = loaded.buffers().next().unwrap().clone();
+    let buffer = loaded.pages().unwrap().buffers().next().unwrap().clone();
     cache.shared.memory.upload_to(&written, buffer.address(), Stream(0)).unwrap();
     claim.publish(&loaded, origin(), 1, Stream(0));
     drop(loaded);
     load(&cache, 1, 60, 2);
     assert_eq!(tiers(&cache), [(MemorySpace::Device, 1, 0, 1), (MemorySpace::Pinned, 1, 0, 1)]);
     let ChunkClaim::Mine(claim) = cache.claim(key(0), 3) else { panic!("not to be fetched") };
-    let fetched = Arc::new(claim.pinned().unwrap().to_device(&cache.shared.memory, Stream(0)).unwrap());
-    let buffer = fetched.buffers().next().unwrap();
+    let fetched = claim.pinned().unwrap().to_device(&cache.shared.memory, Stream(0)).unwrap();
+    let buffer = fetched.pages().unwrap().buffers().next().unwrap();
     assert_eq!(cache.shared.memory.download::<u8>(buffer, 60, Stream(0)).unwrap(), written);
     assert!(matches!(cache.claim(key(0), 3), ChunkClaim::Busy), "two readers fetch it");
     claim.publish(&fetched, origin(), 3, Stream(0));
@@ -247,7 +247,8 @@ fn chunks_whose_pages_take_too_much_of_the_host_to_describe_give_way() {
     let cache = ChunkCache::new(&memory, host, 100, 10_000);
     let load = |row_group: usize, host_bytes: usize, query: u64| {
         let ChunkClaim::Mine(claim) = cache.claim(key(row_group), query) else { panic!("not to be loaded") };
-        let chunk = Arc::new(ResidentChunk::described_for_tests(&memory, 10, host_bytes));
+        let chunk = ResidentChunk::described_for_tests(&memory, 10, host_bytes);
+        let chunk = CachedChunk::Pages(Arc::new(chunk));
         claim.publish(&chunk, origin(), query, Stream(0));
     };
     let host_bytes = || cache.shared.lock().host_bytes();

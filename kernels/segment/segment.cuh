@@ -1,0 +1,79 @@
+// Blocks of segments, each of which a warp has: a thread has every 32nd row of it, and a bit for each of these in its mask.
+#pragma once
+
+#include "../abi/segment.h"
+#include "../common/launch.h"
+#include "../common/bits.cuh"
+#include "../common/block.cuh"
+
+// Rows of a thread.
+#define THREAD_ROWS (SEGMENT_BLOCK_ROWS / WARP_THREADS)
+static_assert(THREAD_ROWS == 32, "a mask has a bit for each row of a thread");
+
+DEVICE uint32_t lane_of_thread() { return threadIdx.x % WARP_THREADS; }
+
+// The place of the one that a block is of: where it would be if all had as many blocks, then beside it.
+template <class Range>
+DEVICE uint32_t find_by_block(const Range *ranges, uint32_t count, uint64_t block, uint64_t block_count) {
+    uint32_t place = (uint32_t)(block * count / block_count);
+    while (place > 0 && ranges[place].first_block > block) place--;
+    while (place + 1 < count && ranges[place + 1].first_block <= block) place++;
+    return place;
+}
+
+// A block of a launch.
+struct PlacedBlock {
+    const SegmentView *views;
+    uint64_t number;       // in the segment
+    int64_t target_origin; // what a row's number in the segment lacks to be its place among those of all ranges
+    uint32_t first, end;   // the rows that are meant, of the block's
+};
+
+DEVICE PlacedBlock place_block(const SegmentRows &rows, uint64_t block) {
+    const SegmentRange *ranges = (const SegmentRange *)rows.ranges;
+    const SegmentRange &range = ranges[find_by_block(ranges, rows.range_count, block, rows.block_count)];
+    PlacedBlock placed;
+    placed.views = (const SegmentView *)range.views;
+    placed.number = range.first_row / SEGMENT_BLOCK_ROWS + (block - range.first_block);
+    const uint64_t begin = placed.number * SEGMENT_BLOCK_ROWS, last = (uint64_t)range.first_row + range.row_count;
+    placed.first = range.first_row > begin ? (uint32_t)(range.first_row - begin) : 0;
+    placed.end = last < begin + SEGMENT_BLOCK_ROWS ? (uint32_t)(last - begin) : SEGMENT_BLOCK_ROWS;
+    placed.target_origin = (int64_t)range.target_row - (int64_t)range.first_row;
+    return placed;
+}
+
+DEVICE SegmentBlock head_of(const SegmentView &view, uint64_t number) { return ((const SegmentBlock *)view.blocks)[number]; }
+
+DEVICE uint64_t words_of(const SegmentView &view, const SegmentBlock &block) {
+    return view.words + (uint64_t)block.first_words * (SEGMENT_BLOCK_WORDS * sizeof(uint32_t));
+}
+
+// The word of bits that has a bit for each lane's `item`th row, as masks: from one word a lane. Every thread of the warp calls it.
+DEVICE uint32_t mask_of_words(uint32_t word) {
+    uint32_t mask = 0;
+#pragma unroll
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+        mask |= (__shfl_sync(0xffffffffu, word, (int)item) >> lane_of_thread() & 1) << item;
+    }
+    return mask;
+}
+
+// The other way. Every thread of the warp calls it.
+DEVICE uint32_t word_of_masks(uint32_t mask) {
+    uint32_t word = 0;
+#pragma unroll
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+        const uint32_t vote = __ballot_sync(0xffffffffu, mask >> item & 1);
+        if (lane_of_thread() == item) word = vote;
+    }
+    return word;
+}
+
+// Of this thread's rows, those from `first` to `end` of the block.
+DEVICE uint32_t rows_between(uint32_t first, uint32_t end) {
+    const uint32_t lane = lane_of_thread();
+    const uint32_t skipped = first > lane ? (first - lane + WARP_THREADS - 1) / WARP_THREADS : 0;
+    const uint32_t passed = end > lane ? (end - lane + WARP_THREADS - 1) / WARP_THREADS : 0;
+    const uint32_t below = passed >= 32 ? 0xffffffffu : (1u << passed) - 1;
+    return skipped >= 32 ? 0 : below >> skipped << skipped;
+}

@@ -1,0 +1,230 @@
+// Tests rows of segments, and says which pass: what scans ask of their rows, in one launch.
+//
+// Grid:    a warp has a block of rows. Tests follow one another; a block whose bounds decide a test is not read for it, and one without rows
+//          left is not read any more.
+// Inputs:  segments of distances; the rows that are tested.
+// Outputs: a bit a row, how many are set of each block, and counts of tests that ask for them.
+// Traffic: the words of a column once a test, the blocks' bases and widths, a bit a row; of bitmaps and Bloom filters a sector for each row left.
+// Source:  an interpreter whose steps have many values each, as Vortex's (github.com/vortex-data/vortex, vortex-cuda, dynamic dispatch). We
+//          differ: a step narrows a mask of rows instead of writing values.
+#include "segment.cuh"
+#include "../abi/program.h"
+#include "../common/keys.cuh"
+#include "../expression/cell16.cuh"
+#include "../filter/bloom.cuh"
+
+#define WARPS (BLOCK_THREADS / WARP_THREADS)
+// Words that a warp stages: those of distances of 32 bits, and one that is read and not used.
+#define STAGED_WORDS (SEGMENT_BLOCK_ROWS + 4)
+#define STAGED_WIDTH_MAX 32
+
+struct alignas(16) Words4 {
+    uint32_t words[4];
+};
+
+struct alignas(16) Stage {
+    uint32_t words[STAGED_WORDS];
+};
+
+// A column of a block.
+struct BlockColumn {
+    uint64_t words;
+    int64_t base;
+    uint32_t width;
+};
+
+DEVICE BlockColumn column_of(const PlacedBlock &placed, uint32_t column, uint32_t *mask) {
+    const SegmentView &view = placed.views[column];
+    const SegmentBlock head = head_of(view, placed.number);
+    if (view.validity) {
+        *mask &= mask_of_words(((const uint32_t *)view.validity)[placed.number * SEGMENT_BLOCK_WORDS + lane_of_thread()]);
+    }
+    return BlockColumn{words_of(view, head), head.base, head.width};
+}
+
+// Copies a block's words to a place of the stage that is a multiple of SEGMENT_BLOCK_WORDS. Every thread of the warp calls it; a barrier follows.
+DEVICE void stage_words(const BlockColumn &column, uint32_t *target) {
+    const Words4 *source = (const Words4 *)column.words;
+    const uint32_t count = column.width * (SEGMENT_BLOCK_WORDS / 4);
+#pragma unroll 4
+    for (uint32_t place = lane_of_thread(); place < count; place += WARP_THREADS) ((Words4 *)target)[place] = source[place];
+}
+
+// The distance of a row of at most 32 bits, of staged words.
+DEVICE uint32_t staged_distance(const uint32_t *words, uint32_t row, uint32_t width) {
+    const uint32_t bit = row * width;
+    const uint64_t both = (uint64_t)words[bit / 32 + 1] << 32 | words[bit / 32];
+    const uint32_t ones = width == 32 ? 0xffffffffu : (1u << width) - 1;
+    return (uint32_t)(both >> bit % 32) & ones;
+}
+
+DEVICE uint64_t distance_of(const BlockColumn &column, uint32_t row) {
+    return load_wide_bits(column.words, (uint64_t)row * column.width, column.width);
+}
+
+// Of this thread's rows in a mask, those whose distance passes; `asks_all` if to ask costs less than to look at the mask. Every thread of the
+// warp calls it.
+template <bool asks_all, class Passes>
+DEVICE uint32_t test_distances(const BlockColumn &column, uint32_t mask, Stage *stage, Passes passes) {
+    const uint32_t lane = lane_of_thread();
+    uint32_t left = 0;
+    if (column.width > STAGED_WIDTH_MAX) {
+        for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+            if (mask >> item & 1) left |= (uint32_t)passes(distance_of(column, item * WARP_THREADS + lane)) << item;
+        }
+        return left;
+    }
+    __syncwarp();
+    stage_words(column, stage->words);
+    __syncwarp();
+#pragma unroll 8
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+        if (!asks_all && !(mask >> item & 1)) continue;
+        left |= (uint32_t)passes(staged_distance(stage->words, item * WARP_THREADS + lane, column.width)) << item;
+    }
+    return left & mask;
+}
+
+DEVICE uint64_t greatest_distance(uint32_t width) { return width == 0 ? 0 : ~0ull >> (64 - width); }
+
+DEVICE uint32_t test_range(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
+    const BlockColumn column = column_of(placed, test.column, &mask);
+    const uint64_t span = greatest_distance(column.width);
+    if (test.greatest < column.base) return 0;
+    const uint64_t least = test.least > column.base ? (uint64_t)test.least - (uint64_t)column.base : 0;
+    const uint64_t greatest = (uint64_t)test.greatest - (uint64_t)column.base;
+    if (least > span || test.least > test.greatest) return 0;
+    if (least == 0 && greatest >= span) return mask;
+    const uint64_t room = (greatest < span ? greatest : span) - least;
+    if (column.width > STAGED_WIDTH_MAX) {
+        return test_distances<true>(column, mask, stage, [=](uint64_t distance) { return distance - least <= room; });
+    }
+    const uint32_t short_least = (uint32_t)least, short_room = (uint32_t)room;
+    return test_distances<true>(column, mask, stage, [=](uint64_t distance) { return (uint32_t)distance - short_least <= short_room; });
+}
+
+DEVICE uint32_t test_order(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
+    const BlockColumn one = column_of(placed, test.column, &mask), other = column_of(placed, test.other, &mask);
+    const uint32_t lane = lane_of_thread(), orderings = test.orderings;
+    const auto holds = [=](uint64_t distance, uint64_t other_distance) {
+        const int64_t a = (int64_t)((uint64_t)one.base + distance), b = (int64_t)((uint64_t)other.base + other_distance);
+        return ordering_holds(orderings, (a > b) - (a < b)) != 0;
+    };
+    uint32_t left = 0;
+    if (one.width + other.width > STAGED_WIDTH_MAX) {
+        for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+            const uint32_t row = item * WARP_THREADS + lane;
+            if (mask >> item & 1) left |= (uint32_t)holds(distance_of(one, row), distance_of(other, row)) << item;
+        }
+        return left;
+    }
+    uint32_t *second = stage->words + one.width * SEGMENT_BLOCK_WORDS;
+    __syncwarp();
+    stage_words(one, stage->words);
+    stage_words(other, second);
+    __syncwarp();
+#pragma unroll 4
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+        const uint32_t row = item * WARP_THREADS + lane;
+        const bool is_left = holds(staged_distance(stage->words, row, one.width), staged_distance(second, row, other.width));
+        left |= (uint32_t)is_left << item;
+    }
+    return left & mask;
+}
+
+DEVICE uint32_t test_bitmap(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
+    const BlockColumn column = column_of(placed, test.column, &mask);
+    const uint64_t origin = (uint64_t)column.base - (uint64_t)test.least, slot_count = test.slot_count;
+    const bool begins_below = column.base < test.least;
+    if (begins_below ? 0 - origin > greatest_distance(column.width) : origin >= slot_count) return 0;
+    const uint32_t *words = (const uint32_t *)test.words;
+    return test_distances<false>(column, mask, stage, [=](uint64_t distance) {
+        const uint64_t bit = origin + distance;
+        return bit < slot_count && (words[bit / 32] >> (bit % 32) & 1);
+    });
+}
+
+DEVICE uint32_t test_bloom(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
+    const BlockColumn column = column_of(placed, test.column, &mask);
+    const KeyFilterView filter = {test.words, test.slot_count, 0};
+    const int64_t base = column.base;
+    return test_distances<false>(column, mask, stage, [=](uint64_t distance) {
+        const uint64_t hash = hash_integer_row((int64_t)((uint64_t)base + distance));
+        const BloomBlock block = *block_of(filter, hash);
+        return has_bits(block, hash);
+    });
+}
+
+DEVICE uint32_t test_flags(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask) {
+    const uint8_t *flags = (const uint8_t *)test.words;
+    const int64_t origin = placed.target_origin + (int64_t)(placed.number * SEGMENT_BLOCK_ROWS) + lane_of_thread();
+    uint32_t left = 0;
+#pragma unroll 8
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+        if (mask >> item & 1) left |= (uint32_t)(flags[origin + item * WARP_THREADS] != 0) << item;
+    }
+    return left;
+}
+
+// The flags of the rows that are tested, which are numbered in their order.
+DEVICE uint32_t test_ranked_flags(const SegmentTest &test, const SegmentSelection &before, uint64_t block, uint32_t mask) {
+    const uint8_t *flags = (const uint8_t *)test.words;
+    const uint32_t word = ((const uint32_t *)before.bits)[block * SEGMENT_BLOCK_WORDS + lane_of_thread()];
+    const uint32_t words_before = warp_inclusive_sum((uint32_t)__popc(word)) - (uint32_t)__popc(word);
+    const uint64_t first = ((const uint64_t *)before.offsets)[block];
+    uint32_t left = 0;
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+        const uint32_t of_item = __shfl_sync(0xffffffffu, word, (int)item);
+        const uint32_t rank = __shfl_sync(0xffffffffu, words_before, (int)item) + (uint32_t)__popc(of_item & ((1u << lane_of_thread()) - 1));
+        if (mask >> item & 1) left |= (uint32_t)(flags[first + rank] != 0) << item;
+    }
+    return left;
+}
+
+DEVICE uint32_t run_test(const TestSegments &args, const SegmentTest &test, const PlacedBlock &placed, uint64_t block, uint32_t mask,
+                         Stage *stage) {
+    switch (test.kind) {
+        case TEST_RANGE: return test_range(test, placed, mask, stage);
+        case TEST_ORDER: return test_order(test, placed, mask, stage);
+        case TEST_BITMAP: return test_bitmap(test, placed, mask, stage);
+        case TEST_BLOOM: return test_bloom(test, placed, mask, stage);
+        case TEST_FLAGS: return test_flags(test, placed, mask);
+        default: return test_ranked_flags(test, args.before, block, mask);
+    }
+}
+
+KERNEL(test_segments, TestSegments, BLOCK_THREADS) {
+    SHARED Stage stages[WARPS];
+    SHARED uint32_t tested[SEGMENT_TESTS_MAX], passed[SEGMENT_TESTS_MAX];
+    if (threadIdx.x < SEGMENT_TESTS_MAX) tested[threadIdx.x] = passed[threadIdx.x] = 0;
+    __syncthreads();
+    const uint32_t warp = threadIdx.x / WARP_THREADS, lane = lane_of_thread();
+    const uint64_t block = (uint64_t)blockIdx.x * WARPS + warp;
+    if (block < args.rows.block_count) {
+        const PlacedBlock placed = place_block(args.rows, block);
+        uint32_t mask = rows_between(placed.first, placed.end);
+        if (args.before.bits) mask &= mask_of_words(((const uint32_t *)args.before.bits)[block * SEGMENT_BLOCK_WORDS + lane]);
+        for (uint32_t place = 0; place < args.test_count; place++) {
+            if (__ballot_sync(0xffffffffu, mask != 0) == 0) break;
+            const SegmentTest &test = args.tests[place];
+            const uint32_t left = run_test(args, test, placed, block, mask, &stages[warp]);
+            if (test.counts) {
+                const uint32_t asked = warp_sum((uint32_t)__popc(mask)), kept = warp_sum((uint32_t)__popc(left));
+                if (lane == 0) {
+                    atomicAdd(&tested[place], asked);
+                    atomicAdd(&passed[place], kept);
+                }
+            }
+            mask = left;
+        }
+        const uint32_t word = word_of_masks(mask);
+        ((uint32_t *)args.bits)[block * SEGMENT_BLOCK_WORDS + lane] = word;
+        const uint32_t count = warp_sum((uint32_t)__popc(word));
+        if (lane == 0) ((uint32_t *)args.counts)[block] = count;
+    }
+    __syncthreads();
+    if (threadIdx.x >= args.test_count || args.tests[threadIdx.x].counts == 0 || tested[threadIdx.x] == 0) return;
+    FilterCounts *counts = (FilterCounts *)args.tests[threadIdx.x].counts;
+    atomicAdd((unsigned long long *)&counts->tested, (unsigned long long)tested[threadIdx.x]);
+    atomicAdd((unsigned long long *)&counts->passed, (unsigned long long)passed[threadIdx.x]);
+}

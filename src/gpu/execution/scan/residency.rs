@@ -1,0 +1,229 @@
+//! Which chunks of a scan are here as segments, and making segments of chunks whose pages are in the cache.
+//!
+//! ```text
+//! first query: pages ─► decoded, as far as it needs them    second query: pages ─► decoded whole ─► segment, and the pages go
+//! ```
+//!
+//! A chunk that is used once costs no more than its pages. Its second use makes the segment, which replaces the pages.
+//!
+//! Invariants: a segment has the column as it is declared, of a chunk that was decoded whole without a fault. A chunk that can't become one keeps
+//! its pages, and so do its rows their errors.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use pystachio_engine::locking::lock_whole;
+use pystachio_files::ColumnVariant;
+use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
+
+use super::{
+    chunk_cache::{CachedChunk, ChunkCache, ChunkClaim, ChunkForm, ChunkKey, DictionaryKey, LoadClaim},
+    chunk_loads::{chunk_key, origin_of},
+    parts::RowGroup,
+    source::ScanWork,
+};
+use crate::{
+    decode::{ChunkRequest, ColumnRequest, ResidentChunk, RowSelection},
+    device::{AnyColumn, Buffer},
+    execution::expressions::is_text,
+    operation::Queue,
+    segment::Segment,
+};
+
+/// A text column becomes codes if at least so many rows share an entry on average.
+const ROWS_AN_ENTRY_MIN: usize = 2;
+
+/// Segments of a row group's columns, by place in the scan, as far as they are here.
+pub(super) type RowGroupSegments = Vec<Option<Arc<Segment>>>;
+
+/// Numbers for declarations of columns: one for each that this process has seen.
+static DECLARATIONS: Mutex<Option<HashMap<ColumnVariant, u32>>> = Mutex::new(None);
+
+/// The number of a column's declaration.
+pub(super) fn declaration_of(column: &ScanColumn) -> u32 {
+    let mut known = lock_whole(&DECLARATIONS);
+    let known = known.get_or_insert_default();
+    let next = known.len() as u32;
+    *known.entry(ColumnVariant::of(column)).or_insert(next)
+}
+
+impl ScanWork {
+    /// The segments of wanted columns of row groups, each by place in the scan. Makes those of chunks whose pages are cached, of all row groups
+    /// that lack one.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`, and faults of the device.
+    pub(super) fn find_segments(
+        &self,
+        queue: &Queue,
+        row_groups: &[&RowGroup],
+        places: &[usize],
+    ) -> Result<Vec<RowGroupSegments>> {
+        let mut found: Vec<RowGroupSegments> =
+            row_groups.iter().map(|_| vec![None; self.columns.len()]).collect();
+        let Some(cache) = self.cache.as_ref().filter(|_| self.makes_segments) else { return Ok(found) };
+        let mut pinned: Vec<(usize, usize, LoadClaim)> = Vec::new();
+        for (number, (row_group, found)) in row_groups.iter().zip(&mut found).enumerate() {
+            for place in places.iter().copied().filter(|place| !self.is_derived(row_group, *place)) {
+                let key = self.segment_key(row_group, place);
+                if !cache.has(&key) {
+                    continue;
+                }
+                match cache.claim(key, self.query) {
+                    ChunkClaim::Held(held) => {
+                        self.count_cached(&held);
+                        found[place] = held.segment().cloned();
+                    }
+                    ChunkClaim::Mine(claim) if claim.pinned().is_some() => {
+                        pinned.push((number, place, claim))
+                    }
+                    ChunkClaim::Mine(_) | ChunkClaim::Busy => {}
+                }
+            }
+        }
+        let fetched = self.fetch_chunks(queue, pinned.iter().map(|(.., claim)| claim))?;
+        for ((number, place, claim), chunk) in pinned.into_iter().zip(fetched) {
+            let source = self.source(row_groups[number], place);
+            claim.publish(&chunk, origin_of(&source), self.query, queue.stream());
+            found[number][place] = chunk.segment().cloned();
+        }
+        for place in places.iter().copied() {
+            self.make_segments(queue, cache, row_groups, place, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// Whether a column of a row group is here as a segment.
+    pub(super) fn has_segment(&self, row_group: &RowGroup, place: usize) -> bool {
+        let key = || self.segment_key(row_group, place);
+        self.makes_segments
+            && self
+                .cache
+                .as_ref()
+                .is_some_and(|cache| !self.is_derived(row_group, place) && cache.has(&key()))
+    }
+
+    fn is_derived(&self, row_group: &RowGroup, place: usize) -> bool {
+        row_group.file.derived(row_group.index, place).is_some()
+    }
+
+    fn segment_key(&self, row_group: &RowGroup, place: usize) -> ChunkKey {
+        let form = ChunkForm::Segment(self.declarations[place]);
+        ChunkKey { form, ..chunk_key(row_group, place) }
+    }
+
+    /// Makes the segments of a column that some row groups lack, as far as their pages are cached.
+    fn make_segments(
+        &self,
+        queue: &Queue,
+        cache: &ChunkCache,
+        row_groups: &[&RowGroup],
+        place: usize,
+        found: &mut [RowGroupSegments],
+    ) -> Result<()> {
+        let is_kept = |row_group: &RowGroup| {
+            self.is_derived(row_group, place) || cache.has(&chunk_key(row_group, place))
+        };
+        let missing: Vec<usize> = (0..row_groups.len())
+            .filter(|number| found[*number][place].is_none() && !row_groups[*number].is_piece())
+            .filter(|number| is_kept(row_groups[*number]))
+            .collect();
+        // Of a column that has one value in all rows, only for others that are segments.
+        let is_made = missing.iter().any(|number| !self.is_derived(row_groups[*number], place))
+            || found.iter().any(|segments| segments.iter().any(Option::is_some));
+        if missing.is_empty() || !is_made {
+            return Ok(());
+        }
+        let chosen: Vec<&RowGroup> = missing.iter().map(|number| row_groups[*number]).collect();
+        let made = match self.encoded(queue, cache, &chosen, place) {
+            Ok(made) => made,
+            Err(error) if matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Device) => {
+                return Err(error);
+            }
+            // Their pages stay, and the query reports errors of the rows that it reads.
+            Err(_) => {
+                queue.wait()?;
+                return Ok(());
+            }
+        };
+        for (number, segment) in missing.into_iter().zip(made) {
+            let segment = Arc::new(segment);
+            let row_group = row_groups[number];
+            if !self.is_derived(row_group, place)
+                && let ChunkClaim::Mine(claim) = cache.claim(self.segment_key(row_group, place), self.query)
+            {
+                cache.forget(&chunk_key(row_group, place));
+                let source = self.source(row_group, place);
+                let cached = CachedChunk::Segment(segment.clone());
+                claim.publish(&cached, origin_of(&source), self.query, queue.stream());
+            }
+            found[number][place] = Some(segment);
+        }
+        Ok(())
+    }
+
+    /// Segments of a column of row groups: decoded whole, then encoded.
+    fn encoded(
+        &self,
+        queue: &Queue,
+        cache: &ChunkCache,
+        row_groups: &[&RowGroup],
+        place: usize,
+    ) -> Result<Vec<Segment>> {
+        let column = &self.columns[place];
+        let whole: Vec<RowSelection> =
+            row_groups.iter().map(|row_group| RowSelection::range(row_group.assigned.clone())).collect();
+        let places = [place];
+        let wanted: Vec<_> = row_groups
+            .iter()
+            .zip(&whole)
+            .map(|(row_group, rows)| self.wanted(row_group, &places, rows))
+            .collect();
+        let loaded = self.load(queue, &wanted.iter().collect::<Vec<_>>())?;
+        let chunks: Vec<Arc<ResidentChunk>> = loaded.into_iter().flatten().collect();
+        Buffer::use_all_on(chunks.iter().flat_map(|chunk| chunk.buffers()), queue.stream())?;
+        let mut parts = Vec::with_capacity(row_groups.len());
+        let mut rows = Vec::with_capacity(row_groups.len());
+        let mut row_count = 0;
+        for selection in &whole {
+            let count = selection.row_count();
+            parts.push(row_count..row_count + count);
+            rows.push(selection.clone().starting_at(row_count as u32));
+            row_count += count;
+        }
+        let dictionary = cache.dictionary(
+            DictionaryKey {
+                table: self.table.clone(),
+                column: column.name.clone(),
+                declaration: self.declarations[place],
+            },
+            &column.data_type,
+        );
+        let decode = |as_codes| -> Result<AnyColumn> {
+            let of_row_group = wanted.iter().zip(&chunks);
+            let chunks = of_row_group
+                .map(|(wanted, chunk)| ChunkRequest { source: &wanted.sources[0], chunk })
+                .collect();
+            let request = ColumnRequest { chunks, as_codes };
+            let selections: Vec<&RowSelection> = rows.iter().collect();
+            let mut columns = queue.decode_columns(&[request], &selections, row_count)?.wait_decoded()?;
+            columns.pop().ok_or_else(|| Error::internal("a column that was not decoded"))
+        };
+        let entries = |chunk: &Arc<ResidentChunk>| chunk.dictionary_entries();
+        let entry_count = chunks.iter().map(entries).sum::<Option<usize>>();
+        let are_few =
+            entry_count.is_some_and(|entries| entries.saturating_mul(ROWS_AN_ENTRY_MIN) <= row_count);
+        if is_text(&column.data_type) && are_few {
+            let codes = decode(true)?;
+            if let Some(segments) = queue.encode_segments(&codes, &parts, &dictionary)? {
+                return Ok(segments);
+            }
+        }
+        let cells = decode(false)?;
+        let segments = queue.encode_segments(&cells, &parts, &dictionary)?;
+        segments.ok_or_else(|| Error::internal("cells that became no segment"))
+    }
+}
