@@ -1,8 +1,8 @@
 // Arguments of the kernels in segment/: columns that stay on the device, packed by blocks of rows.
 //
 // A segment has the rows of one column of a row group. Each of its blocks has a base, and a distance from it a row in as few bits as the
-// greatest one takes: a block's words begin at a multiple of 128 bytes, and a width of w bits takes 32 * w words, also in a last block that has
-// fewer rows. So the bounds of a block's values come with it.
+// greatest one takes, lowest bit first. A block's words are lines of 128 bytes, as many as its rows need. So the bounds of a block's values come
+// with it.
 #pragma once
 
 #include "filter.h"
@@ -21,7 +21,7 @@ enum SegmentForm {
 // A block of rows.
 typedef struct SegmentBlock {
     int64_t base;
-    uint32_t first_words; // where its words begin, in units of SEGMENT_BLOCK_WORDS words
+    uint32_t first_line; // where its words begin, in lines of SEGMENT_BLOCK_WORDS words
     uint32_t width;       // bits of a distance, 0 to 64
 } SegmentBlock;
 
@@ -65,9 +65,24 @@ enum SegmentTestKind {
     TEST_BLOOM = 3,        // a Bloom filter of integers, see KeyFilterView
     TEST_FLAGS = 4,        // uint8_t a row, by its place among the rows of all ranges
     TEST_RANKED_FLAGS = 5, // uint8_t for each row of `before`, in their order
+    TEST_SEARCH = 6,       // text that `words`, a SegmentSearch, finds
 };
 
-// A test of rows. It reads distances; a NULL does not pass.
+// Parts and bytes of a search at most.
+#define SEARCH_PARTS_MAX 8
+#define SEARCH_BYTES_MAX 128
+
+// Parts of text that follow one another in a text, with anything between them.
+typedef struct SegmentSearch {
+    uint32_t part_count;
+    uint32_t begins;  // 1: the text begins with the first part
+    uint32_t ends;    // 1: it ends with the last one; one part that does both is the text
+    uint32_t negated; // 1: texts without them pass
+    uint32_t part_bytes[SEARCH_PARTS_MAX];
+    uint8_t bytes[SEARCH_BYTES_MAX]; // of the parts, one after another
+} SegmentSearch;
+
+// A test of rows. It reads distances, or text; a NULL does not pass.
 typedef struct SegmentTest {
     uint32_t kind;      // SegmentTestKind
     uint32_t column;    // its number among the views
@@ -145,9 +160,9 @@ typedef struct EncodeSegments {
     uint64_t sources; // SegmentSource
     uint64_t block_count;
     uint64_t remap;   // uint32_t: what each code becomes, 0xffffffff for NULL; or 0
-    uint64_t blocks;  // SegmentBlock [block_count], without first_words
-    uint64_t widths;  // uint32_t [block_count]
-    uint64_t offsets; // pack_segments: uint64_t [block_count]: the sum of the widths before
+    uint64_t blocks;  // SegmentBlock [block_count], without first_line
+    uint64_t lines;   // uint32_t [block_count]: of each block's words
+    uint64_t offsets; // pack_segments: uint64_t [block_count]: the sum of the lines before
     uint64_t measures; // SegmentMeasure of each source
     uint32_t source_count;
     uint32_t cell_bytes; // of integers and booleans; of text, uint64_t offsets; 0: only validity is read

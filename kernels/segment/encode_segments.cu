@@ -50,6 +50,12 @@ DEVICE SourceValue load_value(const EncodeSegments &args, const SegmentSource &s
     return found;
 }
 
+// Rows of a block whose distances are stored: of text one more, where it begins behind the last.
+DEVICE uint32_t stored_rows(const EncodeSegments &args, const SegmentSource &source, uint64_t number) {
+    const uint64_t left = source.row_count - number * SEGMENT_BLOCK_ROWS + (args.is_text != 0);
+    return left < SEGMENT_BLOCK_ROWS ? (uint32_t)left : SEGMENT_BLOCK_ROWS;
+}
+
 // What a block of a launch is of, and its number there.
 DEVICE const SegmentSource &find_source(const EncodeSegments &args, uint64_t block, uint32_t *place) {
     const SegmentSource *sources = (const SegmentSource *)args.sources;
@@ -89,7 +95,7 @@ KERNEL(measure_segments, EncodeSegments, BLOCK_THREADS) {
     const uint64_t span = has_value ? (uint64_t)greatest - (uint64_t)least : 0;
     const uint32_t width = 64 - (uint32_t)__clzll((long long)span);
     ((SegmentBlock *)args.blocks)[block] = SegmentBlock{has_value ? least : 0, 0, width};
-    ((uint32_t *)args.widths)[block] = width;
+    ((uint32_t *)args.lines)[block] = lines_of(stored_rows(args, source, block - source.first_block), width);
     SegmentMeasure *measure = (SegmentMeasure *)args.measures + place;
     if (null_count) atomicAdd((unsigned long long *)&measure->null_count, (unsigned long long)null_count);
     if (beyond) atomicMax((unsigned long long *)&measure->beyond, 1ull);
@@ -112,25 +118,27 @@ KERNEL(pack_segments, EncodeSegments, PACK_THREADS) {
     const SegmentSource &source = find_source(args, block, &place);
     const uint64_t number = block - source.first_block, *offsets = (const uint64_t *)args.offsets;
     SegmentBlock head = ((const SegmentBlock *)args.blocks)[block];
-    head.first_words = (uint32_t)(offsets[block] - offsets[source.first_block]);
+    head.first_line = (uint32_t)(offsets[block] - offsets[source.first_block]);
+    const uint32_t row_count = stored_rows(args, source, number), word_count = lines_of(row_count, head.width) * SEGMENT_BLOCK_WORDS;
     uint32_t *words = staged[warp];
     if (source.words) {
-        for (uint32_t word = lane; word < head.width * SEGMENT_BLOCK_WORDS; word += WARP_THREADS) words[word] = 0;
+        for (uint32_t word = lane; word < word_count; word += WARP_THREADS) words[word] = 0;
     }
     __syncwarp();
     uint32_t valid = 0;
     for (uint32_t item = 0; item < THREAD_ROWS; item++) {
-        const SourceValue found = load_value(args, source, number * SEGMENT_BLOCK_ROWS + item * WARP_THREADS + lane);
+        const uint32_t row = item * WARP_THREADS + lane;
+        const SourceValue found = load_value(args, source, number * SEGMENT_BLOCK_ROWS + row);
         valid |= (uint32_t)found.is_valid << item;
-        const bool is_stored = source.words && head.width > 0 && (found.is_valid || args.is_text);
-        if (is_stored) store_bits(words, (item * WARP_THREADS + lane) * head.width, (uint64_t)found.value - (uint64_t)head.base, head.width);
+        const bool is_stored = source.words && head.width > 0 && row < row_count && (found.is_valid || args.is_text);
+        if (is_stored) store_bits(words, row * head.width, (uint64_t)found.value - (uint64_t)head.base, head.width);
     }
     __syncwarp();
     const uint32_t bits = word_of_masks(valid);
     if (source.bits) ((uint32_t *)source.bits)[number * SEGMENT_BLOCK_WORDS + lane] = bits;
     if (!source.words) return;
-    uint32_t *target = (uint32_t *)source.words + (uint64_t)head.first_words * SEGMENT_BLOCK_WORDS;
-    for (uint32_t word = lane; word < head.width * SEGMENT_BLOCK_WORDS; word += WARP_THREADS) target[word] = words[word];
+    uint32_t *target = (uint32_t *)source.words + (uint64_t)head.first_line * SEGMENT_BLOCK_WORDS;
+    for (uint32_t word = lane; word < word_count; word += WARP_THREADS) target[word] = words[word];
     if (lane != 0) return;
     SegmentBlock *heads = (SegmentBlock *)source.blocks;
     heads[number] = head;

@@ -21,18 +21,41 @@ DEVICE uint32_t row_at(const ReadRows &rows, uint32_t place) { return rows.liste
 
 DEVICE bool bit_of(uint64_t bits, uint64_t row) { return ((const uint32_t *)bits)[row / 32] >> (row % 32) & 1; }
 
-DEVICE void store_integer(const SegmentRead &read, uint64_t target, int64_t value) {
-    switch (read.cell_bytes) {
-        case 1: ((uint8_t *)read.values)[target] = (uint8_t)value; return;
-        case 2: ((int16_t *)read.values)[target] = (int16_t)value; return;
-        case 4: ((int32_t *)read.values)[target] = (int32_t)value; return;
-        case 8: ((int64_t *)read.values)[target] = value; return;
-        default: break;
+// Rows whose words a thread has on their way at once.
+#define READ_ROWS 4
+
+// Distances of at most 32 bits of the rows: store(row, target, distance).
+template <class Store>
+DEVICE void each_short(uint64_t address, uint32_t width, const ReadRows &rows, Store store) {
+    const uint32_t *words = (const uint32_t *)address;
+    const uint32_t ones = width == 32 ? 0xffffffffu : (1u << width) - 1;
+    for (uint32_t first = lane_of_thread(); first < rows.count; first += WARP_THREADS * READ_ROWS) {
+        uint32_t numbers[READ_ROWS], distances[READ_ROWS];
+#pragma unroll
+        for (uint32_t item = 0; item < READ_ROWS; item++) {
+            const uint32_t place = first + item * WARP_THREADS;
+            if (place >= rows.count) continue;
+            numbers[item] = row_at(rows, place);
+            // The word behind the last one is readable.
+            const uint32_t bit = numbers[item] * width;
+            const uint64_t both = (uint64_t)words[bit / 32 + 1] << 32 | words[bit / 32];
+            distances[item] = (uint32_t)(both >> bit % 32) & ones;
+        }
+#pragma unroll
+        for (uint32_t item = 0; item < READ_ROWS; item++) {
+            const uint32_t place = first + item * WARP_THREADS;
+            if (place < rows.count) store(numbers[item], rows.target + place, (uint64_t)distances[item]);
+        }
     }
-    const uint32_t words = read.cell_bytes / sizeof(uint64_t);
-    uint64_t *cell = (uint64_t *)read.values + target * words;
-    cell[0] = (uint64_t)value;
-    for (uint32_t word = 1; word < words; word++) cell[word] = (uint64_t)(value >> 63);
+}
+
+template <class Store>
+DEVICE void each_distance(uint64_t words, uint32_t width, const ReadRows &rows, Store store) {
+    if (width <= 32) return each_short(words, width, rows, store);
+    for (uint32_t place = lane_of_thread(); place < rows.count; place += WARP_THREADS) {
+        const uint32_t row = row_at(rows, place);
+        store(row, rows.target + place, load_wide_bits(words, row * width, width));
+    }
 }
 
 // Copies cells of 2 to 32 bytes, whose alignment is that of their halves at least.
@@ -50,20 +73,47 @@ DEVICE void copy_cell(const SegmentRead &read, uint64_t source, uint64_t row, ui
 }
 
 DEVICE void read_distances(const SegmentRead &read, const SegmentView &view, const SegmentBlock &head, uint64_t number, const ReadRows &rows) {
-    const uint64_t words = words_of(view, head);
-    for (uint32_t place = lane_of_thread(); place < rows.count; place += WARP_THREADS) {
-        const uint32_t row = row_at(rows, place);
-        const uint64_t target = rows.target + place;
-        const uint64_t value = (uint64_t)head.base + load_wide_bits(words, row * head.width, head.width);
-        if (read.kind == READ_CODES) {
-            const bool is_valid = !view.validity || bit_of(view.validity, number * SEGMENT_BLOCK_ROWS + row);
-            ((uint32_t *)read.values)[target] = is_valid ? (uint32_t)value : read.null_code;
-        } else if (view.texts) {
-            ((StringCell *)read.values)[target] = ((const StringCell *)view.texts)[value];
-        } else {
-            store_integer(read, target, (int64_t)value);
-        }
+    const uint64_t words = words_of(view, head), values = read.values, base = (uint64_t)head.base;
+    if (read.kind == READ_CODES) {
+        const uint64_t validity = view.validity, first = number * SEGMENT_BLOCK_ROWS;
+        const uint32_t null_code = read.null_code;
+        return each_distance(words, head.width, rows, [=](uint32_t row, uint64_t target, uint64_t distance) {
+            const bool is_valid = !validity || bit_of(validity, first + row);
+            ((uint32_t *)values)[target] = is_valid ? (uint32_t)(base + distance) : null_code;
+        });
     }
+    if (view.texts) {
+        const StringCell *entries = (const StringCell *)view.texts;
+        return each_distance(words, head.width, rows, [=](uint32_t, uint64_t target, uint64_t distance) {
+            ((StringCell *)values)[target] = entries[base + distance];
+        });
+    }
+    switch (read.cell_bytes) {
+        case 1:
+            return each_distance(words, head.width, rows, [=](uint32_t, uint64_t target, uint64_t distance) {
+                ((uint8_t *)values)[target] = (uint8_t)(base + distance);
+            });
+        case 2:
+            return each_distance(words, head.width, rows, [=](uint32_t, uint64_t target, uint64_t distance) {
+                ((uint16_t *)values)[target] = (uint16_t)(base + distance);
+            });
+        case 4:
+            return each_distance(words, head.width, rows, [=](uint32_t, uint64_t target, uint64_t distance) {
+                ((uint32_t *)values)[target] = (uint32_t)(base + distance);
+            });
+        case 8:
+            return each_distance(words, head.width, rows, [=](uint32_t, uint64_t target, uint64_t distance) {
+                ((uint64_t *)values)[target] = base + distance;
+            });
+        default: break;
+    }
+    const uint32_t halves = read.cell_bytes / sizeof(Cell16);
+    each_distance(words, head.width, rows, [=](uint32_t, uint64_t target, uint64_t distance) {
+        const uint64_t value = base + distance, sign = (uint64_t)((int64_t)value >> 63);
+        Cell16 *cell = (Cell16 *)values + target * halves;
+        cell[0] = Cell16{value, sign};
+        if (halves > 1) cell[1] = Cell16{sign, sign};
+    });
 }
 
 DEVICE void read_text(const SegmentRead &read, const SegmentView &view, const SegmentBlock &head, uint64_t number, const ReadRows &rows) {
@@ -111,7 +161,7 @@ DEVICE void list_rows(uint32_t word, uint32_t before, uint16_t *listed) {
     __syncwarp();
 }
 
-KERNEL_RESIDENT(read_segments, ReadSegments, BLOCK_THREADS, 5) {
+KERNEL_RESIDENT(read_segments, ReadSegments, BLOCK_THREADS, 4) {
     SHARED uint16_t lists[WARPS][SEGMENT_BLOCK_ROWS];
     const uint32_t warp = threadIdx.x / WARP_THREADS;
     const uint64_t block = (uint64_t)blockIdx.x * WARPS + warp;

@@ -44,8 +44,11 @@ DEVICE PlacedBlock place_block(const SegmentRows &rows, uint64_t block) {
 
 DEVICE SegmentBlock head_of(const SegmentView &view, uint64_t number) { return ((const SegmentBlock *)view.blocks)[number]; }
 
+// Lines of words for so many rows.
+DEVICE uint32_t lines_of(uint32_t row_count, uint32_t width) { return (row_count * width + SEGMENT_BLOCK_ROWS - 1) / SEGMENT_BLOCK_ROWS; }
+
 DEVICE uint64_t words_of(const SegmentView &view, const SegmentBlock &block) {
-    return view.words + (uint64_t)block.first_words * (SEGMENT_BLOCK_WORDS * sizeof(uint32_t));
+    return view.words + (uint64_t)block.first_line * (SEGMENT_BLOCK_WORDS * sizeof(uint32_t));
 }
 
 // The word of bits that has a bit for each lane's `item`th row, as masks: from one word a lane. Every thread of the warp calls it.

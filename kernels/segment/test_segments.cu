@@ -2,7 +2,7 @@
 //
 // Grid:    a warp has a block of rows. Tests follow one another; a block whose bounds decide a test is not read for it, and one without rows
 //          left is not read any more.
-// Inputs:  segments of distances; the rows that are tested.
+// Inputs:  segments of distances, or of text for searches; the rows that are tested.
 // Outputs: a bit a row, how many are set of each block, and counts of tests that ask for them.
 // Traffic: the words of a column once a test, the blocks' bases and widths, a bit a row; of bitmaps and Bloom filters a sector for each row left.
 // Source:  an interpreter whose steps have many values each, as Vortex's (github.com/vortex-data/vortex, vortex-cuda, dynamic dispatch). We
@@ -31,6 +31,7 @@ struct BlockColumn {
     uint64_t words;
     int64_t base;
     uint32_t width;
+    uint32_t lines; // of words, up to the last row that is meant
 };
 
 DEVICE BlockColumn column_of(const PlacedBlock &placed, uint32_t column, uint32_t *mask) {
@@ -39,13 +40,13 @@ DEVICE BlockColumn column_of(const PlacedBlock &placed, uint32_t column, uint32_
     if (view.validity) {
         *mask &= mask_of_words(((const uint32_t *)view.validity)[placed.number * SEGMENT_BLOCK_WORDS + lane_of_thread()]);
     }
-    return BlockColumn{words_of(view, head), head.base, head.width};
+    return BlockColumn{words_of(view, head), head.base, head.width, lines_of(placed.end, head.width)};
 }
 
-// Copies a block's words to a place of the stage that is a multiple of SEGMENT_BLOCK_WORDS. Every thread of the warp calls it; a barrier follows.
+// Copies a block's words to a line of the stage. Every thread of the warp calls it; a barrier follows.
 DEVICE void stage_words(const BlockColumn &column, uint32_t *target) {
     const Words4 *source = (const Words4 *)column.words;
-    const uint32_t count = column.width * (SEGMENT_BLOCK_WORDS / 4);
+    const uint32_t count = column.lines * (SEGMENT_BLOCK_WORDS / 4);
 #pragma unroll 4
     for (uint32_t place = lane_of_thread(); place < count; place += WARP_THREADS) ((Words4 *)target)[place] = source[place];
 }
@@ -118,7 +119,7 @@ DEVICE uint32_t test_order(const SegmentTest &test, const PlacedBlock &placed, u
         }
         return left;
     }
-    uint32_t *second = stage->words + one.width * SEGMENT_BLOCK_WORDS;
+    uint32_t *second = stage->words + one.lines * SEGMENT_BLOCK_WORDS;
     __syncwarp();
     stage_words(one, stage->words);
     stage_words(other, second);
@@ -181,6 +182,105 @@ DEVICE uint32_t test_ranked_flags(const SegmentTest &test, const SegmentSelectio
     return left;
 }
 
+// Bytes of a text, which may lie in the stage.
+struct SearchedText {
+    const uint8_t *bytes;
+    uint32_t length;
+};
+
+DEVICE bool has_bytes_at(const SearchedText &text, uint32_t place, const uint8_t *bytes, uint32_t count) {
+    for (uint32_t byte = 0; byte < count; byte++) {
+        if (text.bytes[place + byte] != bytes[byte]) return false;
+    }
+    return true;
+}
+
+// The first place from one on, of those up to `last`, where the text has some bytes, or SEARCH_NOWHERE. Reads whole words of four bytes, which
+// may begin before the text and end behind it.
+#define SEARCH_NOWHERE 0xffffffffu
+DEVICE uint32_t find_bytes(const SearchedText &text, uint32_t place, uint32_t last, const uint8_t *bytes, uint32_t count) {
+    const uint32_t lowest = 0x01010101u, highest = 0x80808080u, wanted = bytes[0] * lowest;
+    while (place <= last) {
+        const uint32_t skipped = (uint32_t)((uint64_t)(text.bytes + place) % 4);
+        // Zero where a byte is the first one that is wanted, but for those before the place.
+        const uint32_t different = (*(const uint32_t *)(text.bytes + place - skipped) ^ wanted) | ((1u << 8 * skipped) - 1);
+        // The lowest of these bits is the first zero's; others may follow zeros that are none.
+        const uint32_t equal = (different - lowest) & ~different & highest;
+        if (!equal) {
+            place += 4 - skipped;
+            continue;
+        }
+        place += (uint32_t)(__ffs((int)equal) - 1) / 8 - skipped;
+        if (place > last) break;
+        if (has_bytes_at(text, place, bytes, count)) return place;
+        place++;
+    }
+    return SEARCH_NOWHERE;
+}
+
+DEVICE bool finds(const SegmentSearch &search, const SearchedText &text) {
+    const uint8_t *bytes = search.bytes;
+    uint32_t part = 0, place = 0, end = text.length;
+    if (search.begins) {
+        const uint32_t count = search.part_bytes[0];
+        if (text.length < count || !has_bytes_at(text, 0, bytes, count)) return false;
+        if (search.ends && search.part_count == 1) return text.length == count;
+        place = count;
+        bytes += count;
+        part = 1;
+    }
+    const uint32_t parts = search.part_count - (search.ends != 0);
+    if (search.ends) {
+        const uint8_t *last = search.bytes;
+        for (uint32_t before = 0; before < parts; before++) last += search.part_bytes[before];
+        const uint32_t count = search.part_bytes[parts];
+        if (end - place < count || !has_bytes_at(text, end - count, last, count)) return false;
+        end -= count;
+    }
+    for (; part < parts; part++) {
+        const uint32_t count = search.part_bytes[part];
+        if (end - place < count) return false;
+        place = find_bytes(text, place, end - count, bytes, count);
+        if (place == SEARCH_NOWHERE) return false;
+        place += count;
+        bytes += count;
+    }
+    return true;
+}
+
+// Texts of 32 rows are staged if they have at most so many bytes together.
+#define STAGED_TEXT_BYTES (SEGMENT_BLOCK_ROWS * sizeof(uint32_t) - sizeof(Words4))
+
+DEVICE uint32_t test_search(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
+    const uint32_t lane = lane_of_thread();
+    const SegmentView &view = placed.views[test.column];
+    const BlockColumn column = column_of(placed, test.column, &mask);
+    const uint64_t all_bytes = (uint64_t)head_of(view, placed.number + 1).base - (uint64_t)column.base;
+    const uint64_t texts = view.texts + (uint64_t)column.base;
+    const SegmentSearch &search = *(const SegmentSearch *)test.words;
+    uint32_t left = 0;
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+        const uint32_t row = item * WARP_THREADS + lane;
+        const bool is_asked = mask >> item & 1;
+        if (__ballot_sync(0xffffffffu, is_asked) == 0) continue;
+        // Rows behind the last one are where the text ends.
+        const uint64_t start = row < placed.end ? distance_of(column, row) : all_bytes;
+        const uint64_t next = row + 1 < SEGMENT_BLOCK_ROWS && row < placed.end ? distance_of(column, row + 1) : all_bytes;
+        const uint64_t first = __shfl_sync(0xffffffffu, start, 0), last = __shfl_sync(0xffffffffu, next, WARP_THREADS - 1);
+        SearchedText text = {(const uint8_t *)(texts + start), (uint32_t)(next - start)};
+        if (last - first <= STAGED_TEXT_BYTES) {
+            const uint64_t address = texts + first, aligned = address & ~(uint64_t)(sizeof(Words4) - 1);
+            const uint32_t count = (uint32_t)((address - aligned + last - first + sizeof(Words4) - 1) / sizeof(Words4));
+            __syncwarp();
+            for (uint32_t place = lane; place < count; place += WARP_THREADS) ((Words4 *)stage->words)[place] = ((const Words4 *)aligned)[place];
+            __syncwarp();
+            text.bytes = (const uint8_t *)stage->words + (texts + start - aligned);
+        }
+        if (is_asked) left |= (uint32_t)(finds(search, text) != (search.negated != 0)) << item;
+    }
+    return left;
+}
+
 DEVICE uint32_t run_test(const TestSegments &args, const SegmentTest &test, const PlacedBlock &placed, uint64_t block, uint32_t mask,
                          Stage *stage) {
     switch (test.kind) {
@@ -189,6 +289,7 @@ DEVICE uint32_t run_test(const TestSegments &args, const SegmentTest &test, cons
         case TEST_BITMAP: return test_bitmap(test, placed, mask, stage);
         case TEST_BLOOM: return test_bloom(test, placed, mask, stage);
         case TEST_FLAGS: return test_flags(test, placed, mask);
+        case TEST_SEARCH: return test_search(test, placed, mask, stage);
         default: return test_ranked_flags(test, args.before, block, mask);
     }
 }

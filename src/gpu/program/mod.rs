@@ -257,11 +257,6 @@ impl Filter {
         terms.iter().map(comparison).collect()
     }
 
-    /// Whether it may fail for a row.
-    pub fn may_fault(&self) -> bool {
-        self.host_calls.is_some() || self.code.needs.may_fault
-    }
-
     /// A `boolean` column without NULL: 1 where the condition is true, 0 where it is false or NULL.
     ///
     /// Waits if the condition can fail or makes text.

@@ -1,7 +1,7 @@
 //! Decoded columns become segments.
 //!
 //! ```text
-//! cells ─► base and width of each block, what is NULL ─► the segments' bytes, known to the host ─► blocks, words, bits, text
+//! cells ─► base, width and lines of each block, what is NULL ─► the segments' bytes, known to the host ─► blocks, words, bits, text
 //! ```
 
 use std::{ops::Range, sync::Arc};
@@ -21,8 +21,8 @@ use crate::{
     operation::{ByteRange, MeasuredText, Queue},
 };
 
-/// Bytes of the words of a block, for each bit of its width.
-const WIDTH_BYTES: u64 = SEGMENT_BLOCK_WORDS * size_of::<u32>() as u64;
+/// Bytes of a line of words.
+const LINE_BYTES: u64 = SEGMENT_BLOCK_WORDS * size_of::<u32>() as u64;
 const WARP_THREADS: u64 = 32;
 
 /// What the kernels read of a column.
@@ -44,11 +44,11 @@ struct Encoded<'a> {
 struct Measured {
     /// Of all parts, without offsets.
     blocks: Buffer,
-    widths: Buffer,
-    /// The sum of the widths before each block.
+    lines: Buffer,
+    /// The sum of the lines before each block.
     offsets: Buffer,
-    /// The sum of the widths of each part.
-    part_widths: Vec<u64>,
+    /// The sum of the lines of each part.
+    part_lines: Vec<u64>,
     measures: Vec<SegmentMeasure>,
 }
 
@@ -176,7 +176,7 @@ impl Queue {
             let row_count = part.len() as u64;
             let value_bytes = match form {
                 SegmentForm::Cells => row_count * encoded.value_bytes,
-                SegmentForm::Distances | SegmentForm::Text => measured.part_widths[place] * WIDTH_BYTES,
+                SegmentForm::Distances | SegmentForm::Text => measured.part_lines[place] * LINE_BYTES,
             };
             let layout = SegmentLayout {
                 form,
@@ -196,7 +196,7 @@ impl Queue {
         let uploaded = self.upload(&sources)?;
         arguments.sources = uploaded.address();
         arguments.blocks = measured.blocks.address();
-        arguments.widths = measured.widths.address();
+        arguments.lines = measured.lines.address();
         arguments.offsets = measured.offsets.address();
         arguments.measures = 0;
         let value_bytes: u64 = segments.iter().map(|segment| segment.layout.value_bytes).sum();
@@ -244,25 +244,25 @@ impl Queue {
         let block_count = arguments.block_count;
         let uploaded = self.upload(sources)?;
         let blocks = self.allocate::<SegmentBlock>(block_count)?;
-        let widths = self.allocate::<u32>(block_count)?;
+        let lines = self.allocate::<u32>(block_count)?;
         let measures = self.upload(&vec![SegmentMeasure::default(); sources.len()])?;
         arguments.sources = uploaded.address();
         arguments.blocks = blocks.address();
-        arguments.widths = widths.address();
+        arguments.lines = lines.address();
         arguments.measures = measures.address();
         let row_count: u64 = sources.iter().map(|source| source.row_count).sum();
         let bytes = row_count * u64::from(arguments.cell_bytes);
         let grid = warps_grid(Kernel::MeasureSegments, block_count);
         self.launch_moving(Kernel::MeasureSegments, grid, arguments, || bytes)?;
-        let (offsets, total) = self.offsets(&widths, 4, block_count as usize)?;
+        let (offsets, total) = self.offsets(&lines, 4, block_count as usize)?;
         // There are fewer than 2^32 rows.
         let firsts: Vec<u32> = sources.iter().skip(1).map(|source| source.first_block as u32).collect();
         let mut bounds = vec![0];
         bounds.extend(self.pick(&offsets, &firsts)?);
         bounds.push(total);
-        let part_widths = bounds.windows(2).map(|bound| bound[1] - bound[0]).collect();
+        let part_lines = bounds.windows(2).map(|bound| bound[1] - bound[0]).collect();
         let measures = self.download(&measures, sources.len())?;
-        Ok(Measured { blocks, widths, offsets, part_widths, measures })
+        Ok(Measured { blocks, lines, offsets, part_lines, measures })
     }
 }
 

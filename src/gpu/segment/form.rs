@@ -107,6 +107,11 @@ impl Segment {
         self.layout.form == SegmentForm::Distances
     }
 
+    /// Whether it has text, and no codes.
+    pub fn is_text(&self) -> bool {
+        self.layout.form == SegmentForm::Text
+    }
+
     /// The segment as kernels see it; `entries` is where the dictionary's entries are.
     pub(super) fn view(&self, entries: u64) -> SegmentView {
         let (start, parts) = (self.content.address(), self.layout.parts());

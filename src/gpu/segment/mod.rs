@@ -9,7 +9,7 @@
 //! - `form.rs`: a segment, and its copy on the host
 //! - `encode.rs`: decoded columns become segments
 //! - `dictionary.rs`: the values of a text column of a table, of which segments have codes
-//! - `table.rs`: segments of some columns of some row groups; `test.rs`: which of their rows pass; `read.rs`: rows as columns
+//! - `table.rs`: segments of some columns of some row groups; `test.rs`: which of their rows pass; `search.rs`: searches of text; `read.rs`: rows as columns
 //!
 //! A segment has the rows of one column chunk as the column is declared. Integers of any width, booleans, dates and codes are blocks of 1,024
 //! distances from a base ([kernels/abi/segment.h](../../../kernels/abi/segment.h)), text is its bytes and distances to them, everything
@@ -24,6 +24,7 @@ mod dictionary;
 mod encode;
 mod form;
 mod read;
+mod search;
 mod table;
 mod test;
 #[cfg(test)]
@@ -34,5 +35,6 @@ use crate::abi;
 pub use dictionary::TableDictionary;
 pub use form::{PinnedSegment, Segment};
 pub use read::ReadForm;
+pub use search::TextSearch;
 pub use table::{SegmentTable, TableRows};
 pub use test::{SelectedRows, TableTest};

@@ -43,6 +43,8 @@ pub(super) struct TableColumn {
     pub(super) cell_type: CellType,
     pub(super) has_nulls: bool,
     pub(super) is_testable: bool,
+    /// Whether all segments have text.
+    pub(super) is_text: bool,
     /// Whether all segments have codes of the first of these, or some have text.
     pub(super) is_coded: bool,
     /// The dictionaries of the segments that have codes.
@@ -124,6 +126,11 @@ impl SegmentTable {
         column.is_testable && (column.is_coded || column.dictionaries.is_empty())
     }
 
+    /// Whether a column's text can be searched.
+    pub fn is_searchable(&self, column: usize) -> bool {
+        self.columns[column].is_text
+    }
+
     /// The entries of a column that can be read as codes, with the one for NULL behind them, and how many they are.
     pub fn entries(&self, column: usize) -> Option<(&Column, usize)> {
         let column = &self.columns[column];
@@ -151,6 +158,7 @@ impl TableColumn {
             cell_type: CellType::of(data_type)?,
             has_nulls: false,
             is_testable: true,
+            is_text: true,
             is_coded: false,
             dictionaries: Vec::new(),
             texts: Vec::new(),
@@ -162,6 +170,7 @@ impl TableColumn {
             count += 1;
             column.has_nulls |= segment.has_nulls();
             column.is_testable &= segment.is_testable();
+            column.is_text &= segment.is_text();
             column.bytes += segment.bytes();
             match segment.dictionary() {
                 Some(dictionary) => {

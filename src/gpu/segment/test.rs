@@ -8,6 +8,7 @@ use super::{
         SEGMENT_BLOCK_WORDS, SEGMENT_TESTS_MAX, SegmentSelection, SegmentTest, SegmentTestKind, TestSegments,
     },
     encode::warps_grid,
+    search::TextSearch,
     table::SegmentTable,
 };
 use crate::{
@@ -44,6 +45,13 @@ pub enum TableTest<'a> {
         keys: &'a KeyFilter,
         /// A [`crate::operation::FilterCounts`] to add to.
         counts: Option<&'a Buffer>,
+    },
+    /// A text in which a search finds its parts.
+    Search {
+        /// The column's number in the table.
+        column: usize,
+        /// A [`SegmentSearch`].
+        search: &'a Buffer,
     },
     /// A flag for each row of the table.
     Flags(&'a Buffer),
@@ -85,6 +93,9 @@ impl TableTest<'_> {
                 SegmentTest { other: other as u32, orderings, ..kind(SegmentTestKind::Order, column) }
             }
             Self::Key { column, keys, counts } => set_test(column, keys, counts),
+            Self::Search { column, search } => {
+                SegmentTest { words: search.address(), ..kind(SegmentTestKind::Search, column) }
+            }
             Self::Flags(flags) => SegmentTest { words: flags.address(), ..kind(SegmentTestKind::Flags, 0) },
             Self::FlagsOfTested(flags) => {
                 SegmentTest { words: flags.address(), ..kind(SegmentTestKind::RankedFlags, 0) }
@@ -110,6 +121,15 @@ fn set_test(column: usize, keys: &KeyFilter, counts: Option<&Buffer>) -> Segment
 }
 
 impl Queue {
+    /// A search, for tests on this queue.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub fn upload_search(&self, search: &TextSearch) -> Result<Buffer> {
+        self.upload(&[search.view()])
+    }
+
     /// The rows of a table, of those before, that pass all tests; waits for their count. Sets of keys must be in use on this stream.
     ///
     /// # Errors
@@ -159,9 +179,9 @@ impl Queue {
         for (test, view) in tests.iter().zip(&mut arguments.tests) {
             *view = test.view();
             bytes += match *test {
-                TableTest::Within { column, .. } | TableTest::Key { column, .. } => {
-                    table.column_bytes(column)
-                }
+                TableTest::Within { column, .. }
+                | TableTest::Key { column, .. }
+                | TableTest::Search { column, .. } => table.column_bytes(column),
                 TableTest::Ordered { column, other, .. } => {
                     table.column_bytes(column) + table.column_bytes(other)
                 }

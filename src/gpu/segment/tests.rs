@@ -2,9 +2,9 @@
 
 use std::{ops::Range, sync::Arc};
 
-use pystachio_plan::DataType;
+use pystachio_plan::{ColumnId, DataType, Expression, Function, Value};
 
-use super::{ReadForm, SegmentTable, SelectedRows, TableDictionary, TableRows, TableTest};
+use super::{ReadForm, SegmentTable, SelectedRows, TableDictionary, TableRows, TableTest, TextSearch};
 use crate::{
     device::{AnyColumn, CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform, StringCell},
     operation::{FilterCounts, KeyFilterShape, Queue},
@@ -375,6 +375,88 @@ fn rows_pass_tests_as_their_values_say() {
                 }
             }
         }
+    }
+}
+
+/// LIKE of a pattern with `%` alone, by trying every way.
+fn is_like(text: &[u8], pattern: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => text.is_empty(),
+        Some((b'%', rest)) => (0..=text.len()).any(|skipped| is_like(&text[skipped..], rest)),
+        Some((first, rest)) => text.first() == Some(first) && is_like(&text[1..], rest),
+    }
+}
+
+#[test]
+fn searches_find_what_like_and_equality_do() {
+    let queue = queue();
+    let column = || Expression::column(ColumnId(1), DataType::Text);
+    let text = |text: &str| Expression::literal(Value::Text(text.into()), DataType::Text);
+    let mut random = Numbers(5);
+    // Texts of few letters, so that parts begin often, some of them longer than what is staged.
+    let word = |random: &mut Numbers, length: u64| {
+        (0..length).map(|_| ["a", "b", "ab", "é"][random.next(4) as usize]).collect::<String>()
+    };
+    let lengths = [2100, 30];
+    let row_count: usize = lengths.iter().sum();
+    let values: Vec<Option<String>> = (0..row_count)
+        .map(|row| {
+            let length = if row % 400 == 7 { 3000 } else { random.next(14) };
+            let value = word(&mut random, length);
+            (random.next(9) > 0).then_some(value)
+        })
+        .collect();
+    let cells = AnyColumn::Cells(texts(&queue, &values));
+    let patterns = [
+        "",
+        "%",
+        "a%",
+        "%b",
+        "%ab%",
+        "a%b",
+        "ab%ba",
+        "%aab%bb%a%",
+        "%é%",
+        "aé",
+        "é%a%é",
+        "%%a%%",
+        "%aaaaaaaa%",
+    ];
+    for skipped in [0, 13] {
+        let (table, rows) = table_of(&queue, std::slice::from_ref(&cells), &parts(&lengths), skipped);
+        assert!(table.is_searchable(0));
+        for pattern in patterns {
+            let like = Expression::predicate(Function::Like, vec![column(), text(pattern)]);
+            let equal = Expression::predicate(Function::Equal, vec![text(pattern), column()]);
+            let negated = |inner: &Expression| Expression::predicate(Function::Not, vec![inner.clone()]);
+            let unequal = Expression::predicate(Function::NotEqual, vec![column(), text(pattern)]);
+            let matches =
+                |row: usize| values[row].as_ref().map(|value| is_like(value.as_bytes(), pattern.as_bytes()));
+            let equals = |row: usize| values[row].as_ref().map(|value| value == pattern);
+            let cases: [(Expression, &dyn Fn(usize) -> Option<bool>); 5] = [
+                (like.clone(), &matches),
+                (negated(&like), &|row| matches(row).map(|found| !found)),
+                (equal.clone(), &equals),
+                (negated(&equal), &|row| equals(row).map(|found| !found)),
+                (unequal, &|row| equals(row).map(|found| !found)),
+            ];
+            for (condition, passes) in cases {
+                let search = TextSearch::of(&condition, &[]).unwrap();
+                let search = queue.upload_search(&search).unwrap();
+                let test = TableTest::Search { column: 0, search: &search };
+                let selected = queue.test_segments(&table, None, &[test]).unwrap();
+                let found: Vec<usize> =
+                    numbers(&queue, &table, &selected).into_iter().map(|place| rows[place]).collect();
+                assert_eq!(found, passing(&rows, |row| passes(row) == Some(true)), "{condition:?}");
+            }
+        }
+    }
+    let escaped = Expression::predicate(Function::Like, vec![column(), text(r"a\%%\\")]);
+    let wanted = Expression::predicate(Function::Like, vec![column(), text("%")]);
+    assert_ne!(TextSearch::of(&escaped, &[]), TextSearch::of(&wanted, &[]));
+    for pattern in ["a_b", r"a\", &"x%".repeat(9), &"y".repeat(129)] {
+        let like = Expression::predicate(Function::Like, vec![column(), text(pattern)]);
+        assert_eq!(TextSearch::of(&like, &[]), None, "{pattern}");
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     execution::Columns,
     operation::Queue,
     program::{Comparison, Filter, Program},
+    segment::TextSearch,
 };
 
 /// Compiled variants by columns that come as codes; `None` if no program can do it. There are as
@@ -110,9 +111,9 @@ impl RowCondition {
         Some(comparisons)
     }
 
-    /// Whether it may fail for a row.
-    pub(in crate::execution) fn may_fault(&self) -> bool {
-        self.filter.may_fault()
+    /// The search that it is, of text of one column.
+    pub(in crate::execution) fn search(&self) -> Option<TextSearch> {
+        TextSearch::of(&self.condition, &self.parameters)
     }
 
     /// Places of the columns whose cells it does not need if they come as codes.

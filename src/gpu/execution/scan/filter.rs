@@ -23,7 +23,7 @@ use std::{
 };
 
 use pystachio_files::{IndexedRowGroup, RowGroupBounds, rows_left};
-use pystachio_plan::{Error, Expression, Literal, OperatorMetrics, Result, ScanColumn};
+use pystachio_plan::{Error, Expression, Literal, OperatorMetrics, Result, ScanColumn, could_fail};
 
 use crate::{
     decode::{ResidentChunk, RowSelection},
@@ -256,7 +256,7 @@ impl OwnConditions {
     ) -> Result<Self> {
         let input: Columns = columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
         let condition = RowCondition::compile(condition, &input, parameters)?;
-        let parts = match condition.may_fault() {
+        let parts = match conditions.iter().any(|part| could_fail(part, &|_| false)) {
             true => None,
             false => {
                 let part = |part| RowCondition::compile(part, &input, parameters).ok();

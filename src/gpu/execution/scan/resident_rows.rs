@@ -32,6 +32,7 @@ pub(super) struct ResidentRows {
 enum PlannedTest<'a> {
     Comparison(Comparison),
     Codes(usize, KeyFilter),
+    Search(usize, Buffer),
     Keys(usize, PlannedKeys<'a>, &'a ScanRuntimeFilter),
 }
 
@@ -192,6 +193,11 @@ impl<'a> RowTest<'a> {
         }
         let [place] = condition.places() else { return Ok(None) };
         let column = rows.column(*place)?;
+        if rows.table.is_searchable(column)
+            && let Some(search) = condition.search()
+        {
+            return Ok(Some(vec![PlannedTest::Search(column, queue.upload_search(&search)?)]));
+        }
         let Some((entries, entry_count)) = rows.table.entries(column) else { return Ok(None) };
         if !self.filter.allows_codes() || entry_count * ROWS_AN_ENTRY_MIN > rows.table.row_count() {
             return Ok(None);
@@ -237,7 +243,7 @@ fn run_tests(queue: &Queue, rows: &ResidentRows, planned: &[PlannedTest<'_>]) ->
         .iter()
         .filter_map(|test| match test {
             PlannedTest::Keys(.., filter) => Some(*filter),
-            PlannedTest::Comparison(_) | PlannedTest::Codes(..) => None,
+            PlannedTest::Comparison(_) | PlannedTest::Codes(..) | PlannedTest::Search(..) => None,
         })
         .collect();
     let count_bytes = size_of::<FilterCounts>() as u64;
@@ -256,7 +262,7 @@ fn run_tests(queue: &Queue, rows: &ResidentRows, planned: &[PlannedTest<'_>]) ->
         .iter()
         .map(|test| if matches!(test, PlannedTest::Keys(..)) { places.next() } else { None })
         .collect();
-    let tests: Vec<TableTest<'_>> = planned
+    let mut tests: Vec<TableTest<'_>> = planned
         .iter()
         .zip(&places_of)
         .map(|(test, counts)| match test {
@@ -269,6 +275,7 @@ fn run_tests(queue: &Queue, rows: &ResidentRows, planned: &[PlannedTest<'_>]) ->
             PlannedTest::Codes(column, codes) => {
                 TableTest::Key { column: *column, keys: codes, counts: None }
             }
+            PlannedTest::Search(column, search) => TableTest::Search { column: *column, search },
             PlannedTest::Keys(column, keys, _) => {
                 let keys = match keys {
                     PlannedKeys::OfCodes(keys) => keys,
@@ -278,6 +285,8 @@ fn run_tests(queue: &Queue, rows: &ResidentRows, planned: &[PlannedTest<'_>]) ->
             }
         })
         .collect();
+    // What costs most is asked of the fewest rows.
+    tests.sort_by_key(|test| matches!(test, TableTest::Search { .. }));
     let selected = queue.test_segments(&rows.table, None, &tests);
     if let Some(counts) = &counts {
         // After an error too, no kernel may still read the filters.
