@@ -5,6 +5,7 @@
 // with it.
 #pragma once
 
+#include "aggregate.h"
 #include "filter.h"
 
 // Rows of a block, and words of a bit for each of them.
@@ -136,6 +137,56 @@ typedef struct ReadSegments {
     SegmentRead reads[SEGMENT_READS_MAX];
 } ReadSegments;
 
+// Columns of a fold, factors of an addend, and sums of a thread at most: what 48 KB of shared memory hold.
+#define FOLD_COLUMNS_MAX 8
+#define FOLD_FACTORS_MAX 3
+#define FOLD_SUMS_MAX 40
+
+// A key of the slots that rows are folded into, see SlotKey.
+typedef struct FoldKey {
+    int64_t least;
+    uint64_t place_count;
+    uint64_t stride;
+    uint32_t column; // its number among the fold's
+    uint32_t reserved;
+} FoldKey;
+
+// constant + coefficient * column
+typedef struct FoldFactor {
+    int64_t constant;
+    int64_t coefficient;
+    uint32_t column;
+    uint32_t reserved;
+} FoldFactor;
+
+// An addend: the product of its factors, which 64 bits hold, and so does the sum of those of a thread. NULL if a column is.
+typedef struct FoldInput {
+    uint32_t factor_count;
+    uint32_t null_word; // as of SlotInput
+    uint32_t sum_word;
+    uint32_t null_sum;  // which of a slot's sums count NULLs, or 0 if there are none
+    uint32_t sum;       // which are the addends', or 0
+    uint32_t reserved;
+    FoldFactor factors[FOLD_FACTORS_MAX];
+} FoldInput;
+
+// fold_segments
+typedef struct FoldSegments {
+    SegmentRows rows;
+    SegmentSelection selection;
+    uint64_t slots;        // as of AccumulateSlots
+    uint64_t slot_count;
+    uint32_t slot_words;
+    uint32_t key_count;
+    uint32_t input_count;
+    uint32_t column_count;
+    uint32_t sum_count;    // sums of a slot, at most FOLD_SUMS_MAX of all slots; the first counts rows
+    uint32_t reserved;
+    uint32_t columns[FOLD_COLUMNS_MAX]; // their numbers among the views
+    FoldKey keys[SLOT_KEYS_MAX];
+    FoldInput inputs[SLOT_INPUTS_MAX];
+} FoldSegments;
+
 // Rows of a column that become a segment.
 typedef struct SegmentSource {
     uint64_t cells;
@@ -151,6 +202,8 @@ typedef struct SegmentSource {
 
 // What measure_segments finds of a source.
 typedef struct SegmentMeasure {
+    int64_t least; // of values that are not NULL; more than the greatest if there are none
+    int64_t greatest;
     uint64_t null_count;
     uint64_t beyond; // not 0 if a value has more than 64 bits
 } SegmentMeasure;

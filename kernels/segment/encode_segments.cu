@@ -97,6 +97,10 @@ KERNEL(measure_segments, EncodeSegments, BLOCK_THREADS) {
     ((SegmentBlock *)args.blocks)[block] = SegmentBlock{has_value ? least : 0, 0, width};
     ((uint32_t *)args.lines)[block] = lines_of(stored_rows(args, source, block - source.first_block), width);
     SegmentMeasure *measure = (SegmentMeasure *)args.measures + place;
+    if (has_value) {
+        atomicMin((long long *)&measure->least, (long long)least);
+        atomicMax((long long *)&measure->greatest, (long long)greatest);
+    }
     if (null_count) atomicAdd((unsigned long long *)&measure->null_count, (unsigned long long)null_count);
     if (beyond) atomicMax((unsigned long long *)&measure->beyond, 1ull);
 }

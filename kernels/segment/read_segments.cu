@@ -19,8 +19,6 @@ struct ReadRows {
 
 DEVICE uint32_t row_at(const ReadRows &rows, uint32_t place) { return rows.listed ? rows.listed[place] : rows.first + place; }
 
-DEVICE bool bit_of(uint64_t bits, uint64_t row) { return ((const uint32_t *)bits)[row / 32] >> (row % 32) & 1; }
-
 // Rows whose words a thread has on their way at once.
 #define READ_ROWS 4
 
@@ -153,12 +151,6 @@ DEVICE void read_column(const SegmentRead &read, const PlacedBlock &placed, cons
     for (uint32_t place = lane_of_thread(); place < rows.count; place += WARP_THREADS) {
         ((uint8_t *)read.validity)[rows.target + place] = !view.validity || bit_of(view.validity, first + row_at(rows, place));
     }
-}
-
-// Numbers of the rows whose bits are set, of which this thread has the word of 32. Every thread of the warp calls it.
-DEVICE void list_rows(uint32_t word, uint32_t before, uint16_t *listed) {
-    for (; word; word &= word - 1) listed[before++] = (uint16_t)(lane_of_thread() * 32 + (uint32_t)__ffs((int)word) - 1);
-    __syncwarp();
 }
 
 KERNEL_RESIDENT(read_segments, ReadSegments, BLOCK_THREADS, 4) {

@@ -12,13 +12,19 @@ static_assert(THREAD_ROWS == 32, "a mask has a bit for each row of a thread");
 
 DEVICE uint32_t lane_of_thread() { return threadIdx.x % WARP_THREADS; }
 
-// The place of the one that a block is of: where it would be if all had as many blocks, then beside it.
+// The place of the one that a block is of: where it would be if all had as many blocks, or else by halves.
 template <class Range>
 DEVICE uint32_t find_by_block(const Range *ranges, uint32_t count, uint64_t block, uint64_t block_count) {
-    uint32_t place = (uint32_t)(block * count / block_count);
-    while (place > 0 && ranges[place].first_block > block) place--;
-    while (place + 1 < count && ranges[place + 1].first_block <= block) place++;
-    return place;
+    const uint32_t likely = (uint32_t)(block * count / block_count);
+    const bool begins_before = ranges[likely].first_block <= block;
+    if (begins_before && (likely + 1 == count || ranges[likely + 1].first_block > block)) return likely;
+    uint32_t low = begins_before ? likely : 0, high = begins_before ? count : likely;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (ranges[middle].first_block <= block) low = middle;
+        else high = middle;
+    }
+    return low;
 }
 
 // A block of a launch.
@@ -80,3 +86,16 @@ DEVICE uint32_t rows_between(uint32_t first, uint32_t end) {
     const uint32_t below = passed >= 32 ? 0xffffffffu : (1u << passed) - 1;
     return skipped >= 32 ? 0 : below >> skipped << skipped;
 }
+
+DEVICE bool bit_of(uint64_t bits, uint64_t row) { return ((const uint32_t *)bits)[row / 32] >> (row % 32) & 1; }
+
+// Numbers of the rows whose bits are set, of which this thread has the word of 32. Every thread of the warp calls it.
+DEVICE void list_rows(uint32_t word, uint32_t before, uint16_t *listed) {
+    for (; word; word &= word - 1) listed[before++] = (uint16_t)(lane_of_thread() * 32 + (uint32_t)__ffs((int)word) - 1);
+    __syncwarp();
+}
+
+// What one load brings.
+struct alignas(16) Words4 {
+    uint32_t words[4];
+};

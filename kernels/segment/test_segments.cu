@@ -18,10 +18,6 @@
 #define STAGED_WORDS (SEGMENT_BLOCK_ROWS + 4)
 #define STAGED_WIDTH_MAX 32
 
-struct alignas(16) Words4 {
-    uint32_t words[4];
-};
-
 struct alignas(16) Stage {
     uint32_t words[STAGED_WORDS];
 };

@@ -39,7 +39,7 @@ SELECT * FROM one;
 RESET pystachio.gpu_disable;
 
 -- What does not fit into the device's memory comes back from the host's, and is not read again.
-SELECT row_count FROM pystachio.tpch_generate(:'scratch' || '/gpu_memory_tiers', 0.02, ARRAY['orders'], overwrite => true, row_group_rows => 3000, compression => 'none');
+SELECT row_count FROM pystachio.tpch_generate(:'scratch' || '/gpu_memory_tiers', 0.06, ARRAY['orders'], overwrite => true, row_group_rows => 3000, compression => 'none');
 CREATE SERVER memory_small FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB', device_memory '4MB', pinned_cache '64MB');
 CREATE SCHEMA on_small;
 SELECT :'scratch' || '/gpu_memory_tiers' AS folder \gset

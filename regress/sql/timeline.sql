@@ -31,6 +31,8 @@ FROM pystachio.timeline(server => 'timeline_emulated');
 SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT count(*) FILTER (WHERE activity = 'read') AS reads, count(*) FILTER (WHERE activity = 'kernel') > 0 AS kernels
 FROM pystachio.timeline(server => 'timeline_emulated');
+-- The second query that reads a column has it packed; a third one finds it so.
+SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT server, bool_and(memory > 0) AS memory, sum(hits) > 0 AS hits FROM pystachio.cache
 WHERE server = 'timeline_emulated' AND path ~ '/t[12].parquet' GROUP BY server;
 SET pystachio.gpu_disable = 'cache';

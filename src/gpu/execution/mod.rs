@@ -66,11 +66,14 @@ pub use ranks::{
     ranks_of_one_process,
 };
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use pystachio_plan::{ColumnId, DataType, OperatorMetrics, Result};
 
-use self::query::{Driver, Query};
+use self::{
+    aggregate::ScanFold,
+    query::{Driver, Query},
+};
 use crate::device::{Chunk, Rows};
 
 /// Columns of a source, in the order of its chunks.
@@ -87,6 +90,25 @@ trait Source: Send {
     fn expect_whole(&mut self) -> bool {
         true
     }
+
+    /// Asks the source to aggregate its rows itself where it can. If it returns true, [`Source::next_folded`] gives them instead of
+    /// [`Source::next`].
+    fn fold(&mut self, _: Arc<ScanFold>) -> bool {
+        false
+    }
+
+    /// The next rows, or the groups of rows, or `None` at the end.
+    fn next_folded(&mut self, driver: &mut Driver) -> Result<Option<FoldedRows>> {
+        Ok(self.next(driver)?.map(FoldedRows::Rows))
+    }
+}
+
+/// Rows of a source that aggregates some of them itself.
+enum FoldedRows {
+    /// Rows that it did not aggregate.
+    Rows(Rows),
+    /// The groups of so many rows: keys, then partial results.
+    Groups { groups: Chunk, row_count: usize },
 }
 
 /// A source with its columns, and its counts so far.
@@ -117,6 +139,37 @@ impl CountedSource {
             debug_assert_eq!(rows.columns.len(), self.columns.len());
         }
         Ok(rows)
+    }
+
+    /// See [`Source::fold`].
+    fn fold(&mut self, fold: Arc<ScanFold>) -> bool {
+        self.source.fold(fold)
+    }
+
+    /// See [`Source::next_folded`].
+    fn next_folded(&mut self, driver: &mut Driver) -> Result<Option<FoldedRows>> {
+        driver.check_cancelled()?;
+        let started = Instant::now();
+        let folded = driver.work_for(self.place, |driver| self.give_folded(driver))?;
+        let count = match &folded {
+            None => 0,
+            Some(FoldedRows::Rows(rows)) => rows.row_count,
+            Some(FoldedRows::Groups { row_count, .. }) => *row_count,
+        };
+        let OperatorMetrics { row_count, elapsed_us, .. } = driver.metrics.operator(self.place);
+        *row_count.get_or_insert(0) += count as u64;
+        *elapsed_us.get_or_insert(0) += started.elapsed().as_micros() as u64;
+        Ok(folded)
+    }
+
+    fn give_folded(&mut self, driver: &mut Driver) -> Result<Option<FoldedRows>> {
+        if self.rest.is_some() {
+            return Ok(self.give(driver)?.map(FoldedRows::Rows));
+        }
+        Ok(match self.source.next_folded(driver)? {
+            Some(FoldedRows::Rows(rows)) => Some(FoldedRows::Rows(self.part(driver, rows, 0)?)),
+            folded => folded,
+        })
     }
 
     /// The next rows, of the rest or of the source.

@@ -123,6 +123,16 @@ impl SlotLayout {
         self.words - count
     }
 
+    /// Its arguments: the number of each, the word that counts its NULLs, and the first word of its sum, or 0.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = (usize, u32, u32)> {
+        self.inputs.iter().map(|input| (input.argument, input.null_word, input.sum_word))
+    }
+
+    /// Words of a slot.
+    pub(crate) fn words(&self) -> u32 {
+        self.words
+    }
+
     /// Aggregates that it has.
     pub fn aggregate_count(&self) -> usize {
         self.results.len()
@@ -179,6 +189,21 @@ impl Slots {
     /// The keys and the layout.
     pub fn keys(&self) -> &[SlotKey] {
         &self.keys
+    }
+
+    /// Where its words are.
+    pub(crate) fn address(&self) -> u64 {
+        self.words.address()
+    }
+
+    /// How many slots lie between neighbouring places of each key.
+    pub(crate) fn strides(&self) -> Vec<u64> {
+        strides(&self.keys)
+    }
+
+    /// Notes that values of a key may be NULL.
+    pub(crate) fn note_nulls(&mut self, key: usize) {
+        self.may_be_null[key] = true;
     }
 }
 

@@ -53,6 +53,16 @@ impl TableDictionary {
         Self { data_type, state: Mutex::default() }
     }
 
+    /// Its device memory.
+    pub fn bytes(&self) -> u64 {
+        let state = lock_whole(&self.state);
+        let entries = state
+            .entries
+            .iter()
+            .flat_map(|entries| [&entries.column.values].into_iter().chain(&entries.column.validity));
+        state.texts.iter().chain(entries).map(Buffer::bytes).sum()
+    }
+
     /// The entries so far; `None` if there are none.
     pub(super) fn entries(&self) -> Option<DictionaryEntries> {
         lock_whole(&self.state).entries.clone()

@@ -185,6 +185,7 @@ impl Queue {
                 has_nulls: measure.null_count > 0,
                 value_bytes,
                 text_bytes: source.text_bytes,
+                bounds: (measure.least, measure.greatest),
             };
             let parts = layout.parts();
             let content = self.memory().allocate_for(Lifetime::Long, parts.end, self.stream())?;
@@ -245,7 +246,8 @@ impl Queue {
         let uploaded = self.upload(sources)?;
         let blocks = self.allocate::<SegmentBlock>(block_count)?;
         let lines = self.allocate::<u32>(block_count)?;
-        let measures = self.upload(&vec![SegmentMeasure::default(); sources.len()])?;
+        let nothing = SegmentMeasure { least: i64::MAX, greatest: i64::MIN, null_count: 0, beyond: 0 };
+        let measures = self.upload(&vec![nothing; sources.len()])?;
         arguments.sources = uploaded.address();
         arguments.blocks = blocks.address();
         arguments.lines = lines.address();

@@ -35,6 +35,8 @@ pub(super) struct SegmentLayout {
     pub(super) value_bytes: u64,
     /// Of text.
     pub(super) text_bytes: u64,
+    /// The least and the greatest distance-coded value; the first is more than the second if there is none.
+    pub(super) bounds: (i64, i64),
 }
 
 /// Offsets of a segment's parts, and all of its bytes.
@@ -95,6 +97,11 @@ impl Segment {
     /// The dictionary, of codes.
     pub fn dictionary(&self) -> Option<&Arc<TableDictionary>> {
         self.dictionary.as_ref()
+    }
+
+    /// The least and the greatest integer or code; the first is more than the second if every row is NULL.
+    pub fn bounds(&self) -> (i64, i64) {
+        self.layout.bounds
     }
 
     /// Whether any row is NULL.

@@ -9,7 +9,8 @@
 //! - `form.rs`: a segment, and its copy on the host
 //! - `encode.rs`: decoded columns become segments
 //! - `dictionary.rs`: the values of a text column of a table, of which segments have codes
-//! - `table.rs`: segments of some columns of some row groups; `test.rs`: which of their rows pass; `search.rs`: searches of text; `read.rs`: rows as columns
+//! - `table.rs`: segments of some columns of some row groups; `test.rs`: which of their rows pass; `search.rs`: searches of text; `read.rs`: rows as columns;
+//!   `fold.rs`: rows added to groups
 //!
 //! A segment has the rows of one column chunk as the column is declared. Integers of any width, booleans, dates and codes are blocks of 1,024
 //! distances from a base ([kernels/abi/segment.h](../../../kernels/abi/segment.h)), text is its bytes and distances to them, everything
@@ -22,6 +23,7 @@
 
 mod dictionary;
 mod encode;
+mod fold;
 mod form;
 mod read;
 mod search;
@@ -33,6 +35,7 @@ mod tests;
 use crate::abi;
 
 pub use dictionary::TableDictionary;
+pub use fold::{Factor, Fold};
 pub use form::{PinnedSegment, Segment};
 pub use read::ReadForm;
 pub use search::TextSearch;

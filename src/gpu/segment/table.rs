@@ -51,8 +51,10 @@ pub(super) struct TableColumn {
     pub(super) dictionaries: Vec<(Arc<TableDictionary>, DictionaryEntries)>,
     /// The buffers that cells of text point into, besides those of dictionaries.
     pub(super) texts: Vec<Buffer>,
-    /// Bytes of a row on average, for figures.
+    /// Bytes of its segments.
     pub(super) bytes: u64,
+    /// As of [`Segment::bounds`], of all segments.
+    pub(super) bounds: (i64, i64),
 }
 
 impl SegmentTable {
@@ -163,6 +165,7 @@ impl TableColumn {
             dictionaries: Vec::new(),
             texts: Vec::new(),
             bytes: 0,
+            bounds: (i64::MAX, i64::MIN),
         };
         let mut coded_count = 0;
         let mut count = 0;
@@ -172,6 +175,8 @@ impl TableColumn {
             column.is_testable &= segment.is_testable();
             column.is_text &= segment.is_text();
             column.bytes += segment.bytes();
+            let (least, greatest) = segment.bounds();
+            column.bounds = (column.bounds.0.min(least), column.bounds.1.max(greatest));
             match segment.dictionary() {
                 Some(dictionary) => {
                     coded_count += 1;

@@ -4,10 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use pystachio_plan::{ColumnId, DataType, Expression, Function, Value};
 
-use super::{ReadForm, SegmentTable, SelectedRows, TableDictionary, TableRows, TableTest, TextSearch};
+use super::{
+    Factor, Fold, ReadForm, SegmentTable, SelectedRows, TableDictionary, TableRows, TableTest, TextSearch,
+};
 use crate::{
     device::{AnyColumn, CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform, StringCell},
-    operation::{FilterCounts, KeyFilterShape, Queue},
+    operation::{Accumulator, FilterCounts, KeyFilterShape, Queue, SlotLayout, SumWidth},
 };
 
 /// A simple generator of numbers.
@@ -504,5 +506,141 @@ fn segments_come_back_from_the_host() {
         let table = SegmentTable::new(&queue, &[DataType::Text], &[rows], 2500).unwrap();
         let read = queue.read_segments(&table, &[(0, ReadForm::Cells)], None).unwrap();
         assert_eq!(read_back(&queue, &read[0], 2500), expected);
+    }
+}
+
+/// What the rows of a group add up to: rows, NULLs and sums of two products.
+type Folded = std::collections::BTreeMap<Vec<Option<Vec<u8>>>, (i64, Option<i128>, i64, Option<i128>)>;
+
+#[test]
+fn rows_are_folded_into_the_groups_that_loops_find() {
+    let queue = queue();
+    let parts = parts(&[4096, 1, 2500, 20_000]);
+    let row_count = parts.last().unwrap().end;
+    let layout = SlotLayout::plan([
+        (Accumulator::Count, None, SumWidth::Wide),
+        (Accumulator::Sum, Some(0), SumWidth::Wide),
+        (Accumulator::Count, Some(1), SumWidth::Wide),
+        (Accumulator::Sum, Some(1), SumWidth::Wide),
+    ])
+    .unwrap();
+    let sum = DataType::Decimal { precision: 38, scale: 0 };
+    let partial_types = [DataType::Int64, sum.clone(), DataType::Int64, sum];
+    for has_nulls in [false, true] {
+        let mut random = Numbers(17);
+        let mut value = |least: i64, span: u64| {
+            let offset = random.next(span) as i64;
+            (!has_nulls || random.next(6) > 0).then_some(i128::from(least + offset))
+        };
+        let a: Vec<Option<i128>> = (0..row_count).map(|_| value(-50, 100)).collect();
+        let b: Vec<Option<i128>> = (0..row_count).map(|_| value(90_000, 1 << 24)).collect();
+        let few = words(row_count, has_nulls, 3);
+        let dates: Vec<Option<i128>> = (0..row_count).map(|_| value(3, 2)).collect();
+        let columns = [
+            AnyColumn::Cells(cells(&queue, CellType::Int64, &a)),
+            AnyColumn::Cells(cells(&queue, CellType::Int64, &b)),
+            AnyColumn::Codes(coded(&queue, &few)),
+            AnyColumn::Cells(cells(&queue, CellType::Int32, &dates)),
+        ];
+        let key_bytes = |key: usize, row: usize| match key {
+            2 => few[row].clone().map(String::into_bytes),
+            _ => dates[row].map(|value| cell_bytes(CellType::Int32, value)),
+        };
+        // a * (100 - b), and 7 - 2 * b
+        let factor = |column, constant, coefficient| Factor { column, constant, coefficient };
+        let arguments = [vec![factor(0, 0, 1), factor(1, 100, -1)], vec![factor(1, 7, -2)]];
+        for skipped in [0, 200] {
+            let (table, rows) = table_of(&queue, &columns, &parts, skipped);
+            let flags: Vec<u8> = (0..rows.len()).map(|row| (row % 5 != 1).into()).collect();
+            let flags_buffer = queue.upload(&flags).unwrap();
+            let selected = queue.test_segments(&table, None, &[TableTest::Flags(&flags_buffer)]).unwrap();
+            for (keys, key_types) in [
+                (vec![], vec![]),
+                (vec![2], vec![DataType::Int32]),
+                (vec![3], vec![DataType::Date]),
+                (vec![3, 2], vec![DataType::Date, DataType::Int32]),
+            ] {
+                for selected in [None, Some(&selected)] {
+                    let fold = Fold {
+                        keys: &keys,
+                        arguments: &arguments,
+                        layout: &layout,
+                        key_types: &key_types,
+                        partial_types: &partial_types,
+                    };
+                    let Some(groups) = queue.fold_segments(&table, selected, &fold).unwrap() else {
+                        // Twelve groups have too many sums.
+                        assert!(keys.len() == 2 && has_nulls, "{keys:?}");
+                        continue;
+                    };
+                    let mut expected = Folded::new();
+                    for (place, row) in rows.iter().enumerate() {
+                        if selected.is_some() && flags[place] == 0 {
+                            continue;
+                        }
+                        let key = keys.iter().map(|key| key_bytes(*key, *row)).collect();
+                        let group = expected.entry(key).or_default();
+                        group.0 += 1;
+                        if let (Some(a), Some(b)) = (a[*row], b[*row]) {
+                            group.1 = Some(group.1.unwrap_or(0) + a * (100 - b));
+                        }
+                        if let Some(b) = b[*row] {
+                            group.2 += 1;
+                            group.3 = Some(group.3.unwrap_or(0) + 7 - 2 * b);
+                        }
+                    }
+                    let columns: Vec<Vec<Option<Vec<u8>>>> = groups
+                        .columns
+                        .iter()
+                        .map(|column| read_back(&queue, &AnyColumn::Cells(column.clone()), groups.row_count))
+                        .collect();
+                    let number = |bytes: &Option<Vec<u8>>| {
+                        bytes.as_ref().map(|bytes| {
+                            let sign = if bytes.last().is_some_and(|byte| *byte > 127) { 0xff } else { 0 };
+                            let mut wide = [sign; 16];
+                            wide[..bytes.len()].copy_from_slice(bytes);
+                            i128::from_le_bytes(wide)
+                        })
+                    };
+                    let (keys_found, results) = columns.split_at(keys.len());
+                    let found: Folded = (0..groups.row_count)
+                        .map(|group| {
+                            let key = keys_found.iter().map(|column| column[group].clone()).collect();
+                            let result = |place: usize| number(&results[place][group]);
+                            let count = |place: usize| result(place).unwrap_or(-1) as i64;
+                            (key, (count(0), result(1), count(2), result(3)))
+                        })
+                        .collect();
+                    assert_eq!(found, expected, "{keys:?} {has_nulls}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_could_leave_64_bits_or_has_too_many_groups_is_not_folded() {
+    let queue = queue();
+    let values: Vec<Option<i128>> = (0..3000).map(|row| Some(i128::from(i64::MAX) / 2 - row)).collect();
+    let some: Vec<Option<i128>> = (0..3000).map(|row| Some(row % 300)).collect();
+    let columns = [&values, &some].map(|values| AnyColumn::Cells(cells(&queue, CellType::Int64, values)));
+    let (table, _) = table_of(&queue, &columns, &parts(&[3000]), 0);
+    let layout = SlotLayout::plan([(Accumulator::Sum, Some(0), SumWidth::Wide)]).unwrap();
+    let partial_types = [DataType::Decimal { precision: 38, scale: 0 }];
+    for (keys, column, is_folded) in [(vec![], 0, false), (vec![], 1, true), (vec![1], 1, false)] {
+        let arguments = [vec![Factor { column, constant: 0, coefficient: 1 }]];
+        let key_types = vec![DataType::Int64; keys.len()];
+        let fold = Fold {
+            keys: &keys,
+            arguments: &arguments,
+            layout: &layout,
+            key_types: &key_types,
+            partial_types: &partial_types,
+        };
+        assert_eq!(
+            queue.fold_segments(&table, None, &fold).unwrap().is_some(),
+            is_folded,
+            "{keys:?} {column}"
+        );
     }
 }

@@ -17,19 +17,21 @@
 //! near to 256 bits (see `partial_type` of the plan language). Partial results of one kind leave
 //! those of the other unchanged: zero for counts, NULL for the rest.
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use pystachio_plan::{
-    Aggregate, AggregateCall, AggregatePhase, DataType, Error, ErrorKind, Result, partial_type,
+    Aggregate, AggregateCall, AggregatePhase, DataType, Error, ErrorKind, Expression, Literal,
+    NamedExpression, Result, partial_type,
 };
 
 use super::{
+    fold::ScanFold,
     groups::{ManyRows, MergedGroups, MergedValue, Merger, PutAside},
     slot_groups::{Added, SlotGroups},
 };
 use crate::{
     device::{AnyColumn, CellType, Chunk, CodedColumn, Column, Rows},
-    execution::{CountedSource, Driver, Source, expressions::RowProgram, row_wise::project},
+    execution::{CountedSource, Driver, FoldedRows, Source, expressions::RowProgram, row_wise::project},
     operation::{
         Accumulation, Accumulator, FEW_SLOTS_MAX, Grouping, Queue, SLOT_KEYS_MAX, SlotKey, SlotLayout,
         SumWidth, slot_count,
@@ -61,6 +63,8 @@ pub(in crate::execution) struct AggregateSource {
     calls: Vec<PlannedAggregate>,
     /// The range of a single key, from footers.
     expected_keys: Option<RangeInclusive<i64>>,
+    /// Whether the input aggregates some of its rows itself.
+    folds: bool,
     /// Whether its results are merged once more, so that groups may come in several of them.
     is_partial: bool,
     state: AggregateState,
@@ -163,8 +167,25 @@ impl AggregateSource {
         argument_types: Vec<DataType>,
         calls: Vec<PlannedAggregate>,
     ) -> Self {
-        let (expected_keys, is_partial, state) = (None, false, AggregateState::Begins);
-        Self { input, program, group_types, argument_types, calls, expected_keys, is_partial, state }
+        let (expected_keys, folds, is_partial, state) = (None, false, false, AggregateState::Begins);
+        Self { input, program, group_types, argument_types, calls, expected_keys, folds, is_partial, state }
+    }
+
+    /// The same, over an input that is asked to aggregate its rows itself where it can. `groups` and `arguments` are what the program computes.
+    pub(in crate::execution) fn folding(
+        mut self,
+        groups: &[NamedExpression],
+        arguments: &[Expression],
+        parameters: &[Literal],
+    ) -> Self {
+        let is_plain = self.calls.iter().all(|call| call.pass() == Pass::Rows);
+        let aggregate = |call: &PlannedAggregate| (call.accumulator, call.argument, call.width);
+        let layout = SlotLayout::plan(self.calls.iter().map(aggregate)).filter(|_| is_plain);
+        let partial_types = self.partial_types();
+        let fold =
+            layout.and_then(|layout| ScanFold::of(groups, arguments, (layout, partial_types), parameters));
+        self.folds = fold.is_some_and(|fold| self.input.fold(Arc::new(fold)));
+        self
     }
 
     /// The same, as the first of two phases.
@@ -240,7 +261,22 @@ impl AggregateSource {
             if let Some(chunk) = groups.next_passed_on() {
                 return Ok(Some(chunk));
             }
-            let Some(rows) = self.input.next(driver)? else { return Ok(None) };
+            let rows = match self.folds {
+                false => self.input.next(driver)?,
+                true => match self.input.next_folded(driver)? {
+                    Some(FoldedRows::Groups { groups: folded, row_count }) => {
+                        driver.count("rows_folded", row_count as u64);
+                        *is_empty &= row_count == 0;
+                        if folded.row_count > 0 {
+                            groups.add(driver, folded)?;
+                        }
+                        continue;
+                    }
+                    Some(FoldedRows::Rows(rows)) => Some(rows),
+                    None => None,
+                },
+            };
+            let Some(rows) = rows else { return Ok(None) };
             if rows.row_count == 0 {
                 continue;
             }

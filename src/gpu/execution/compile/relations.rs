@@ -421,7 +421,7 @@ fn aggregate(
         calls.push(PlannedAggregate::new(call, typed, phase)?);
     }
     let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
-    values.extend(arguments);
+    values.extend(arguments.iter().cloned());
     let program = RowProgram::compile(&values, &input.columns, &query.parameters)?;
     let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
     input.expect_whole();
@@ -430,7 +430,8 @@ fn aggregate(
         _ => None,
     };
     let source = AggregateSource::new(input, program, group_types, argument_types, calls)
-        .expecting(expected_keys.cloned());
+        .expecting(expected_keys.cloned())
+        .folding(groups, &arguments, &query.parameters);
     let source = if phase == AggregatePhase::Partial { source.in_first_phase() } else { source };
     for _ in 0..source.holder_count() {
         query.memory.add_holder();

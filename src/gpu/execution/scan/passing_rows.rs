@@ -22,13 +22,13 @@ use super::{
     parts::RowGroup,
     residency::RowGroupSegments,
     resident_rows::ResidentRows,
-    source::ScanWork,
+    source::{PartRows, PlacedFold, ScanWork},
 };
 use crate::{
     decode::{ChunkRequest, ColumnRequest, ColumnSource, PendingColumns, ResidentChunk, RowSelection},
     device::{AnyColumn, Buffer, Column, Rows},
     operation::{Queue, SELECTED_TILE_ROWS},
-    segment::{ReadForm, SegmentTable, SelectedRows, TableRows},
+    segment::{Factor, Fold, ReadForm, SegmentTable, SelectedRows, TableRows},
 };
 
 /// A row group whose chunks were loaded before the filters were settled.
@@ -91,12 +91,13 @@ impl ScanWork {
         Ok(rows.into_iter().zip(&places).map(with_chunks).collect())
     }
 
-    /// The rows of row groups that pass the filter, in their order.
+    /// The rows of row groups that pass the filter, in their order; with `folds`, the groups of these if the scan can aggregate them.
     ///
     /// # Errors
     ///
     /// Errors of the files, of decoding and of the filter; `Cancelled`.
-    pub(super) fn read(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<Rows> {
+    pub(super) fn read(&self, queue: &Queue, row_groups: ReadRowGroups<'_>, folds: bool) -> Result<PartRows> {
+        let unfolded = |rows: Rows| PartRows { rows, folded: None };
         let mut selected = Vec::with_capacity(row_groups.len());
         for (row_group, loaded) in row_groups {
             let rows = self.rows_left(row_group);
@@ -110,7 +111,7 @@ impl ScanWork {
             }
         }
         if selected.is_empty() {
-            return self.no_rows(queue);
+            return self.no_rows(queue).map(unfolded);
         }
         let is_shared = selected.iter().any(|selected| selected.row_group.is_shared);
         let test = self.filter.test(self.columns.len(), is_shared);
@@ -132,27 +133,59 @@ impl ScanWork {
                 row_count += selected.rows.row_count();
             }
             let is_resident = run[0].residency(&places).into_iter().all(|is_segment| is_segment);
-            parts.push(match is_resident {
-                true => self.read_resident(queue, run, &places, (&test, row_count))?,
-                false => self.read_pages(queue, run, (&test, row_count))?,
-            });
+            if !is_resident {
+                parts.push(self.read_pages(queue, run, (&test, row_count))?);
+                continue;
+            }
+            self.check_wanted()?;
+            let table = self.segment_table(queue, run, &places, row_count)?;
+            let rows = ResidentRows { table, places: places.clone() };
+            let passed = test.select_resident(queue, &rows)?;
+            if folds
+                && run.len() == row_groups.len()
+                && let Some(folded) = self.fold_resident(queue, &rows, passed.as_ref())?
+            {
+                return Ok(folded);
+            }
+            parts.push(self.read_resident(queue, &rows, passed.as_ref())?);
         }
-        queue.concat_rows(parts)
+        queue.concat_rows(parts).map(unfolded)
     }
 
-    /// The rows that pass, of row groups all of whose wanted columns are segments.
+    /// The groups of the rows that passed, if the scan aggregates and can do so here.
+    fn fold_resident(
+        &self,
+        queue: &Queue,
+        rows: &ResidentRows,
+        passed: Option<&SelectedRows>,
+    ) -> Result<Option<PartRows>> {
+        let Some(PlacedFold { fold, keys, arguments }) = self.fold.get() else { return Ok(None) };
+        let row_count = passed.map_or(rows.table.row_count(), SelectedRows::count);
+        let keys = keys.iter().map(|key| rows.column(*key)).collect::<Result<Vec<_>>>()?;
+        let factor = |factor: &Factor| rows.column(factor.column).map(|column| Factor { column, ..*factor });
+        let arguments = arguments
+            .iter()
+            .map(|factors| factors.iter().map(factor).collect())
+            .collect::<Result<Vec<Vec<Factor>>>>()?;
+        let fold = Fold {
+            keys: &keys,
+            arguments: &arguments,
+            layout: &fold.layout,
+            key_types: &fold.key_types,
+            partial_types: &fold.partial_types,
+        };
+        let groups = queue.fold_segments(&rows.table, passed, &fold)?;
+        Ok(groups.map(|groups| PartRows { rows: groups.into(), folded: Some(row_count) }))
+    }
+
+    /// The rows that passed, of row groups all of whose wanted columns are segments.
     fn read_resident(
         &self,
         queue: &Queue,
-        selected: &[SelectedRowGroup<'_>],
-        places: &[usize],
-        (test, row_count): (&RowTest<'_>, usize),
+        rows: &ResidentRows,
+        passed: Option<&SelectedRows>,
     ) -> Result<Rows> {
-        self.check_wanted()?;
-        let table = self.segment_table(queue, selected, places, row_count)?;
-        let rows = ResidentRows { table, places: places.to_vec() };
-        let passed = test.select_resident(queue, &rows)?;
-        let row_count = passed.as_ref().map_or(row_count, SelectedRows::count);
+        let row_count = passed.map_or(rows.table.row_count(), SelectedRows::count);
         if row_count == 0 {
             return self.no_rows(queue);
         }
@@ -161,7 +194,7 @@ impl ScanWork {
             Ok((column, rows.form(column, row_count, self.filter.allows_codes())))
         };
         let reads = self.given.iter().map(read).collect::<Result<Vec<_>>>()?;
-        let columns = queue.read_segments(&rows.table, &reads, passed.as_ref())?;
+        let columns = queue.read_segments(&rows.table, &reads, passed)?;
         let row_bytes: u64 = columns.iter().map(|column| u64::from(column.row_bytes())).sum();
         self.counts.bytes_decoded.fetch_add(row_count as u64 * row_bytes, Ordering::Relaxed);
         Ok(Rows { row_count, columns })

@@ -36,10 +36,10 @@ use pystachio_engine::{
 };
 use pystachio_plan::{DeviceSettings, Error, ErrorKind, Result};
 
-use super::source::LoadedPart;
+use super::source::{LoadedPart, PartRows};
 use crate::{
     affinity::Processors,
-    device::{DeviceMemory, Rows},
+    device::DeviceMemory,
     execution::query::{QueryMemory, StartedWork, Threads, WAIT_INTERVAL},
     operation::Queue,
 };
@@ -77,7 +77,7 @@ pub(super) trait ScanParts: Send + Sync {
     fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart>;
 
     /// A part's rows. Other streams may use them after the work enqueued so far.
-    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows>;
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<PartRows>;
 }
 
 /// Where readers run.
@@ -127,7 +127,7 @@ struct PoolScan {
     unread: usize,
     /// The next part that the query wants.
     wanted: usize,
-    done: BTreeMap<usize, (Result<Rows>, u64)>,
+    done: BTreeMap<usize, (Result<PartRows>, u64)>,
     /// Parts that found no memory, and how often each was tried. They are retried when a driver
     /// waits for them, so that no reader is kept from other work until then.
     again: BTreeMap<usize, u32>,
@@ -247,7 +247,7 @@ impl ReaderPool {
     /// # Errors
     ///
     /// The failure of reading the part; `Cancelled`.
-    pub(super) fn next_part(&self, scan: &WantedScan, stop: &StopFlag) -> Result<Option<Rows>> {
+    pub(super) fn next_part(&self, scan: &WantedScan, stop: &StopFlag) -> Result<Option<PartRows>> {
         self.start()?;
         let (shared, number) = (&self.shared, scan.number);
         let mut state = shared.lock();
@@ -387,7 +387,7 @@ impl ReaderPoolInner {
         let queue = queues.of_scan(number, &*work);
         let chunk = attempt(queue, |queue| work.read_part(part, loaded, queue));
         let lacks_memory = matches!(&chunk, Err(error) if error.kind == ErrorKind::OutOfMemory);
-        let kept_bytes = chunk.as_ref().map_or(0, Rows::held_bytes);
+        let kept_bytes = chunk.as_ref().map_or(0, |part| part.rows.held_bytes());
         let mut state = self.lock();
         state.ahead_bytes -= bytes;
         let scan = &mut state.scans[number];

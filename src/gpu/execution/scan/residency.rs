@@ -32,6 +32,9 @@ use crate::{
     segment::Segment,
 };
 
+/// Bytes that a row takes on average while it is decoded and encoded, and the part of the memory that all rows may take at once.
+const ROW_BYTES: u64 = 64;
+const MEMORY_PART: u64 = 16;
 /// A text column becomes codes if at least so many rows share an entry on average.
 const ROWS_AN_ENTRY_MIN: usize = 2;
 
@@ -137,19 +140,41 @@ impl ScanWork {
         if missing.is_empty() || !is_made {
             return Ok(());
         }
-        let chosen: Vec<&RowGroup> = missing.iter().map(|number| row_groups[*number]).collect();
+        // Few enough at once, so that what is decoded and encoded takes little of the memory.
+        let rows_max = queue.memory().available_bytes() / MEMORY_PART / ROW_BYTES;
+        let mut batch: Vec<usize> = Vec::new();
+        let mut row_count = 0;
+        for number in missing {
+            let rows = row_groups[number].assigned.len() as u64;
+            if !batch.is_empty() && row_count + rows > rows_max {
+                self.make_batch(queue, (cache, row_groups), place, &std::mem::take(&mut batch), found)?;
+                row_count = 0;
+            }
+            batch.push(number);
+            row_count += rows;
+        }
+        self.make_batch(queue, (cache, row_groups), place, &batch, found)
+    }
+
+    /// Makes the segments of a column of some row groups, which are given by their numbers.
+    fn make_batch(
+        &self,
+        queue: &Queue,
+        (cache, row_groups): (&ChunkCache, &[&RowGroup]),
+        place: usize,
+        numbers: &[usize],
+        found: &mut [RowGroupSegments],
+    ) -> Result<()> {
+        let chosen: Vec<&RowGroup> = numbers.iter().map(|number| row_groups[*number]).collect();
         let made = match self.encoded(queue, cache, &chosen, place) {
             Ok(made) => made,
             Err(error) if matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Device) => {
                 return Err(error);
             }
             // Their pages stay, and the query reports errors of the rows that it reads.
-            Err(_) => {
-                queue.wait()?;
-                return Ok(());
-            }
+            Err(_) => return queue.wait(),
         };
-        for (number, segment) in missing.into_iter().zip(made) {
+        for (number, segment) in numbers.iter().copied().zip(made) {
             let segment = Arc::new(segment);
             let row_group = row_groups[number];
             if !self.is_derived(row_group, place)

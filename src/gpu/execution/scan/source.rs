@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     ops::{Range, RangeInclusive},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -37,9 +37,15 @@ use super::{
 use crate::{
     decode::{DerivedChunk, check_column},
     device::{CellType, Rows},
-    execution::{Columns, Driver, Query, Source, query::QueryMeter, runtime_filter::FilterRoute},
+    execution::{
+        Columns, Driver, FoldedRows, Query, Source,
+        aggregate::{FoldedColumn, ScanFold},
+        query::QueryMeter,
+        runtime_filter::FilterRoute,
+    },
     file_systems::FileSystems,
     operation::Queue,
+    segment::Factor,
 };
 
 /// Rows that a chunk has at least, where a table has them. Then an operator's fixed cost for each
@@ -83,6 +89,21 @@ pub(in crate::execution) struct ScanPlace {
 #[derive(Default)]
 pub(super) struct LoadedPart(BTreeMap<usize, LoadedRowGroup>);
 
+/// The rows of a part, or their groups.
+#[derive(Debug)]
+pub(super) struct PartRows {
+    pub(super) rows: Rows,
+    /// Of how many rows these are groups.
+    pub(super) folded: Option<usize>,
+}
+
+/// What a scan aggregates of rows that are segments, by places of columns in the scan.
+pub(super) struct PlacedFold {
+    pub(super) fold: Arc<ScanFold>,
+    pub(super) keys: Vec<usize>,
+    pub(super) arguments: Vec<Vec<Factor>>,
+}
+
 /// State that readers share.
 pub(super) struct ScanWork {
     pub(super) table: String,
@@ -113,6 +134,8 @@ pub(super) struct ScanWork {
     pub(super) counts: ScanCounters,
     /// The progress shown to users.
     pub(super) meter: Arc<QueryMeter>,
+    /// Set before readers begin.
+    pub(super) fold: OnceLock<PlacedFold>,
 }
 
 /// Counts of readers since the query last took them.
@@ -241,6 +264,7 @@ impl ScanSource {
             stop: query.stop.of_part(),
             counts: ScanCounters::default(),
             meter: query.meter.clone(),
+            fold: OnceLock::new(),
         });
         let wanted = query.readers.add(work.clone(), place.rank);
         Ok(Self { work, wanted })
@@ -279,8 +303,8 @@ impl ColumnRanges {
     }
 }
 
-impl Source for ScanSource {
-    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+impl ScanSource {
+    fn next_part(&mut self, driver: &mut Driver) -> Result<Option<PartRows>> {
         driver.check_last_faults()?;
         let chunk = driver.query.readers.next_part(&self.wanted, driver.stop())?;
         let (counts, metrics) = (&self.work.counts, &mut driver.metrics);
@@ -299,13 +323,44 @@ impl Source for ScanSource {
         metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
         metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
         match &chunk {
-            Some(chunk) => chunk.use_on(driver.queue.stream())?,
+            Some(chunk) => chunk.rows.use_on(driver.queue.stream())?,
             None => {
                 self.wanted.finish();
                 self.work.forget_pages();
             }
         }
         Ok(chunk)
+    }
+}
+
+impl Source for ScanSource {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        match self.next_part(driver)? {
+            None => Ok(None),
+            Some(PartRows { rows, folded: None }) => Ok(Some(rows)),
+            Some(_) => Err(Error::internal("a scan gave groups where rows were wanted")),
+        }
+    }
+
+    fn fold(&mut self, fold: Arc<ScanFold>) -> bool {
+        let place = |id: &ColumnId| self.work.columns.iter().position(|column| column.id == *id);
+        let factor = |column: &FoldedColumn| {
+            let FoldedColumn { constant, coefficient, column } = *column;
+            Some(Factor { constant, coefficient, column: place(&column)? })
+        };
+        let product = |factors: &Vec<FoldedColumn>| factors.iter().map(factor).collect();
+        let keys = fold.keys.iter().map(place).collect::<Option<Vec<usize>>>();
+        let arguments = fold.arguments.iter().map(product).collect::<Option<Vec<Vec<Factor>>>>();
+        let (Some(keys), Some(arguments)) = (keys, arguments) else { return false };
+        self.work.makes_segments && self.work.fold.set(PlacedFold { fold, keys, arguments }).is_ok()
+    }
+
+    fn next_folded(&mut self, driver: &mut Driver) -> Result<Option<FoldedRows>> {
+        let Some(PartRows { rows, folded }) = self.next_part(driver)? else { return Ok(None) };
+        Ok(Some(match folded {
+            None => FoldedRows::Rows(rows),
+            Some(row_count) => FoldedRows::Groups { groups: driver.queue.chunk_of(&rows)?, row_count },
+        }))
     }
 
     fn expect_whole(&mut self) -> bool {
@@ -339,7 +394,7 @@ impl ScanParts for ScanWork {
         Ok(LoadedPart(places.into_iter().zip(self.load_ahead(queue, &row_groups)?).collect()))
     }
 
-    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows> {
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<PartRows> {
         queue.memory().attribute(self.operator as u32);
         let chunk = self.read_row_groups(part, loaded.unwrap_or_default(), queue);
         for row_group in self.row_groups(part)?.iter().filter(|row_group| row_group.has_last_rows()) {
@@ -359,7 +414,7 @@ impl ScanWork {
     }
 
     /// The rows of a part. Other streams may use them after the work enqueued so far.
-    fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<Rows> {
+    fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<PartRows> {
         let mut row_groups: ReadRowGroups<'_> = Vec::new();
         for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
             if self.is_refuted(row_group) {
@@ -371,25 +426,37 @@ impl ScanWork {
                 row_groups.push((row_group, loaded.0.remove(&place)));
             }
         }
-        let rows = self.read_as_fits(queue, row_groups)?;
-        queue.publish(&rows)?;
-        Ok(rows)
+        let read = self.read_as_fits(queue, row_groups)?;
+        queue.publish(&read.rows)?;
+        Ok(read)
     }
 
     /// The rows of row groups. If memory does not suffice to decode all at once, each half after
     /// the other.
-    fn read_as_fits(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<Rows> {
+    fn read_as_fits(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<PartRows> {
         let all: Vec<&RowGroup> = row_groups.iter().map(|(row_group, _)| *row_group).collect();
-        match self.read(queue, row_groups) {
+        match self.read(queue, row_groups, true) {
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                let Some([first, second]) = halves(&all) else { return Err(error) };
+                let Some(halves) = halves(&all) else { return Err(error) };
                 queue.wait()?;
-                let read = |half: Vec<RowGroup>| {
-                    self.read_as_fits(queue, half.iter().map(|row_group| (row_group, None)).collect())
-                };
-                queue.concat_rows(vec![read(first)?, read(second)?])
+                let read = halves.iter().map(|half| self.read_half(queue, half)).collect::<Result<_>>()?;
+                Ok(PartRows { rows: queue.concat_rows(read)?, folded: None })
             }
             read => read,
+        }
+    }
+
+    /// The same, as rows alone.
+    fn read_half(&self, queue: &Queue, row_groups: &[RowGroup]) -> Result<Rows> {
+        match self.read(queue, row_groups.iter().map(|row_group| (row_group, None)).collect(), false) {
+            Err(error) if error.kind == ErrorKind::OutOfMemory => {
+                let all: Vec<&RowGroup> = row_groups.iter().collect();
+                let Some(halves) = halves(&all) else { return Err(error) };
+                queue.wait()?;
+                let read = halves.iter().map(|half| self.read_half(queue, half)).collect::<Result<_>>()?;
+                queue.concat_rows(read)
+            }
+            read => read.map(|part| part.rows),
         }
     }
 

@@ -249,7 +249,7 @@ impl ChunkCache {
 
     /// Bytes held on the device, and the most that may be.
     pub(in crate::execution) fn bytes(&self) -> (u64, u64) {
-        (self.shared.lock().on_device.bytes(), self.shared.bytes_max)
+        (self.shared.lock().on_device.bytes() + self.shared.dictionary_bytes(), self.shared.bytes_max)
     }
 
     /// Of the bytes held on the device, those reserved for the growth of chunks.
@@ -272,6 +272,12 @@ impl ChunkCache {
 impl ChunkCacheInner {
     fn lock(&self) -> MutexGuard<'_, ChunkCacheState> {
         lock(&self.state)
+    }
+
+    /// Bytes of the dictionaries that segments have codes of: they go with the last of these.
+    fn dictionary_bytes(&self) -> u64 {
+        let known = lock_whole(&self.dictionaries);
+        known.values().filter_map(Weak::upgrade).map(|dictionary| dictionary.bytes()).sum()
     }
 
     /// Evicts chunks from the device, and moves them to the host on a stream, if there is one, as
@@ -390,8 +396,10 @@ impl LoadClaim {
     /// room; chunks in use stay.
     fn make_room(&self, bytes: u64, stream: Option<Stream>) -> bool {
         let shared = &self.cache.shared;
+        let dictionary_bytes = shared.dictionary_bytes();
         let mut state = shared.lock();
-        let room = shared.bytes_max.saturating_sub(state.on_device.bytes()).min(shared.memory.cache_room());
+        let room = shared.bytes_max.saturating_sub(state.on_device.bytes() + dictionary_bytes);
+        let room = room.min(shared.memory.cache_room());
         let missing = bytes.saturating_sub(room);
         let Some(victims) = state.take_victims(missing, self.evicts_before, false) else { return false };
         drop(state);

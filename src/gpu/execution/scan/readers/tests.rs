@@ -85,7 +85,7 @@ impl ScanParts for Numbers {
         Ok(LoadedPart::default())
     }
 
-    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows> {
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<PartRows> {
         if part >= self.hangs_from {
             self.hanging.fetch_add(1, Ordering::SeqCst);
             wait_until(|| queue.check_wanted().is_err());
@@ -102,7 +102,7 @@ impl ScanParts for Numbers {
         if part == self.fails_at {
             return Err(Error::internal("no such part"));
         }
-        Ok(Rows { row_count: part, columns: Vec::new() })
+        Ok(PartRows { rows: crate::device::Rows { row_count: part, columns: Vec::new() }, folded: None })
     }
 }
 
@@ -128,7 +128,7 @@ fn pool(combines: bool) -> (ReaderPool, StopFlag) {
 
 fn drain(pool: &ReaderPool, scan: &WantedScan) -> Vec<usize> {
     std::iter::from_fn(|| pool.next_part(scan, &StopFlag::default()).unwrap())
-        .map(|chunk| chunk.row_count)
+        .map(|chunk| chunk.rows.row_count)
         .collect()
 }
 
@@ -159,7 +159,7 @@ fn an_error_or_a_panic_comes_at_its_place() {
         let scan = pool.add(Numbers::new(9, bytes, 3), 0);
         for part in 0..3 {
             assert_eq!(
-                pool.next_part(&scan, &StopFlag::default()).unwrap().map(|chunk| chunk.row_count),
+                pool.next_part(&scan, &StopFlag::default()).unwrap().map(|chunk| chunk.rows.row_count),
                 Some(part)
             );
         }

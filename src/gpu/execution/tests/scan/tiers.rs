@@ -29,10 +29,11 @@ fn a_table_larger_than_the_device_is_read_once() {
     let first = fixture.run(scan()).unwrap();
     let [read, ..] = sources(&first);
     assert!(read > 40_000, "the table is too small: {read}");
-    for _ in 0..2 {
+    // Pages, of which the second query makes segments; these from then on.
+    for _ in 0..3 {
         let again = fixture.run(scan()).unwrap();
         let [read, cached, pinned] = sources(&again);
-        assert!(read == 0 && cached > 10_000 && pinned > 20_000, "{read} {cached} {pinned}");
+        assert!(read == 0 && cached > 0 && pinned > 10_000, "{read} {cached} {pinned}");
         assert_eq!(sorted(again.rows), all_rows(&table));
         assert_eq!((again.metrics.bytes_read, again.metrics.cache_misses), (0, 0));
     }
