@@ -166,7 +166,7 @@ typedef struct FoldInput {
     uint32_t sum_word;
     uint32_t null_sum;  // which of a slot's sums count NULLs, or 0 if there are none
     uint32_t sum;       // which are the addends', or 0
-    uint32_t reserved;
+    uint32_t shared;    // how many factors are all of the input before, whose product this one continues
     FoldFactor factors[FOLD_FACTORS_MAX];
 } FoldInput;
 

@@ -113,22 +113,25 @@ DEVICE void find_fold_slots(const FoldSegments &args, const FoldColumn *columns,
     }
 }
 
-// The addends of some rows, and which of these have one; zero for others.
-DEVICE uint32_t load_addends(const FoldInput &input, const FoldColumn *columns, const FoldRows &rows, int64_t (&addends)[FOLD_ROWS]) {
-    uint32_t valid = rows.wanted;
-#pragma unroll
-    for (uint32_t item = 0; item < FOLD_ROWS; item++) addends[item] = 1;
-    for (uint32_t number = 0; number < input.factor_count; number++) {
+// The addends of some rows, and which of these have one; zero for others. `addends` and `valid` are of the input before.
+DEVICE uint32_t load_addends(const FoldInput &input, const FoldColumn *columns, const FoldRows &rows, uint32_t valid, int64_t (&addends)[FOLD_ROWS]) {
+    if (input.shared == 0) valid = rows.wanted;
+    for (uint32_t number = input.shared; number < input.factor_count; number++) {
         const FoldFactor &factor = input.factors[number];
         const FoldColumn column = columns[factor.column];
         valid &= valid_rows(column, rows);
         if (!input.sum_word) continue;
         int64_t values[FOLD_ROWS];
         load_values(column, rows, values);
+        if (factor.coefficient != 1 || factor.constant != 0) {
+#pragma unroll
+            for (uint32_t item = 0; item < FOLD_ROWS; item++) {
+                values[item] = (int64_t)((uint64_t)factor.constant + (uint64_t)factor.coefficient * (uint64_t)values[item]);
+            }
+        }
 #pragma unroll
         for (uint32_t item = 0; item < FOLD_ROWS; item++) {
-            const uint64_t value = (uint64_t)factor.constant + (uint64_t)factor.coefficient * (uint64_t)values[item];
-            addends[item] = (int64_t)((uint64_t)addends[item] * value);
+            addends[item] = number == 0 ? values[item] : (int64_t)((uint64_t)addends[item] * (uint64_t)values[item]);
         }
     }
 #pragma unroll
@@ -147,10 +150,11 @@ DEVICE void fold_rows(const FoldSegments &args, const FoldColumn *columns, const
         slots[item] *= args.sum_count * WARP_THREADS;
         sums[slots[item]] += rows.wanted >> item & 1;
     }
+    int64_t addends[FOLD_ROWS] = {};
+    uint32_t valid = rows.wanted;
     for (uint32_t number = 0; number < args.input_count; number++) {
         const FoldInput &input = args.inputs[number];
-        int64_t addends[FOLD_ROWS];
-        const uint32_t valid = load_addends(input, columns, rows, addends);
+        valid = load_addends(input, columns, rows, valid, addends);
         if (input.null_sum) {
 #pragma unroll
             for (uint32_t item = 0; item < FOLD_ROWS; item++) sums[slots[item] + input.null_sum * WARP_THREADS] += (rows.wanted & ~valid) >> item & 1;

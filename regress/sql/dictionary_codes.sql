@@ -67,7 +67,7 @@ BEGIN
   FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF) ' || query LOOP RETURN NEXT line; END LOOP;
 END $$;
 SELECT substring(line FROM 'dictionary_rows_grouped=\d+') AS counted
-FROM explained('SELECT l_shipmode, count(*) FROM codes_files.lineitem GROUP BY 1') line WHERE line ~ 'dictionary_rows';
+FROM explained('SELECT l_shipmode, count(*), min(l_tax) FROM codes_files.lineitem GROUP BY 1') line WHERE line ~ 'dictionary_rows';
 SELECT substring(line FROM 'dictionary_rows_probed=\d+') AS counted
 FROM explained('SELECT count(o_orderpriority), sum(l_tax) FROM codes_files.lineitem LEFT JOIN (SELECT DISTINCT o_orderpriority FROM codes_files.orders) p ON o_orderpriority = l_shipinstruct') line
 WHERE line ~ 'dictionary_rows';

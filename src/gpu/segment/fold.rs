@@ -73,7 +73,8 @@ impl Queue {
         place_slots(table, fold, &mut slots, &mut arguments);
         arguments.rows = table.rows;
         arguments.selection = selected.map_or_else(SegmentSelection::default, SelectedRows::view);
-        let bytes = || arguments.columns.iter().map(|column| table.column_bytes(*column as usize)).sum();
+        let columns = &arguments.columns[..arguments.column_count as usize];
+        let bytes = || columns.iter().map(|column| table.column_bytes(*column as usize)).sum();
         self.launch_moving(Kernel::FoldSegments, blocks as u32, &arguments, bytes)?;
         let mut chunk = self.take_slots(fold.layout, &slots, fold.key_types, fold.partial_types)?;
         for (column, key) in chunk.columns.iter_mut().zip(fold.keys) {
@@ -142,10 +143,21 @@ fn arguments_of(table: &SegmentTable, fold: &Fold<'_>) -> Option<FoldSegments> {
             input.sum = arguments.sum_count;
             arguments.sum_count += 1;
         }
+        if place > 0 {
+            input.shared = shared_factors(&arguments.inputs[place - 1], &input);
+        }
         arguments.inputs[place] = input;
         arguments.input_count += 1;
     }
     Some(arguments)
+}
+
+/// How many factors are all of another product's, which has a sum of its own: 0 if these are others.
+fn shared_factors(before: &FoldInput, input: &FoldInput) -> u32 {
+    let count = before.factor_count;
+    let known = &before.factors[..count as usize];
+    let continues = before.sum_word != 0 && count < input.factor_count && input.factors.starts_with(known);
+    if continues { count } else { 0 }
 }
 
 /// The number of a column among the fold's, which gets one if it has none; `None` if there are too many.
