@@ -5,6 +5,7 @@
 \getenv data PYSTACHIO_REGRESS_DATA
 SET client_min_messages = warning;
 SET pystachio.engine_choice = gpu;
+\! cd "$PYSTACHIO_REGRESS_SCRATCH" && rm -rf segments_holes && mkdir -m 777 segments_holes
 SELECT * FROM pystachio.tpch_generate(:'scratch' || '/segments', 0.01, ARRAY['lineitem', 'orders', 'part'], overwrite => true, row_group_rows => 5000);
 CREATE SERVER segments FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB');
 CREATE SCHEMA segments_files;
@@ -15,16 +16,19 @@ CREATE TABLE segments_heap.lineitem AS SELECT * FROM segments_files.lineitem;
 CREATE TABLE segments_heap.orders AS SELECT * FROM segments_files.orders;
 CREATE TABLE segments_heap.part AS SELECT * FROM segments_files.part;
 -- The same rows with NULLs, in files that lack columns, and in folders.
-CREATE TABLE segments_heap.holes AS SELECT l_orderkey AS k, nullif(l_linenumber, 3) AS n, CASE WHEN l_tax > 0.03 THEN l_tax END AS tax,
+CREATE TABLE segments_heap.holes AS SELECT l_orderkey AS k, nullif(l_linenumber, 3) AS n, (CASE WHEN l_tax > 0.03 THEN l_tax END)::numeric(15,2) AS tax,
   CASE WHEN l_partkey % 7 > 0 THEN l_shipmode END AS mode, CASE WHEN l_suppkey % 5 > 0 THEN l_comment END AS comment,
   CASE WHEN l_orderkey % 3 > 0 THEN l_shipdate END AS day, l_quantity > 25 AS large, l_extendedprice::double precision / 7 AS part,
   md5(l_comment)::uuid AS id, l_shipdate::timestamp + l_linenumber * interval '1 hour' AS moment
 FROM segments_heap.lineitem;
-SELECT pystachio.write_parquet('SELECT *, k % 4 AS quarter FROM segments_heap.holes', :'scratch' || '/segments_holes', partition_by => ARRAY['quarter'], row_group_rows => 3000) > 0 AS written;
+SELECT :'scratch' || '/segments_holes' AS holes \gset
+SELECT sum(row_count) FROM pystachio.write_parquet('SELECT *, k % 4 AS quarter FROM segments_heap.holes', :'holes', partition_by => '{quarter}', row_group_rows => 3000);
 CREATE FOREIGN TABLE segments_files.holes (k bigint, n integer, tax numeric(15,2), mode text, comment text, day date, large boolean, part double precision,
-  id uuid, moment timestamp, later integer, quarter integer) SERVER segments OPTIONS (path :'scratch' || '/segments_holes');
+  id uuid, moment timestamp, later integer, quarter integer) SERVER segments OPTIONS (path :'holes');
 ALTER TABLE segments_heap.holes ADD COLUMN later integer, ADD COLUMN quarter integer;
 UPDATE segments_heap.holes SET quarter = k % 4;
+INSERT INTO segments_heap.holes (k, later, quarter) SELECT -number, number % 7, 3 FROM generate_series(1, 2000) number;
+SELECT sum(row_count) FROM pystachio.write_parquet('SELECT k, later, quarter FROM segments_heap.holes WHERE k < 0', :'holes', partition_by => '{quarter}');
 ANALYZE segments_heap.lineitem, segments_heap.orders, segments_heap.part, segments_heap.holes;
 
 -- How many rows differ in the first, second and third query over the files, and in one over pages.
@@ -69,13 +73,13 @@ SELECT * FROM differing('SELECT p_brand, count(*) FROM @part JOIN @lineitem ON l
 SELECT * FROM differing('SELECT mode, count(*) FROM @holes WHERE mode IN (SELECT l_shipmode FROM @lineitem WHERE l_quantity < 2 AND l_shipmode < ''M'') GROUP BY 1');
 
 -- Groups that scans find themselves, and others.
-SELECT * FROM differing('SELECT l_returnflag, l_linestatus, sum(l_quantity), sum(l_extendedprice), sum(l_extendedprice * (1 - l_discount)), sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)), avg(l_discount), count(*) FROM @lineitem WHERE l_shipdate <= ''1998-09-02'' GROUP BY 1, 2');
+SELECT * FROM differing('SELECT l_returnflag, l_linestatus, sum(l_quantity) AS a, sum(l_extendedprice) AS b, sum(l_extendedprice * (1 - l_discount)) AS c, sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)) AS d, avg(l_discount) AS e, count(*) AS f FROM @lineitem WHERE l_shipdate <= ''1998-09-02'' GROUP BY 1, 2');
 SELECT * FROM differing('SELECT sum(l_extendedprice * l_discount), count(*), avg(l_tax - 0.5) FROM @lineitem WHERE l_discount BETWEEN 0.05 AND 0.07');
 SELECT * FROM differing('SELECT l_linenumber, count(*), sum(2 * l_quantity - 1) FROM @lineitem GROUP BY 1');
 SELECT * FROM differing('SELECT l_suppkey, count(*), sum(l_quantity) FROM @lineitem GROUP BY 1');
 SELECT * FROM differing('SELECT sum(l_quantity) FROM @lineitem WHERE l_orderkey < 0');
 SELECT * FROM differing('SELECT DISTINCT l_shipmode FROM @lineitem');
-SELECT * FROM differing('SELECT mode, count(*), count(tax), sum(tax), count(n) FROM @holes GROUP BY 1');
+SELECT * FROM differing('SELECT mode, count(*) AS a, count(tax) AS b, sum(tax), count(n) AS c FROM @holes GROUP BY 1');
 SELECT * FROM differing('SELECT n, large, sum(tax * n), count(mode) FROM @holes GROUP BY 1, 2');
 SELECT * FROM differing('SELECT quarter, later, count(*), sum(tax) FROM @holes GROUP BY 1, 2');
 SELECT * FROM differing('SELECT day, min(part), max(moment), count(DISTINCT mode) FROM @holes GROUP BY 1');
@@ -94,8 +98,6 @@ SELECT tier, sum(memory) > 0 AS memory, sum(hits) > 0 AS hits FROM pystachio.cac
 ALTER FOREIGN TABLE segments_files.holes ALTER COLUMN n TYPE bigint;
 SELECT sum(n), count(*) FROM segments_files.holes WHERE n > 1;
 SELECT sum(n), count(*) FROM segments_heap.holes WHERE n > 1;
-ALTER FOREIGN TABLE segments_files.holes ALTER COLUMN n TYPE smallint;
-SELECT sum(n), count(*) FROM segments_files.holes WHERE n > 1;
 ALTER FOREIGN TABLE segments_files.holes ALTER COLUMN mode TYPE varchar(3);
 SELECT count(mode) FROM segments_files.holes;
 SELECT count(mode) FROM segments_files.holes;
