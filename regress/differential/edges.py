@@ -434,6 +434,13 @@ def column_queries():
             yield f"{function} none {name}", f"SELECT {function}(v) FROM edge_{name} WHERE id < 0", False
         yield f"sum expression {name}", f"SELECT sum(v - 1), sum(CASE WHEN id > 3 THEN v ELSE 0 END) FROM edge_{name}", False
         yield f"avg ratio {name}", f"SELECT sum(v) / count(*), 100.00 * sum(v) / nullif(sum(v + 1), 0), avg(v) * 2 FROM edge_{name}", False
+    for name in ("int4", "numeric_15_2", "numeric_9_4", "numeric_38_10"):
+        # Quotients of quotients, of which some are too long for a decimal: compared, and as keys of an order.
+        pairs = f"(SELECT a.id AS i, b.id AS j, a.v * 1.0000 / 7 AS x, b.v / 3.0000 AS y FROM edge_{name} a, edge_{name} b WHERE a.id % 4 = 1 AND b.v <> 0) p"
+        for condition in ("x / y > 0.1", "x / y <= -1", "abs(x / y) = 1.0", "x / y <> 12345678", "CASE WHEN x > 0 THEN y / x END < x / y", "x / y >= i"):
+            yield f"compare quotients {name} {condition}", f"SELECT i, j FROM {pairs} WHERE {condition}", False
+        yield f"order quotients {name}", f"SELECT i, j FROM {pairs} ORDER BY x / y, i, j", True
+        yield f"rank quotients {name}", f"SELECT i, j, rank() OVER (PARTITION BY i ORDER BY CASE WHEN x <> 0 THEN y / x END DESC NULLS LAST) FROM {pairs}", False
     for name in INTEGERS:
         for function in ("bit_and", "bit_or", "bit_xor"):
             yield f"{function} {name}", f"SELECT {function}(v), {function}(DISTINCT v) FROM edge_{name}", False

@@ -26,8 +26,6 @@ struct Shared<'a> {
     argument: Option<Lowered>,
     distinct: bool,
     filter: Option<Expression>,
-    /// How many times as much as one argument a sum of them is at most.
-    addends_max: f64,
 }
 
 impl Lowering<'_> {
@@ -37,14 +35,18 @@ impl Lowering<'_> {
     ///
     /// Why no engine computes it.
     pub fn lower_aggregate(&self, aggregate: &AggregateSource) -> Result<LoweredAggregate, Refusal> {
-        self.lower_aggregate_of(aggregate, GROUP_ROWS_MAX)
+        let mut lowered = self.lower_aggregate_of(aggregate)?;
+        if matches!(aggregate.function.name.as_str(), "sum" | "count") {
+            // A row is in one group, so that all groups together are bounded as one is.
+            lowered.value.total_magnitude = lowered.value.magnitude;
+        }
+        Ok(lowered)
     }
 
-    /// An aggregate of arguments whose sum is at most so many times the bound of one.
+    /// An aggregate of any rows.
     pub(crate) fn lower_aggregate_of(
         &self,
         aggregate: &AggregateSource,
-        addends_max: f64,
     ) -> Result<LoweredAggregate, Refusal> {
         let name = &aggregate.function.name;
         let refuse = |why| Refusal::AggregateUse { name: name.clone(), why };
@@ -75,7 +77,7 @@ impl Lowering<'_> {
         if let (true, Some(source)) = (distinct, source) {
             check_equality(&source.of, collation, self.server)?;
         }
-        let shared = Shared { notes: self.notes, argument, distinct, filter, addends_max };
+        let shared = Shared { notes: self.notes, argument, distinct, filter };
         match name.as_str() {
             "count" => Ok(shared.count()),
             "sum" | "avg" | "stddev" | "stddev_samp" | "stddev_pop" | "variance" | "var_samp" | "var_pop"
@@ -191,7 +193,7 @@ impl Shared<'_> {
 
     fn sum(&self, name: &str) -> Result<LoweredAggregate, Refusal> {
         let argument = self.required()?;
-        let magnitude = argument.magnitude * self.addends_max;
+        let magnitude = sum_magnitude(argument);
         match argument.data_type() {
             DataType::Int16 | DataType::Int32 => {
                 let magnitude = magnitude.min(type_magnitude(&DataType::Int64));
@@ -272,7 +274,7 @@ impl Shared<'_> {
             let (calls, sum, _) = self.sum_of_shifted(shifted)?;
             return Ok((calls, sum));
         }
-        let magnitude = argument.magnitude * self.addends_max;
+        let magnitude = sum_magnitude(argument);
         let own_scale = match argument.data_type() {
             DataType::Decimal { .. } => type_scale(argument.data_type())?,
             _ => 0,
@@ -314,7 +316,6 @@ impl Shared<'_> {
             argument: Some(shifted.value),
             distinct: false,
             filter: self.filter.clone(),
-            addends_max: self.addends_max,
         };
         let LoweredAggregate { mut calls, value } = of_value.sum("sum")?;
         let (count, count_value) = of_value.count_of()?;
@@ -398,7 +399,7 @@ impl Shared<'_> {
         argument: &Lowered,
         outcomes: &Outcomes,
     ) -> Result<(Vec<AggregateCall>, Lowered), Refusal> {
-        let magnitude = argument.magnitude * GROUP_ROWS_MAX;
+        let magnitude = sum_magnitude(argument);
         let data_type = sum_type(magnitude, type_scale(argument.data_type())?)?;
         let mut calls = Vec::new();
         let mut sums: Vec<Expression> = Vec::new();
@@ -472,6 +473,11 @@ fn first_scale(conditions: Vec<Expression>, scales: &[i32]) -> Scale {
 
 fn refuse(name: &str, why: AggregateRefusal) -> Refusal {
     Refusal::AggregateUse { name: name.to_owned(), why }
+}
+
+/// A bound on the sum of a group's values.
+fn sum_magnitude(value: &Lowered) -> f64 {
+    (value.magnitude * GROUP_ROWS_MAX).min(value.total_magnitude)
 }
 
 /// The type of a sum: 128 bits wherever the bound allows.

@@ -40,7 +40,14 @@ impl Lowering<'_> {
             Some(zone_place) if zone_place == place => self.lower_zone(argument),
             _ => self.lower(argument),
         };
-        let arguments = call.arguments.iter().enumerate().map(lower).collect::<Result<Vec<_>, _>>()?;
+        let arguments = match call.arguments.iter().enumerate().map(lower).collect::<Result<Vec<_>, _>>() {
+            Ok(arguments) => arguments,
+            Err(refusal @ Refusal::LongNumeric { .. }) => {
+                let comparison = meaning.comparison().ok_or_else(|| refusal.clone())?;
+                return self.compare_wide(comparison, call).map_err(|_| refusal);
+            }
+            Err(refusal) => return Err(refusal),
+        };
         if meaning.comparison().is_none()
             && arguments.iter().any(|argument| *argument.data_type() == DataType::Numeric)
         {

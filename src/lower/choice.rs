@@ -20,10 +20,7 @@ impl Lowering<'_> {
         otherwise: Option<&Source>,
     ) -> LoweredResult {
         if let Some(operand) = operand {
-            let operand = self.lower(operand)?;
-            if operand.size().parts > OPERAND_PARTS_MAX {
-                return Err(Refusal::LargeCaseOperand);
-            }
+            let operand = self.lower_case_operand(operand)?;
             self.case_operands.borrow_mut().push(operand);
         }
         let branches = self.lower_branches(branches);
@@ -48,6 +45,15 @@ impl Lowering<'_> {
             Expression::Case { branches, otherwise: values.next().map(Box::new), data_type }
         };
         Ok(Lowered { not_null, ..choose(results, data_type, magnitude, build) })
+    }
+
+    /// The operand of a simple CASE.
+    pub(crate) fn lower_case_operand(&self, operand: &Source) -> LoweredResult {
+        let operand = self.lower(operand)?;
+        if operand.size().parts > OPERAND_PARTS_MAX {
+            return Err(Refusal::LargeCaseOperand);
+        }
+        Ok(operand)
     }
 
     /// Conditions and results.

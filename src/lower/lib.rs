@@ -14,7 +14,7 @@
 //! - `call.rs`: functions and operators, `moment.rs` those of dates and times; `zone.rs`: time zones
 //! - `json.rs`: fields of JSON that are fields of structs in the files
 //! - `encoding.rs`: what differs in databases that are not UTF-8
-//! - `numeric.rs`: scales, bounds and the arithmetic of numbers
+//! - `numeric.rs`: scales, bounds and the arithmetic of numbers; `wide_quotient.rs`: the order of quotients that are too long
 //! - `aggregate.rs`: aggregates, `outcomes.rs` those of a choice among values of several scales, `ordered_aggregate.rs` those for
 //!   which the order of rows matters
 //! - `window.rs`: window functions and their frames
@@ -57,6 +57,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod types;
+mod wide_quotient;
 mod window;
 mod zone;
 

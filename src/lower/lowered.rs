@@ -14,6 +14,11 @@ pub struct Lowered {
     /// A bound on the absolute value of a number, or on the microseconds of a timestamp; infinite if none
     /// is known.
     pub magnitude: f64,
+    /// The least absolute value of a number other than zero; 0 if nothing but its digits says so.
+    pub least_magnitude: f64,
+    /// A bound on the absolute value of its sum over all rows; infinite if none but that of each row is known. Of a grouping's sums
+    /// and counts it is what one group could have.
+    pub total_magnitude: f64,
     /// The value is never NULL: made of columns that are declared NOT NULL, with no outer join between.
     pub not_null: bool,
     /// The type modifier of a `character` value, which says how far it is padded; -1 if unknown.
@@ -34,7 +39,15 @@ pub enum Scale {
 impl Lowered {
     /// A number.
     pub fn number(expression: Expression, scale: Scale, magnitude: f64) -> Self {
-        Self { expression, scale, magnitude, not_null: false, modifier: -1 }
+        Self {
+            expression,
+            scale,
+            magnitude,
+            least_magnitude: 0.0,
+            total_magnitude: f64::INFINITY,
+            not_null: false,
+            modifier: -1,
+        }
     }
 
     /// A value that is no number.
@@ -97,6 +110,8 @@ impl Lowered {
                 other => other,
             },
             magnitude: self.magnitude,
+            least_magnitude: self.least_magnitude,
+            total_magnitude: self.total_magnitude,
             not_null: self.not_null,
             modifier: self.modifier,
         }

@@ -19,6 +19,8 @@ pub struct Lowering<'a> {
     pub(crate) case_operands: RefCell<Vec<Lowered>>,
     /// How many parts around this place are being lowered.
     depth: Cell<usize>,
+    /// How many comparisons have been tried with quotients that no decimal holds.
+    pub(crate) wide_comparisons: Cell<u32>,
 }
 
 impl<'a> Lowering<'a> {
@@ -31,6 +33,7 @@ impl<'a> Lowering<'a> {
             conditional: Cell::new(false),
             case_operands: RefCell::new(Vec::new()),
             depth: Cell::new(0),
+            wide_comparisons: Cell::new(0),
         }
     }
 

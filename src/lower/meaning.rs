@@ -39,12 +39,17 @@ impl Meaning {
         Some(Self::Function(function, is))
     }
 
-    /// The comparison that it is, if it is one.
-    pub fn comparison(self) -> Option<Comparison> {
+    /// The function of the plan that it is, of the same arguments.
+    pub(crate) fn function(self) -> Option<Function> {
         match self {
-            Self::Function(function, CatalogUse::Itself) => Comparison::of(function),
+            Self::Function(function, CatalogUse::Itself) => Some(function),
             _ => None,
         }
+    }
+
+    /// The comparison that it is, if it is one.
+    pub fn comparison(self) -> Option<Comparison> {
+        self.function().and_then(Comparison::of)
     }
 
     /// Whether it is LIKE, ILIKE or the negation of one.

@@ -14,6 +14,9 @@ const DIGITS_MAX: i32 = 76;
 const QUOTIENT_DIGITS_MIN: i32 = 16;
 /// Decimal digits in one of numeric's base-10000 digits.
 const DIGITS_PER_WORD: i32 = 4;
+/// The most digits after the point of a quotient that is 1 or more, of numbers that show no more: its first digit to the base 10000 is
+/// before the point, or rounding puts it there.
+pub(crate) const GREAT_QUOTIENT_DIGITS: i32 = QUOTIENT_DIGITS_MIN + DIGITS_PER_WORD;
 /// Rows that no group exceeds; a bound for the precision of sums.
 pub(crate) const GROUP_ROWS_MAX: f64 = 1e12;
 /// Absorbs the rounding of bounds computed in floating point.
@@ -280,7 +283,12 @@ pub(crate) fn as_decimal(value: &Lowered) -> LoweredResult {
     let magnitude = value.magnitude.min(type_magnitude(value.data_type()));
     let data_type = decimal_type(magnitude, 0)?;
     let expression = Expression::call(Function::Cast, vec![value.expression.clone()], data_type);
-    Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
+    let (least_magnitude, total_magnitude) = (value.least_magnitude, value.total_magnitude);
+    Ok(Lowered {
+        least_magnitude,
+        total_magnitude,
+        ..Lowered::number(expression, Scale::Fixed(0), magnitude)
+    })
 }
 
 /// `a op b` on numbers.
@@ -320,16 +328,45 @@ fn decimal_arithmetic(operator: Arithmetic, a: Lowered, b: Lowered) -> LoweredRe
     };
     let data_type = decimal_type(magnitude, type_scale)?;
     let not_null = a.is_never_null() && b.is_never_null();
+    let least_magnitude = match operator {
+        Arithmetic::Multiply => least_magnitude(&a)? * least_magnitude(&b)? / BOUND_SLACK,
+        _ => 0.0,
+    };
     let arguments = vec![a.expression, b.expression];
     let expression = Expression::call(operator.to_plan(), arguments, data_type);
-    Ok(Lowered { not_null, ..Lowered::number(expression, scale, magnitude) })
+    Ok(Lowered { not_null, least_magnitude, ..Lowered::number(expression, scale, magnitude) })
 }
 
 /// `a / b` on numerics. A caller that knows a bound on the quotient gives it.
 pub(crate) fn divide(a: Lowered, b: Lowered, quotient_magnitude: Option<f64>) -> LoweredResult {
+    let magnitude = match quotient_magnitude {
+        Some(magnitude) => magnitude,
+        None => a.magnitude / least_magnitude(&b)?,
+    };
+    let digits_max = quotient_digits_max(&a, &b)?;
+    divide_to(a, b, magnitude, digits_max)
+}
+
+/// The least absolute value of a decimal other than zero.
+pub(crate) fn least_magnitude(value: &Lowered) -> Result<f64, Refusal> {
+    let of_type = 10f64.powi(-type_scale(value.data_type())?);
+    Ok(value.least_magnitude.max(of_type))
+}
+
+/// The most digits that PostgreSQL keeps after the point of `a / b`.
+pub(crate) fn quotient_digits_max(a: &Lowered, b: &Lowered) -> Result<i32, Refusal> {
     let (scale_a, scale_b) = (type_scale(a.data_type())?, type_scale(b.data_type())?);
-    let magnitude = quotient_magnitude.unwrap_or(a.magnitude * 10f64.powi(scale_b));
-    let digits_max = quotient_scale_max(scale_a, b.magnitude)?.max(scale_a).max(scale_b);
+    let mut dividend_scale = scale_a;
+    if a.least_magnitude > 0.0 {
+        let digits = -(a.least_magnitude / BOUND_SLACK).log10().floor();
+        dividend_scale = dividend_scale.min((digits as i32).max(0));
+    }
+    Ok(quotient_scale_max(dividend_scale, b.magnitude)?.max(scale_a).max(scale_b))
+}
+
+/// `a / b`, which is not greater than a bound and has at most so many digits after the point.
+pub(crate) fn divide_to(a: Lowered, b: Lowered, magnitude: f64, digits_max: i32) -> LoweredResult {
+    let least_magnitude = least_magnitude(&a)? / b.magnitude / BOUND_SLACK;
     // Rounding may carry into one more digit.
     let data_type = decimal_type(magnitude * 1.1 + 1.0, digits_max)?;
     let (own_a, own_b) = (a.scale.expression(), b.scale.expression());
@@ -337,7 +374,8 @@ pub(crate) fn divide(a: Lowered, b: Lowered, quotient_magnitude: Option<f64>) ->
     let scale = Expression::call(Function::QuotientScale, choice, DataType::Int32);
     let arguments = vec![a.expression, b.expression, scale.clone()];
     let expression = Expression::call(Function::DivideDecimal, arguments, data_type);
-    Ok(Lowered::number(expression, Scale::Varies(Box::new(scale)), magnitude))
+    // At least 16 digits are kept.
+    Ok(Lowered { least_magnitude, ..Lowered::number(expression, Scale::Varies(Box::new(scale)), magnitude) })
 }
 
 /// The most digits that PostgreSQL keeps after the point of a quotient: the fewer whole digits it has, the

@@ -108,7 +108,7 @@ impl Scope {
                 }
             }
             Self::Expressions(_) => None,
-            Self::Join(left, right) => left.find_column(key).or_else(|| right.find_column(key)),
+            Self::Join(left, right) => left.find_column(key).or_else(|| right.find_column(key)).map(repeated),
             Self::Null(input) => input.find_column(key).map(null_of),
             Self::Nullable(input) => input.find_column(key).map(nullable),
             Self::Replaced { input, columns } => {
@@ -156,7 +156,9 @@ impl Scope {
     pub fn find_placeholder(&self, id: u32) -> Option<Lowered> {
         match self {
             Self::Base { .. } | Self::Expressions(_) => None,
-            Self::Join(left, right) => left.find_placeholder(id).or_else(|| right.find_placeholder(id)),
+            Self::Join(left, right) => {
+                left.find_placeholder(id).or_else(|| right.find_placeholder(id)).map(repeated)
+            }
             Self::Null(input) => input.find_placeholder(id).map(null_of),
             Self::Nullable(input) => input.find_placeholder(id).map(nullable),
             Self::Replaced { input, .. } | Self::Windows { input, .. } => input.find_placeholder(id),
@@ -176,6 +178,11 @@ impl Scope {
             _ => None,
         }
     }
+}
+
+/// A value that a join has in several rows.
+fn repeated(lowered: Lowered) -> Lowered {
+    Lowered { total_magnitude: f64::INFINITY, ..lowered }
 }
 
 fn nullable(lowered: Lowered) -> Lowered {

@@ -11,8 +11,8 @@ use pystachio_plan::{
 };
 
 use crate::{
-    AggregateRefusal, AggregateSource, CatalogFunction, Collation, Lowered, Lowering, Part, Refusal, Scale,
-    Source, SourceType, WindowRefusal,
+    AggregateRefusal, AggregateSource, CatalogFunction, Collation, Lowered, Lowering, Refusal, Scale, Source,
+    SourceType, WindowRefusal,
     moment::later,
     numeric::{Arithmetic, GROUP_ROWS_MAX, arithmetic, as_decimal, cast_to, choose, unify_branches},
 };
@@ -58,11 +58,6 @@ pub enum UnitSource<'a> {
     Groups,
     /// Values of the first key, if there is one; descending if so.
     Range(Option<(&'a Lowered, bool)>),
-}
-
-/// Whether it is the sum of a group.
-fn is_sum(source: &Source) -> bool {
-    matches!(&source.part, Part::Aggregate(aggregate) if aggregate.function.is_builtin && aggregate.function.name == "sum")
 }
 
 /// A bound of a frame.
@@ -123,10 +118,7 @@ impl Lowering<'_> {
                 order: Vec::new(),
                 filter: source.filter.clone(),
             };
-            // A row is in one group, so that sums of all groups together are bounded as one is.
-            let are_sums = matches!(source.arguments.as_slice(), [argument] if is_sum(argument));
-            let addends_max = if are_sums { 1.0 } else { GROUP_ROWS_MAX };
-            let lowered = self.lower_aggregate_of(&aggregate, addends_max)?;
+            let lowered = self.lower_aggregate_of(&aggregate)?;
             if lowered.calls.iter().any(|call| !is_windowed(call.function)) {
                 return Err(Refusal::Aggregate(name.to_owned()));
             }
@@ -378,7 +370,10 @@ impl Lowering<'_> {
             }
             other => other,
         };
-        Ok(LoweredWindow { calls, value: Lowered { not_null: false, scale, ..value } })
+        Ok(LoweredWindow {
+            calls,
+            value: Lowered { not_null: false, scale, total_magnitude: f64::INFINITY, ..value },
+        })
     }
 }
 

@@ -46,6 +46,11 @@ impl<'scope> Lowering<'scope> {
         self.of_sources().lower(source)
     }
 
+    /// Values in whose order, one after the other, those of an expression are.
+    pub fn lower_ordered(&self, node: Node<'_>) -> Result<Vec<Lowered>, Refusal> {
+        self.of_sources().lower_ordered(&self.mirror(node)?)
+    }
+
     /// An array that a column has.
     pub fn lower_array(&self, node: Node<'_>) -> Result<Lowered, Refusal> {
         self.of_sources().lower_array(&self.mirror(node)?)

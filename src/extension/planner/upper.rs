@@ -363,14 +363,15 @@ impl<'p> Upper<'p> {
             let node = self.root.sorted_target(clause).expression();
             check_order(node)?;
             check_equality(node)?;
-            let lowered = self.lowering().lower(node)?;
-            if *lowered.data_type() == DataType::Numeric {
+            let ordered = self.lowering().lower_ordered(node)?;
+            if ordered.iter().any(|value| *value.data_type() == DataType::Numeric) {
                 // A runtime value.
                 continue;
             }
             let descending = sort_descends(clause.sort_operator())?;
             let nulls_first = clause.nulls_first();
-            keys.push(SortKey { expression: lowered.expression, descending, nulls_first });
+            let key = |value: Lowered| SortKey { expression: value.expression, descending, nulls_first };
+            keys.extend(ordered.into_iter().map(key));
         }
         Ok(keys)
     }

@@ -90,6 +90,22 @@ fn the_sum_of_a_value_and_a_constant_is_made_of_those_of_the_value() {
 }
 
 #[test]
+fn all_groups_together_are_bounded_as_one_is() {
+    let sum = lower(&aggregate("sum", Some(column(PRICE)))).unwrap().value;
+    let bound = sum.magnitude;
+    let scope = Rc::new(Scope::of_columns(1, HashMap::from([(PRICE, sum)])));
+    let (notes, server) = (Notes::default(), TestServer::default());
+    let magnitude = |scope: &Scope, name| {
+        let lowering = Lowering::new(scope, &notes, &server);
+        lowering.lower_aggregate(&aggregate(name, Some(column(PRICE)))).unwrap().value.magnitude
+    };
+    assert_eq!(magnitude(&scope, "sum"), bound);
+    // A join has a group in several rows.
+    let other = Rc::new(Scope::of_columns(2, HashMap::new()));
+    assert!(magnitude(&Scope::Join(scope, other), "sum") > bound);
+}
+
+#[test]
 fn columns_of_calls_are_new_ones() {
     let (scope, notes) = (scope(), Notes::default());
     let server = TestServer::default();

@@ -91,3 +91,51 @@ fn distinct_takes_the_operands_of_its_operator() {
     let distinct = Source::new(distinct, SourceType::Bool);
     assert_eq!(lowered(&distinct), "((column 1)::bigint IS DISTINCT FROM column 10)");
 }
+
+/// A quotient of more digits than a decimal has.
+fn long_quotient() -> Source {
+    let of = |name, a, b| call(name, SourceType::Numeric, vec![a, b]);
+    let difference = of("numeric_sub", of("numeric_div", column(PRICE), column(RATE)), numeric("1"));
+    of("numeric_div", column(PRICE), difference)
+}
+
+#[test]
+fn a_quotient_that_is_too_long_is_compared_by_its_size() {
+    assert!(matches!(refused(&long_quotient()), Refusal::LongNumeric { .. }));
+    // Cut at 10, above the constant.
+    let above = lowered(&test("numeric_gt", long_quotient(), numeric("2.5")));
+    assert!(above.contains("* 10)") && above.ends_with("> 2.5)"), "{above}");
+    let below = lowered(&test("numeric_lt", numeric("0.5"), long_quotient()));
+    assert!(!below.contains("* 10)"), "{below}");
+    // In two parts.
+    let function = |name| match lower(&test(name, long_quotient(), column(PRICE))).unwrap().expression {
+        Expression::Call { function, arguments, .. } => (function, arguments.len()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(function("numeric_gt"), (Function::Or, 2));
+    assert_eq!(function("numeric_ne"), (Function::Or, 2));
+    assert_eq!(function("numeric_le"), (Function::And, 2));
+    assert_eq!(function("numeric_eq"), (Function::And, 2));
+    let sum = call("numeric_add", SourceType::Numeric, vec![long_quotient(), numeric("1")]);
+    assert!(matches!(refused(&test("numeric_gt", sum, numeric("1"))), Refusal::LongNumeric { .. }));
+}
+
+#[test]
+fn a_choice_among_quotients_is_ordered_by_its_parts() {
+    let branches = vec![(column(FLAG), long_quotient())];
+    let choice = Part::Case { operand: None, branches, otherwise: Some(Box::new(column(PRICE))) };
+    let choice = Source::new(choice, SourceType::Numeric);
+    let (scope, notes, server) = (scope(), Notes::default(), TestServer::default());
+    let lowering = Lowering::new(&scope, &notes, &server);
+    assert_eq!(lowering.lower_ordered(&choice).unwrap().len(), 2);
+    assert_eq!(lowering.lower_ordered(&column(PRICE)).unwrap(), [lower(&column(PRICE)).unwrap()]);
+    assert_eq!(lowering.lower_ordered(&column(JSON)).unwrap().len(), 1);
+    // Each comparison lowers its operands again, and there is an end to that.
+    let mut nested = test("numeric_gt", choice, numeric("1"));
+    for _ in 0..12 {
+        let branches = vec![(nested, long_quotient())];
+        let outer = Part::Case { operand: None, branches, otherwise: None };
+        nested = test("numeric_gt", Source::new(outer, SourceType::Numeric), numeric("1"));
+    }
+    assert!(matches!(refused(&nested), Refusal::LongNumeric { .. }));
+}
