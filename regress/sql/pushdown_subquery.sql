@@ -151,3 +151,9 @@ SELECT x.id, y.one, y.two FROM t3 x LEFT JOIN (SELECT a, 1 AS one, coalesce(n, 0
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT x.id, y.one, y.two FROM t3 x LEFT JOIN (SELECT a, 1 AS one, coalesce(n, 0) AS two FROM t2) y ON y.a = x.a WHERE y.one = 1 AND y.two >= 1 ORDER BY 1, 2, 3 LIMIT 20) q EXCEPT ALL SELECT q::text FROM (SELECT x.id, y.one, y.two FROM heap.t3 x LEFT JOIN (SELECT a, 1 AS one, coalesce(n, 0) AS two FROM heap.t2) y ON y.a = x.a WHERE y.one = 1 AND y.two >= 1 ORDER BY 1, 2, 3 LIMIT 20) q)
   UNION ALL (SELECT q::text FROM (SELECT x.id, y.one, y.two FROM heap.t3 x LEFT JOIN (SELECT a, 1 AS one, coalesce(n, 0) AS two FROM heap.t2) y ON y.a = x.a WHERE y.one = 1 AND y.two >= 1 ORDER BY 1, 2, 3 LIMIT 20) q EXCEPT ALL SELECT q::text FROM (SELECT x.id, y.one, y.two FROM t3 x LEFT JOIN (SELECT a, 1 AS one, coalesce(n, 0) AS two FROM t2) y ON y.a = x.a WHERE y.one = 1 AND y.two >= 1 ORDER BY 1, 2, 3 LIMIT 20) q)) difference;
+
+-- Two semi joins by one column, of joins that have it on both sides: conditions above name any of them.
+\i :abs_srcdir/include/same.sql
+SELECT public.pushed($$WITH w AS (SELECT x.a FROM t1 x, t2 y WHERE x.a = y.a AND x.id <> y.id) SELECT count(DISTINCT z.id), sum(z.n) FROM t3 z WHERE z.a IN (SELECT a FROM w) AND z.a IN (SELECT t1.a FROM t1, w WHERE t1.a = w.a)$$);
+SELECT same($$WITH w AS (SELECT x.a FROM t1 x, t2 y WHERE x.a = y.a AND x.id <> y.id) SELECT count(DISTINCT z.id), sum(z.n) FROM t3 z WHERE z.a IN (SELECT a FROM w) AND z.a IN (SELECT t1.a FROM t1, w WHERE t1.a = w.a)$$);
+SELECT same($$SELECT z.id FROM t3 z WHERE z.a IN (SELECT x.a FROM t1 x, t2 y WHERE x.a = y.a AND x.b < y.id) AND EXISTS (SELECT 1 FROM t2 v, t1 u WHERE u.a = v.a AND v.a = z.a AND u.i > v.i)$$);

@@ -396,7 +396,7 @@ impl<'p> Candidate<'_, 'p> {
     fn add_clause(&self, clause: Clause<'p>, lowered: Expression, conditions: &mut Conditions<'p>) {
         if let Some(key) = self.as_key(&lowered) {
             if self.kind == JoinKind::Semi {
-                self.note_equal(clause.expression(), conditions);
+                self.note_equal(clause, conditions);
             }
             conditions.keys.push(key);
             return;
@@ -442,22 +442,29 @@ impl<'p> Candidate<'_, 'p> {
         }
     }
 
-    /// Notes which left expression stands for the right column of an equality: clauses above a semi join
-    /// may name the right member of the equivalence, which the join does not return.
-    fn note_equal(&self, clause: Node<'_>, conditions: &mut Conditions<'p>) {
-        let Some(operator) = clause.downcast::<pg_sys::OpExpr>() else { return };
+    /// Notes which left expression stands for the right column of an equality, and for other right columns that are equal to it:
+    /// clauses above a semi join may name each right member of the equivalence, and the join returns none.
+    fn note_equal(&self, clause: Clause<'p>, conditions: &mut Conditions<'p>) {
+        let Some(operator) = clause.expression().downcast::<pg_sys::OpExpr>() else { return };
         let operands: Vec<_> = operator.arguments().iter().collect();
         let [a, b] = operands.as_slice() else { return };
         for (this, other) in [(*a, *b), (*b, *a)] {
-            let column = this.downcast::<pg_sys::Var>().map(|var| (var.relation() as u32, var.attribute()));
-            if let Some(column) = column
-                && self.right.scope().find_column(column).is_some()
-                && let Ok(lowered) = Lowering::new(self.left.scope()).lower(other)
-                && this.type_oid() == other.type_oid()
-            {
-                conditions.equal_to_left.insert(column, lowered);
+            if this.type_oid() != other.type_oid() || self.right_column(this).is_none() {
+                continue;
+            }
+            let Ok(lowered) = Lowering::new(self.left.scope()).lower(other) else { continue };
+            let members = clause.equal_expressions().into_iter();
+            let equal = members.filter(|member| member.type_oid() == other.type_oid()).chain([this]);
+            for column in equal.filter_map(|member| self.right_column(member)) {
+                conditions.equal_to_left.insert(column, lowered.clone());
             }
         }
+    }
+
+    /// The column of the right input that an expression is.
+    fn right_column(&self, node: Node<'_>) -> Option<VarKey> {
+        let column = node.downcast::<pg_sys::Var>().map(|var| (var.relation() as u32, var.attribute()))?;
+        self.right.scope().find_column(column).map(|_| column)
     }
 }
 

@@ -344,6 +344,26 @@ impl<'p> Rel<'p> {
     }
 }
 
+impl<'p> Clause<'p> {
+    /// The expressions that are equal to an operand of an equality wherever all that they read is joined.
+    pub fn equal_expressions(self) -> Vec<Node<'p>> {
+        let mut found = Vec::new();
+        // SAFETY: a condition of a planning; NULL, or classes of equal expressions of it. One that was merged names the other.
+        unsafe {
+            let clause = self.pointer();
+            for mut class in [(*clause).parent_ec, (*clause).left_ec, (*clause).right_ec] {
+                while !class.is_null() && !(*class).ec_merged.is_null() {
+                    class = (*class).ec_merged;
+                }
+                let class: Option<Ref<'p, pg_sys::EquivalenceClass>> = Ref::at(class);
+                let members = class.into_iter().flat_map(|class| class.members().iter());
+                found.extend(members.map(ClassMember::expression));
+            }
+        }
+        found
+    }
+}
+
 impl Target<'_> {
     /// The reference by which ORDER BY, GROUP BY or DISTINCT names an expression; 0 if none does.
     pub fn reference(self, place: usize) -> u32 {
