@@ -125,3 +125,18 @@ SELECT public.pushed($$SELECT CASE WHEN k THEN n * 1.0 ELSE 0.000 END AS v FROM 
 SELECT public.pushed($$SELECT n - COALESCE(n, 0.0) AS v FROM t1 UNION SELECT n FROM t3$$);
 SELECT same($$SELECT n - 1 AS x FROM t1 UNION SELECT n * 1 FROM t2 UNION SELECT n FROM t3$$);
 SELECT n FROM (VALUES (1.0), (1.00)) s (n) GROUP BY n;
+
+-- A UNION of rows that can't be equal need not compare them: keys of groups tell the rows of each operand apart, constants the operands.
+SELECT public.pushed($$SELECT 'first' AS part, a, avg(n) AS x FROM t1 GROUP BY a UNION SELECT 'second', a, avg(m) FROM t2 GROUP BY a ORDER BY 1, 2 LIMIT 3$$);
+SELECT 'first' AS part, a, avg(n) AS x FROM t1 GROUP BY a UNION SELECT 'second', a, avg(m) FROM t2 GROUP BY a ORDER BY 1, 2 LIMIT 3;
+SELECT same($$SELECT 'first' AS part, a, avg(n) AS x FROM t1 GROUP BY a UNION SELECT 'second', a, avg(m) FROM t2 GROUP BY a UNION SELECT NULL, NULL, avg(n) FROM t3$$);
+SELECT same($$WITH g AS (SELECT a, c, sum(n) AS s, avg(n) AS x FROM t1 GROUP BY a, c), r AS (SELECT x, a, c, 0 AS level FROM g UNION SELECT sum(s) / count(*), a, NULL, 1 FROM g GROUP BY a UNION SELECT sum(s) / count(*), NULL, NULL, 2 FROM g)
+  SELECT *, rank() OVER (PARTITION BY level ORDER BY x) FROM r$$);
+SELECT same($$SELECT part, rank FROM (SELECT 1 AS part, a, rank FROM (SELECT a, x, rank() OVER (ORDER BY x) AS rank FROM (SELECT a, avg(n) AS x FROM t1 GROUP BY a) g) r WHERE rank < 5
+  UNION SELECT 2, a, rank FROM (SELECT a, rank() OVER (ORDER BY x) AS rank FROM (SELECT DISTINCT a, m / 3 AS x FROM t2) g) r) u$$);
+-- Where they can, numbers of several scales stay with PostgreSQL.
+SELECT public.pushed($$SELECT 1 AS part, a, avg(n) AS x FROM t1 GROUP BY a UNION SELECT 1, a, avg(m) FROM t2 GROUP BY a$$);
+SELECT public.pushed($$SELECT 1 AS part, avg(n) AS x FROM t1 GROUP BY a UNION SELECT 2, avg(m) FROM t2$$);
+SELECT public.pushed($$SELECT 1 AS part, g.a, x FROM (SELECT a, avg(n) AS x FROM t1 GROUP BY a) g JOIN t3 ON g.a = t3.a UNION SELECT 2, a, avg(m) FROM t2 GROUP BY a$$);
+SELECT public.pushed($$SELECT 1 AS part, a, x FROM (SELECT a, x, generate_series(1, 2) FROM (SELECT a, avg(n) AS x FROM t1 GROUP BY a) g) s UNION SELECT 2, a, avg(m) FROM t2 GROUP BY a$$);
+SELECT same($$SELECT 1 AS part, count(*) AS x FROM t1 GROUP BY a UNION SELECT 2, count(*) FROM t2 UNION SELECT 1, 1$$);

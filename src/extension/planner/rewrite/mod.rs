@@ -10,7 +10,8 @@
 //! - `sql_function.rs`: calls of SQL functions that read tables of ours become subqueries
 //! - `target_sets.rs`: `unnest` of columns in a target list becomes a function in FROM
 //! - `whole_row.rs`: rows that are named whole become rows of columns
-//! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share
+//! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share; `distinct_rows.rs`, `scale.rs`: what is known of rows and of
+//!   digits
 //! - CTEs that are used more than once are inlined, here
 //!
 //! Invariants: a rewritten query gives the same rows as the original on any tables. That makes the
@@ -21,6 +22,7 @@
 
 mod correlation;
 mod derived;
+mod distinct_rows;
 mod first_row;
 mod grouping_sets;
 mod lateral;
@@ -90,27 +92,61 @@ fn is_ours(subquery: Query<'_>) -> bool {
     reads_only_ours(subquery) && names_our_table(subquery)
 }
 
+/// A query, and those around it, where the queries of WITH are that it reads.
+#[derive(Clone, Copy)]
+struct Level<'a, 'p> {
+    query: Query<'p>,
+    around: Option<&'a Level<'a, 'p>>,
+}
+
+impl<'a, 'p> Level<'a, 'p> {
+    /// A query in the range table of this one, or in one of its expressions.
+    fn inner(&'a self, query: Query<'p>) -> Self {
+        Self { query, around: Some(self) }
+    }
+
+    /// The subquery or query of WITH that an entry of the range table is.
+    fn below(&'a self, index: i32) -> Option<Self> {
+        let entry = self.query.entry(usize::try_from(index).ok()?)?;
+        if entry.kind() != pg_sys::RTEKind::RTE_CTE {
+            return entry.subquery().map(|subquery| self.inner(subquery));
+        }
+        let mut owner = self;
+        for _ in 0..entry.with_levels_up() {
+            owner = owner.around?;
+        }
+        let name = entry.with_name();
+        let cte = owner.query.with().iter().find(|cte| cte.name() == name)?;
+        cte.query().filter(|_| !cte.is_recursive()).map(|query| owner.inner(query))
+    }
+}
+
 /// Rewrites a query in place, innermost queries first. Returns whether anything changed. The caller has found a table of
 /// ours in it.
 pub fn rewrite_query(query: Query<'_>, extent: Extent) -> bool {
+    rewrite_level(Level { query, around: None }, extent)
+}
+
+fn rewrite_level(level: Level<'_, '_>, extent: Extent) -> bool {
     check_stack_depth();
+    let query = level.query;
     let mut changed = false;
     for cte in query.with().iter() {
         // The working table of a recursive one is an operand of its UNION.
         if let Some(subquery) = cte.query()
             && !cte.is_recursive()
         {
-            changed |= rewrite_query(subquery, extent);
+            changed |= rewrite_level(level.inner(subquery), extent);
         }
     }
     for entry in query.range_table().iter() {
         if let Some(subquery) = entry.subquery() {
-            changed |= rewrite_query(subquery, extent);
+            changed |= rewrite_level(level.inner(subquery), extent);
         }
     }
     let links = sub_links(query);
     for link in &links {
-        changed |= rewrite_query(link.query(), extent);
+        changed |= rewrite_level(level.inner(link.query()), extent);
     }
     let whole = extent.any_table || reads_only_ours(query);
     if !whole {
@@ -138,7 +174,7 @@ pub fn rewrite_query(query: Query<'_>, extent: Extent) -> bool {
         changed |= mark::rewrite(query, links);
     }
     if whole {
-        changed |= set_operation::rewrite(query);
+        changed |= set_operation::rewrite(level);
         changed |= grouping_sets::rewrite(query);
     }
     changed

@@ -3,7 +3,8 @@
 use pgrx::pg_sys;
 use pystachio_lower::Constant;
 
-use crate::pg::tree::{List, Node, Query, Var, check_stack_depth};
+use super::Level;
+use crate::pg::tree::{List, Node, Var, check_stack_depth};
 
 /// The fewest and the most digits.
 #[derive(Clone, Copy)]
@@ -34,12 +35,12 @@ impl Digits {
 }
 
 /// How many digits every value of an expression over the query's FROM shows as a numeric. `None` if they differ or are not known.
-pub fn fixed_scale(query: Query<'_>, node: Node<'_>) -> Option<i32> {
-    let digits = digits_of(query, node)?;
+pub fn fixed_scale(level: &Level<'_, '_>, node: Node<'_>) -> Option<i32> {
+    let digits = digits_of(level, node)?;
     (digits.least == digits.most).then_some(digits.least)
 }
 
-fn digits_of(query: Query<'_>, node: Node<'_>) -> Option<Digits> {
+fn digits_of(level: &Level<'_, '_>, node: Node<'_>) -> Option<Digits> {
     check_stack_depth();
     match node.type_oid() {
         pg_sys::INT2OID | pg_sys::INT4OID | pg_sys::INT8OID => return Some(Digits::fixed(0)),
@@ -59,26 +60,26 @@ fn digits_of(query: Query<'_>, node: Node<'_>) -> Option<Digits> {
         };
     }
     if let Some(var) = node.downcast::<pg_sys::Var>() {
-        digits_of_column(query, var)
+        digits_of_column(level, var)
     } else if let Some(relabeled) = node.downcast::<pg_sys::RelabelType>() {
-        digits_of(query, relabeled.argument())
+        digits_of(level, relabeled.argument())
     } else if let Some(coalesce) = node.downcast::<pg_sys::CoalesceExpr>() {
-        any_of(query, coalesce.arguments().iter())
+        any_of(level, coalesce.arguments().iter())
     } else if let Some(case) = node.downcast::<pg_sys::CaseExpr>() {
-        any_of(query, case.branches().iter().map(|branch| branch.result()).chain(case.default()))
+        any_of(level, case.branches().iter().map(|branch| branch.result()).chain(case.default()))
     } else if let Some(operator) = node.downcast::<pg_sys::OpExpr>() {
         operator.find_function();
-        digits_of_call(query, operator.function(), operator.arguments())
+        digits_of_call(level, operator.function(), operator.arguments())
     } else if let Some(call) = node.downcast::<pg_sys::FuncExpr>() {
-        digits_of_call(query, call.function(), call.arguments())
+        digits_of_call(level, call.function(), call.arguments())
     } else {
         None
     }
 }
 
 /// The digits of a choice among values.
-fn any_of<'p>(query: Query<'_>, mut values: impl Iterator<Item = Node<'p>>) -> Option<Digits> {
-    values.try_fold(Digits::NONE, |found, value| Some(found.or(digits_of(query, value)?)))
+fn any_of<'p>(level: &Level<'_, '_>, mut values: impl Iterator<Item = Node<'p>>) -> Option<Digits> {
+    values.try_fold(Digits::NONE, |found, value| Some(found.or(digits_of(level, value)?)))
 }
 
 /// The digits of a type modifier.
@@ -89,11 +90,11 @@ fn declared_digits(modifier: i32) -> Option<i32> {
 }
 
 fn digits_of_call(
-    query: Query<'_>,
+    level: &Level<'_, '_>,
     function: pg_sys::Oid,
     arguments: List<'_, pg_sys::Node>,
 ) -> Option<Digits> {
-    let digits = |place| digits_of(query, arguments.get(place)?);
+    let digits = |place| digits_of(level, arguments.get(place)?);
     match u32::from(function) {
         pg_sys::F_NUMERIC_INT2 | pg_sys::F_NUMERIC_INT4 | pg_sys::F_NUMERIC_INT8 => Some(Digits::fixed(0)),
         pg_sys::F_NUMERIC_UMINUS | pg_sys::F_NUMERIC_UPLUS | pg_sys::F_ABS_NUMERIC => digits(0),
@@ -103,11 +104,11 @@ fn digits_of_call(
     }
 }
 
-fn digits_of_column(query: Query<'_>, var: Var<'_>) -> Option<Digits> {
-    if var.levels_up() != 0 || query.set_operations().is_some() {
+fn digits_of_column(level: &Level<'_, '_>, var: Var<'_>) -> Option<Digits> {
+    if var.levels_up() != 0 || level.query.set_operations().is_some() {
         return None;
     }
-    let subquery = query.entry(usize::try_from(var.relation()).ok()?)?.subquery()?;
-    let target = subquery.targets().iter().find(|target| target.number() == var.attribute())?;
-    digits_of(subquery, target.expression())
+    let below = level.below(var.relation())?;
+    let target = below.query.targets().iter().find(|target| target.number() == var.attribute())?;
+    digits_of(&below, target.expression())
 }

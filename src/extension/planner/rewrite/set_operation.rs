@@ -1,7 +1,7 @@
 //! Set operations become groups over UNION ALL, which core flattens, or windows where rows count.
 //!
 //! ```text
-//! a UNION b      ─►  SELECT DISTINCT … FROM (a UNION ALL b) s
+//! a UNION b      ─►  SELECT DISTINCT … FROM (a UNION ALL b) s, without DISTINCT if no two rows can be equal
 //! a INTERSECT b  ─►  SELECT … FROM (a, 0 UNION ALL b, 1) s GROUP BY … HAVING min(side) < max(side)
 //! a EXCEPT b     ─►  SELECT … FROM (a, 0 UNION ALL b, 1) s GROUP BY … HAVING max(side) = 0
 //!
@@ -22,7 +22,9 @@
 use pgrx::pg_sys;
 
 use super::{
+    Level,
     derived::{append_entry, column_named_as, empty_select, limit_reads_ctes, select_as, select_from},
+    distinct_rows::are_distinct,
     scale::fixed_scale,
 };
 use crate::pg::tree::{
@@ -31,7 +33,8 @@ use crate::pg::tree::{
 };
 
 /// Rewrites a query that is a set operation. Returns whether it changed anything.
-pub fn rewrite(query: Query<'_>) -> bool {
+pub fn rewrite(level: Level<'_, '_>) -> bool {
+    let query = level.query;
     if !query.row_marks().is_nil()
         || query.has_recursive()
         || query.has_modifying_with()
@@ -40,8 +43,11 @@ pub fn rewrite(query: Query<'_>) -> bool {
         return false;
     }
     let Some(top) = query.set_operations() else { return false };
-    let is_nested = nest_operands(query, top);
-    match SetOperationTree::of(top).filter(|operation| operation.is_determined(query)) {
+    let is_nested = nest_operands(level, top);
+    let operation = SetOperationTree::of(top).map(|operation| operation.without_duplicates(level));
+    match operation
+        .filter(|operation| operation.kind == Kind::UnionOfDistinct || operation.is_determined(level))
+    {
         Some(operation) => operation.apply(query),
         None => return is_nested,
     }
@@ -50,10 +56,11 @@ pub fn rewrite(query: Query<'_>) -> bool {
 
 /// Makes subqueries of the operands that are other operations than the one at the top, and rewrites these. Returns whether there
 /// were any.
-fn nest_operands<'p>(query: Query<'p>, top: Node<'p>) -> bool {
+fn nest_operands<'p>(level: Level<'_, 'p>, top: Node<'p>) -> bool {
+    let query = level.query;
     let Some(operation) = top.downcast::<pg_sys::SetOperationStmt>() else { return false };
     let count = query.range_table().len();
-    nest_below(query, operation, operation, true);
+    nest_below(level, operation, operation, true);
     if query.range_table().len() == count {
         return false;
     }
@@ -70,7 +77,7 @@ fn nest_operands<'p>(query: Query<'p>, top: Node<'p>) -> bool {
 }
 
 /// The same of the operands of one operation, which is the first of all operands if nothing is to the left of it.
-fn nest_below<'p>(query: Query<'p>, top: SetOperation<'p>, operation: SetOperation<'p>, is_first: bool) {
+fn nest_below<'p>(level: Level<'_, 'p>, top: SetOperation<'p>, operation: SetOperation<'p>, is_first: bool) {
     check_stack_depth();
     let nested = |operand: Node<'p>, is_first: bool| {
         let Some(inner) = operand.downcast::<pg_sys::SetOperationStmt>() else { return operand };
@@ -85,9 +92,9 @@ fn nest_below<'p>(query: Query<'p>, top: SetOperation<'p>, operation: SetOperati
             _ => is_union,
         };
         if !is_part {
-            return as_subquery(query, inner);
+            return as_subquery(level, inner);
         }
-        nest_below(query, top, inner, is_first && !is_union);
+        nest_below(level, top, inner, is_first && !is_union);
         operand
     };
     operation.set_left(nested(operation.left(), is_first));
@@ -95,7 +102,8 @@ fn nest_below<'p>(query: Query<'p>, top: SetOperation<'p>, operation: SetOperati
 }
 
 /// A set operation as a subquery of FROM.
-fn as_subquery<'p>(query: Query<'p>, operation: SetOperation<'p>) -> Node<'p> {
+fn as_subquery<'p>(level: Level<'_, 'p>, operation: SetOperation<'p>) -> Node<'p> {
+    let query = level.query;
     let subquery = empty_select(query.memory());
     subquery.set_set_operations(Some(operation.node()));
     let mut references = Vec::new();
@@ -119,7 +127,7 @@ fn as_subquery<'p>(query: Query<'p>, operation: SetOperation<'p>) -> Node<'p> {
             leaf.node().move_levels(1, 1);
         }
     }
-    rewrite(subquery);
+    rewrite(level.inner(subquery));
     append_entry(query, subquery)
 }
 
@@ -146,6 +154,8 @@ fn collect_references<'p>(node: Node<'p>, references: &mut Vec<Ref<'p, pg_sys::R
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Union,
+    /// Of rows of which no two are equal.
+    UnionOfDistinct,
     Intersect,
     Except,
     IntersectAll,
@@ -203,8 +213,20 @@ impl<'p> SetOperationTree<'p> {
         Some(Self { kind, tree: top, left, right })
     }
 
+    /// The same, but that a union which has no equal rows need not look for them.
+    fn without_duplicates(mut self, level: Level<'_, 'p>) -> Self {
+        if self.kind == Kind::Union {
+            let leaves: Option<Vec<_>> = self.leaves().map(|leaf| level.below(leaf)).collect();
+            let columns: Vec<_> = column_types(self.tree).collect();
+            if leaves.is_some_and(|leaves| are_distinct(&leaves, &columns)) {
+                self.kind = Kind::UnionOfDistinct;
+            }
+        }
+        self
+    }
+
     fn has_sides(&self) -> bool {
-        self.kind != Kind::Union
+        !matches!(self.kind, Kind::Union | Kind::UnionOfDistinct)
     }
 
     fn leaves(&self) -> impl Iterator<Item = i32> {
@@ -212,7 +234,8 @@ impl<'p> SetOperationTree<'p> {
     }
 
     /// Whether equal values of every column print alike: by their type, by one modifier in all leaves, or by one scale.
-    fn is_determined(&self, query: Query<'p>) -> bool {
+    fn is_determined(&self, level: Level<'_, 'p>) -> bool {
+        let query = level.query;
         column_types(self.tree).enumerate().all(|(place, (column_type, collation))| match column_type {
             pg_sys::BOOLOID
             | pg_sys::INT2OID
@@ -227,8 +250,8 @@ impl<'p> SetOperationTree<'p> {
             | pg_sys::BYTEAOID => true,
             pg_sys::NUMERICOID => {
                 let mut scales = self.leaves().map(|leaf| {
-                    let subquery = leaf_entry(query, leaf)?.subquery()?;
-                    fixed_scale(subquery, subquery.targets().get(place)?.expression())
+                    let leaf = level.below(leaf)?;
+                    fixed_scale(&leaf, leaf.query.targets().get(place)?.expression())
                 });
                 let first = scales.next().flatten();
                 first.is_some() && scales.all(|scale| scale == first)
@@ -287,6 +310,7 @@ impl<'p> SetOperationTree<'p> {
                 }
             }
             Kind::Union => outer.set_distinct(grouping_clauses(outer, groups)),
+            Kind::UnionOfDistinct => {}
             Kind::Intersect | Kind::Except => {
                 outer.set_groups(grouping_clauses(outer, groups));
                 outer.set_has_aggregates(true);
