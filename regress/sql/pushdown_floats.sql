@@ -54,6 +54,20 @@ SELECT sum(v), avg(v) FROM (SELECT 1e16::float8 AS v FROM t WHERE id = 1 UNION A
 SELECT sum(q * 1e308) FROM t;
 SELECT sum((q * 1e37)::real) FROM t;
 SELECT sum(CASE WHEN id <= 2 THEN 1.5e308 WHEN id = 3 THEN -1.5e308 END::float8) FROM t;
+-- Aggregates of pairs: of two pairs PostgreSQL's are exact too.
+\set pairs 'count(*), corr(a, b), covar_pop(a, b), covar_samp(a, b), regr_count(a, b), regr_avgx(a, b), regr_avgy(a, b), regr_sxx(a, b), regr_syy(a, b), regr_sxy(a, b), regr_r2(a, b), regr_slope(a, b), regr_intercept(a, b)'
+EXPLAIN (VERBOSE, COSTS OFF) SELECT g, corr(f, q), regr_intercept(f, w) FROM t GROUP BY g;
+SELECT compared('SELECT h, ' || :'pairs' || ' FROM (SELECT id / 2 AS h, q AS a, w AS b FROM t) p GROUP BY h');
+SELECT compared('SELECT h, ' || :'pairs' || ' FROM (SELECT id / 4 AS h, CASE WHEN id % 4 <> 1 THEN q END AS a, CASE WHEN id % 4 <> 2 THEN w::real END AS b FROM t) p GROUP BY h');
+SELECT compared('SELECT ' || :'pairs' || ' FROM (SELECT q AS a, q AS b FROM t WHERE id < 0) p');
+SELECT compared('SELECT h, ' || :'pairs' || ' FROM (SELECT id % 6 AS h, x AS a, 1.5 AS b FROM t WHERE id % 6 <> 5) p GROUP BY h');
+SELECT compared('SELECT h, ' || :'pairs' || ' FROM (SELECT id % 6 AS h, 2::float8 AS a, x AS b FROM t WHERE id % 6 <> 5) p GROUP BY h');
+SELECT compared('SELECT h, corr(a, b) FILTER (WHERE b > 3), regr_count(DISTINCT a, b) FROM (SELECT id / 2 AS h, q AS a, w AS b FROM t) p GROUP BY h');
+SELECT compared('SELECT id, covar_pop(q, w) OVER (PARTITION BY id / 2), corr(q, w) OVER (PARTITION BY id / 2) FROM t');
+SELECT abs(t.a - h.a) < 1e-9 AS corr, abs(t.b / h.b - 1) < 1e-9 AS slope, abs(t.c / h.c - 1) < 1e-9 AS intercept, abs(t.d / h.d - 1) < 1e-9 AS covariance, t.n = h.n AS count
+  FROM (SELECT g, corr(f, q) AS a, regr_slope(f, s) AS b, regr_intercept(f, w) AS c, covar_samp(f, q) AS d, regr_count(f, q) AS n FROM t GROUP BY g) t
+  JOIN (SELECT g, corr(f, q) AS a, regr_slope(f, s) AS b, regr_intercept(f, w) AS c, covar_samp(f, q) AS d, regr_count(f, q) AS n FROM heap GROUP BY g) h USING (g) ORDER BY g;
+SELECT corr(1e160 * q, 1e160 * w) FROM t;
 -- Sums in an order stay in PostgreSQL, and all with the setting off.
 CREATE FUNCTION refused(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE line text;
@@ -65,6 +79,8 @@ END $$;
 SELECT refused('SELECT sum(f ORDER BY id) FROM t');
 SELECT refused('SELECT sum(DISTINCT f) FROM t');
 SELECT refused('SELECT sum(f) OVER (ORDER BY id) FROM t');
+SELECT refused('SELECT corr(f, q ORDER BY id) FROM t');
+SELECT refused('SELECT regr_slope(f, q) OVER (ORDER BY id) FROM t');
 SELECT refused('SELECT avg(f) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) FROM t');
 SELECT refused('SELECT avg(f) OVER (PARTITION BY g ROWS 3 PRECEDING) FROM t');
 SET pystachio.exact_float_sums = off;

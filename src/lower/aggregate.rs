@@ -62,6 +62,9 @@ impl Lowering<'_> {
         if let Some(lowered) = self.lower_ordered_aggregate(aggregate)? {
             return Ok(lowered);
         }
+        if let Some(lowered) = self.lower_pair_aggregate(aggregate)? {
+            return Ok(lowered);
+        }
         self.check_ignored_order(aggregate)?;
         let source = match aggregate.arguments.as_slice() {
             [] => None,

@@ -16,7 +16,7 @@
 //! - `encoding.rs`: what differs in databases that are not UTF-8
 //! - `numeric.rs`: scales, bounds and the arithmetic of numbers; `wide_quotient.rs`: the order of quotients that are too long
 //! - `aggregate.rs`: aggregates, `outcomes.rs` those of a choice among values of several scales, `ordered_aggregate.rs` those for
-//!   which the order of rows matters
+//!   which the order of rows matters, `pair_aggregate.rs` those of two floats
 //! - `window.rs`: window functions and their frames
 //! - `refusal.rs`: why something stays with PostgreSQL
 //!
@@ -49,6 +49,7 @@ mod notes;
 mod numeric;
 mod ordered_aggregate;
 mod outcomes;
+mod pair_aggregate;
 mod refusal;
 mod runtime;
 mod scope;

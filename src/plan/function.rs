@@ -466,7 +466,8 @@ pub enum Aggregate {
     /// `sum(a)`: Int16 and Int32 → Int64 (checked); Int64 → decimal of scale 0; decimal → decimal of
     /// the same scale, in the width of the result type, checked; floats → their type, the sum rounded once.
     Sum,
-    /// The sum of the squared deviations of Float64 from their mean → Float64, rounded once. NaN if a value is not finite.
+    /// The sum of the squared deviations of Float64 from their mean → Float64, rounded once. NaN if a value is not finite. Of a row of two
+    /// Float64 ([`Function::Row`]) it is that of the products of both deviations, over rows of which neither value is NULL.
     Deviations,
     /// The least value in the order of the comparisons.
     Min,

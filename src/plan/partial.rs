@@ -39,7 +39,7 @@ const SUM_DIGITS: u8 = 11;
 /// | count | any, or none | `Int64`: rows, or values that are not NULL |
 /// | sum | integers, decimals of up to 27 digits | `Decimal` of 38 digits (128 bits) and the result's scale, 0 for an integer result |
 /// | sum | other decimals | `Decimal` of 76 digits (256 bits) and the result's scale |
-/// | sum, deviations | floats | `Bytea`, in a form of the engine |
+/// | sum, deviations | floats, or rows of two | `Bytea`, in a form of the engine |
 /// | min, max, any value | any | the result's type, which is the argument's |
 /// | bool_and, bool_or | boolean | boolean |
 /// | bit_and, bit_or, bit_xor | integers | the argument's type |
@@ -48,7 +48,8 @@ const SUM_DIGITS: u8 = 11;
 pub fn partial_type(function: Aggregate, argument: Option<&DataType>, data_type: &DataType) -> DataType {
     match (function, argument) {
         (Aggregate::Count, _) => DataType::Int64,
-        (Aggregate::Sum | Aggregate::Deviations, Some(argument)) if argument.is_float() => DataType::Bytea,
+        (Aggregate::Deviations, _) => DataType::Bytea,
+        (Aggregate::Sum, Some(argument)) if argument.is_float() => DataType::Bytea,
         (Aggregate::Sum, Some(argument)) => {
             let precision = match argument {
                 DataType::Decimal { precision, .. } if *precision > DECIMAL128_DIGITS_MAX - SUM_DIGITS => {
@@ -115,6 +116,8 @@ mod tests {
         assert_eq!(sum(decimal(28, 4), decimal(38, 4)), decimal(76, 4));
         assert_eq!(sum(decimal(60, 2), decimal(76, 2)), decimal(76, 2));
         assert_eq!(sum(DataType::Float32, DataType::Float32), DataType::Bytea);
+        let pair = DataType::Record(Vec::new());
+        assert_eq!(partial_type(Aggregate::Deviations, Some(&pair), &DataType::Float64), DataType::Bytea);
     }
 
     #[test]

@@ -131,7 +131,10 @@ fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {
         Aggregate::Count => count_udaf(),
         Aggregate::Sum if aggregate.is_of_floats() => float_sum(Of::Sum, aggregate)?,
         Aggregate::Sum => Arc::new(AggregateUDF::new_from_impl(CheckedSum::new(&aggregate.data_type)?)),
-        Aggregate::Deviations => float_sum(Of::Deviations, aggregate)?,
+        Aggregate::Deviations => match data_type {
+            Some(DataType::Record(_)) => float_sum(Of::Pairs, aggregate)?,
+            _ => float_sum(Of::Deviations, aggregate)?,
+        },
         Aggregate::Min if is_float(data_type) => extreme(Extreme::Least),
         Aggregate::Max | Aggregate::AnyValue if is_float(data_type) => extreme(Extreme::Greatest),
         Aggregate::Min | Aggregate::Max => {

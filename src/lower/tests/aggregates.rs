@@ -90,6 +90,33 @@ fn the_sum_of_a_value_and_a_constant_is_made_of_those_of_the_value() {
 }
 
 #[test]
+fn an_aggregate_of_pairs_is_made_of_sums() {
+    let of_pairs = |name: &str| AggregateSource {
+        arguments: vec![column(FLOAT), column(FLOAT)],
+        ..aggregate(name, None)
+    };
+    let functions = |name| {
+        let lowered = lower(&of_pairs(name)).unwrap();
+        lowered.calls.iter().map(|call| call.function).collect::<Vec<_>>()
+    };
+    use Aggregate::{Count, Deviations, Sum};
+    assert_eq!(functions("regr_count"), [Count]);
+    assert_eq!(functions("regr_avgy"), [Sum, Count]);
+    assert_eq!(functions("covar_samp"), [Count, Deviations]);
+    // Both deviations are those of one column, which is there once.
+    assert_eq!(functions("corr"), [Deviations, Deviations]);
+    assert_eq!(functions("regr_intercept"), [Sum, Deviations, Deviations, Count]);
+    let distinct = AggregateSource { is_distinct: true, ..of_pairs("corr") };
+    assert!(refused(&distinct).contains("in an order"));
+    let keeps = TestServer { keeps_float_sums: true, ..TestServer::default() };
+    let with = |name| {
+        Lowering::new(&scope(), &Notes::default(), &keeps).lower_aggregate(&of_pairs(name)).map(|_| ())
+    };
+    assert_eq!(with("regr_count"), Ok(()));
+    assert!(with("regr_slope").unwrap_err().to_string().contains("exact_float_sums"));
+}
+
+#[test]
 fn all_groups_together_are_bounded_as_one_is() {
     let sum = lower(&aggregate("sum", Some(column(PRICE)))).unwrap().value;
     let bound = sum.magnitude;

@@ -35,7 +35,7 @@ const NAN: u8 = 4;
 const INFINITY: u8 = 8;
 const NEGATIVE_INFINITY: u8 = 16;
 
-/// Whether the values or their squares are summed.
+/// Whether the values or their squares are summed; products of two values are as squares are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Power {
     Values,
@@ -67,6 +67,11 @@ struct Parts {
 /// The biased exponent, from which a value's place follows; that of zeros and of the least values is 1.
 fn exponent(value: f64) -> usize {
     ((value.to_bits() >> 52) & 0x7ff).max(1) as usize
+}
+
+/// The place of the product of two finite numbers other than zero.
+fn product_place(a: f64, b: f64) -> usize {
+    exponent(a) + exponent(b) - 2
 }
 
 /// The exponent that infinities and NaN have.
@@ -194,6 +199,40 @@ impl ExactSums {
         let (sign, magnitude) = (if total < 0 { -1 } else { 1 }, total.unsigned_abs());
         let place = self.power.place(found.least);
         self.add_wide(group, Parts { sign, digits: magnitude, word: place / 32, bit: (place % 32) as u32 });
+    }
+
+    /// Adds the products of two values to their groups. Of squares, whose multiples of 2⁻²¹⁴⁸ products are too.
+    pub(super) fn add_products(&mut self, rows: impl Iterator<Item = (usize, f64, f64)> + Clone) {
+        let (mut least, mut greatest, mut count) = (usize::MAX, 0, 0_u32);
+        for (_, a, b) in rows.clone() {
+            count += 1;
+            if a.is_finite() && b.is_finite() && a != 0.0 && b != 0.0 {
+                let place = product_place(a, b);
+                (least, greatest) = (least.min(place), greatest.max(place));
+            }
+        }
+        if least <= greatest {
+            self.cover(least / 32, greatest / 32 + SQUARE_WORDS);
+        }
+        self.count(count);
+        for (group, a, b) in rows {
+            self.marks[group] |= ANY | NOT_NEGATIVE_ZERO;
+            if !a.is_finite() || !b.is_finite() {
+                self.marks[group] |= NAN;
+            } else if a != 0.0 && b != 0.0 {
+                let (a_parts, b_parts) = (Power::Values.parts(a), Power::Values.parts(b));
+                let place = product_place(a, b);
+                self.add_wide(
+                    group,
+                    Parts {
+                        sign: a_parts.sign * b_parts.sign,
+                        digits: a_parts.digits * b_parts.digits,
+                        word: place / 32,
+                        bit: (place % 32) as u32,
+                    },
+                );
+            }
+        }
     }
 
     /// Makes place for the words that values touch, each so many.

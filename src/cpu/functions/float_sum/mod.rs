@@ -1,4 +1,4 @@
-//! `sum` of floats, rounded once, and the sum of squared deviations from the mean.
+//! `sum` of floats, rounded once, and the sum of squared deviations from the mean, or of products of those of pairs.
 //!
 //! PostgreSQL rounds at each row, so that its result depends on the order of rows. Here sums are kept without rounding
 //! ([`exact`]), so that any order, any number of threads and ranks, and any spilling give one result: the float next to the
@@ -7,6 +7,7 @@
 //! ```text
 //! sum:         Σx
 //! deviations:  Σ(x - mean)² = (n·Σx² - (Σx)²) / n
+//! of pairs:    Σ(x - mean of x)(y - mean of y) = (n·Σxy - Σx·Σy) / n
 //! ```
 //!
 //! A partial result is a state in bytes: as DataFusion's between its phases, and as `bytea` between ranks.
@@ -37,14 +38,16 @@ use self::exact::{ExactSums, FloatForm, Power, Total, nearest_quotient};
 use super::{faults::float_overflow, sum::passes};
 use crate::error::to_datafusion;
 
-/// The two aggregates of floats.
+/// The aggregates of floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Of {
     Sum,
     Deviations,
+    /// Deviations of pairs of which neither value is NULL.
+    Pairs,
 }
 
-/// One of the two, with a result of one type, which is `bytea` for partial results.
+/// One of them, with a result of one type, which is `bytea` for partial results.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct FloatSum {
     of: Of,
@@ -74,7 +77,7 @@ impl AggregateUDFImpl for FloatSum {
     fn name(&self) -> &str {
         match self.of {
             Of::Sum => "sum",
-            Of::Deviations => "deviations",
+            Of::Deviations | Of::Pairs => "deviations",
         }
     }
 
@@ -115,34 +118,46 @@ struct Totals {
     of: Of,
     result: DataType,
     sums: ExactSums,
-    /// Of deviations: the squares, and the count of values.
+    /// Of pairs: the sums of their second values.
+    others: ExactSums,
+    /// Of deviations: the squares or products, and the count of values.
     squares: ExactSums,
     counts: Vec<u64>,
 }
 
 impl Totals {
     fn new(of: Of, result: DataType) -> Self {
-        let (sums, squares) = (ExactSums::new(Power::Values), ExactSums::new(Power::Squares));
-        Self { of, result, sums, squares, counts: Vec::new() }
+        let [sums, others] = [(); 2].map(|()| ExactSums::new(Power::Values));
+        Self { of, result, sums, others, squares: ExactSums::new(Power::Squares), counts: Vec::new() }
     }
 
     fn resize(&mut self, group_count: usize) {
         self.sums.resize(group_count);
-        if self.of == Of::Deviations {
+        if self.of == Of::Pairs {
+            self.others.resize(group_count);
+        }
+        if self.of != Of::Sum {
             self.squares.resize(group_count);
             self.counts.resize(group_count, 0);
         }
     }
 
     fn add(&mut self, rows: impl Iterator<Item = (usize, f64)> + Clone) {
-        if self.of == Of::Deviations {
+        if self.of != Of::Sum {
             self.squares.add(rows.clone());
             rows.clone().for_each(|(group, _)| self.counts[group] += 1);
         }
         self.sums.add(rows);
     }
 
-    /// Adds values, or partial results where the array has bytes. `groups` has the group of each row.
+    fn add_pairs(&mut self, rows: impl Iterator<Item = (usize, f64, f64)> + Clone) {
+        self.squares.add_products(rows.clone());
+        rows.clone().for_each(|(group, ..)| self.counts[group] += 1);
+        self.sums.add(rows.clone().map(|(group, value, _)| (group, value)));
+        self.others.add(rows.map(|(group, _, other)| (group, other)));
+    }
+
+    /// Adds values, pairs of them, or partial results where the array has bytes. `groups` has the group of each row.
     fn add_array(
         &mut self,
         array: &dyn Array,
@@ -162,6 +177,16 @@ impl Totals {
         match array.data_type() {
             ArrowType::Float32 => add_floats!(Float32Type),
             ArrowType::Float64 => add_floats!(Float64Type),
+            ArrowType::Struct(_) => {
+                let columns = array.as_struct().columns();
+                let floats = |place: usize| columns.get(place)?.as_primitive_opt::<Float64Type>();
+                let (Some(values), Some(others)) = (floats(0), floats(1)) else {
+                    return Err(lacking("pair of floats"));
+                };
+                let is_pair = |row: &usize| is_added(row) && values.is_valid(*row) && others.is_valid(*row);
+                let row = |row: usize| (groups(row), values.value(row), others.value(row));
+                self.add_pairs(rows.filter(is_pair).map(row));
+            }
             ArrowType::BinaryView => {
                 let states = array.as_binary_view();
                 for row in rows.filter(is_added) {
@@ -180,34 +205,45 @@ impl Totals {
     /// Makes the groups ready for [`Totals::write_state`] and [`Totals::value`].
     fn finish(&mut self) {
         self.sums.carry();
+        self.others.carry();
         self.squares.carry();
     }
 
-    /// A group's partial result: for deviations the count, 8 bytes; the length of the sum, 2 bytes; the sum; and the squares.
+    /// A group's partial result: for deviations the count, 8 bytes; of each sum its length, 2 bytes, and the sum; and the squares.
     fn write_state(&self, group: usize, state: &mut Vec<u8>) -> Option<()> {
         state.clear();
         if self.of == Of::Sum {
             return self.sums.write_state(group, state);
         }
         state.extend(self.counts[group].to_ne_bytes());
-        let start = state.len() + 2;
-        state.extend([0, 0]);
-        self.sums.write_state(group, state)?;
-        let length = (state.len() - start) as u16;
-        state[start - 2..start].copy_from_slice(&length.to_ne_bytes());
+        for sums in [Some(&self.sums), self.second_sums()].into_iter().flatten() {
+            let start = state.len() + 2;
+            state.extend([0, 0]);
+            sums.write_state(group, state)?;
+            let length = (state.len() - start) as u16;
+            state[start - 2..start].copy_from_slice(&length.to_ne_bytes());
+        }
         self.squares.write_state(group, state)
+    }
+
+    fn second_sums(&self) -> Option<&ExactSums> {
+        (self.of == Of::Pairs).then_some(&self.others)
     }
 
     fn add_state(&mut self, group: usize, state: &[u8]) -> Option<()> {
         if self.of == Of::Sum {
             return self.sums.add_state(group, state);
         }
-        let (count, rest) = state.split_first_chunk()?;
-        let (length, rest) = rest.split_first_chunk()?;
-        let (sum, squares) = rest.split_at_checked(u16::from_ne_bytes(*length).into())?;
+        let (count, mut rest) = state.split_first_chunk()?;
         self.counts[group] += u64::from_ne_bytes(*count);
-        self.sums.add_state(group, sum)?;
-        self.squares.add_state(group, squares)
+        let others = (self.of == Of::Pairs).then_some(&mut self.others);
+        for sums in [Some(&mut self.sums), others].into_iter().flatten() {
+            let (length, behind) = rest.split_first_chunk()?;
+            let (sum, behind) = behind.split_at_checked(u16::from_ne_bytes(*length).into())?;
+            sums.add_state(group, sum)?;
+            rest = behind;
+        }
+        self.squares.add_state(group, rest)
     }
 
     fn value(&self, group: usize) -> DataFusionResult<Option<f64>> {
@@ -218,16 +254,18 @@ impl Totals {
                 Total::Special(value) | Total::Finite(value) => Ok(Some(value)),
                 Total::Overflow => Err(to_datafusion(float_overflow())),
             },
-            Of::Deviations => {
-                let (sum, squares) = match (self.sums.number(group), self.squares.number(group)) {
-                    (Ok(sum), Ok(squares)) => (sum, squares),
-                    (Err(Total::Nothing), _) => return Ok(None),
+            Of::Deviations | Of::Pairs => {
+                let other = self.second_sums().unwrap_or(&self.sums).number(group);
+                let (sum, other, squares) = match (self.sums.number(group), other, self.squares.number(group))
+                {
+                    (Ok(sum), Ok(other), Ok(squares)) => (sum, other, squares),
+                    (Err(Total::Nothing), ..) => return Ok(None),
                     // PostgreSQL has NaN as soon as a value is not finite.
                     _ => return Ok(Some(f64::NAN)),
                 };
                 let count = BigInt::from(self.counts[group]);
                 let value =
-                    nearest_quotient(&(&count * squares - &sum * &sum), &count, Power::Squares.unit());
+                    nearest_quotient(&(&count * squares - sum * other), &count, Power::Squares.unit());
                 match value.is_finite() {
                     true => Ok(Some(value)),
                     false => Err(to_datafusion(float_overflow())),
@@ -276,7 +314,10 @@ impl Totals {
         self.finish();
         let made = make(self, group_count)?;
         self.sums.drop_first(group_count);
-        if self.of == Of::Deviations {
+        if self.of == Of::Pairs {
+            self.others.drop_first(group_count);
+        }
+        if self.of != Of::Sum {
             self.squares.drop_first(group_count);
             self.counts.drain(..group_count);
         }
@@ -284,7 +325,10 @@ impl Totals {
     }
 
     fn bytes(&self) -> usize {
-        self.sums.bytes() + self.squares.bytes() + self.counts.capacity() * size_of::<u64>()
+        self.sums.bytes()
+            + self.others.bytes()
+            + self.squares.bytes()
+            + self.counts.capacity() * size_of::<u64>()
     }
 }
 
@@ -294,7 +338,11 @@ pub(crate) fn float_sum(
     data_type: &ArrowType,
     values: &ArrayRef,
 ) -> DataFusionResult<ScalarValue> {
-    let of = if aggregate == Aggregate::Sum { Of::Sum } else { Of::Deviations };
+    let of = match values.data_type() {
+        _ if aggregate == Aggregate::Sum => Of::Sum,
+        ArrowType::Struct(_) => Of::Pairs,
+        _ => Of::Deviations,
+    };
     let result = if *data_type == ArrowType::Float32 { DataType::Float32 } else { DataType::Float64 };
     let mut totals = Totals::new(of, result);
     totals.resize(1);

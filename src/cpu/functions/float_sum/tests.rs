@@ -105,6 +105,46 @@ fn what_is_added_twice_with_both_signs_leaves_the_rest() {
     assert_eq!(bits(sum(&values).unwrap()), bits(Some(0.0)));
 }
 
+fn pairs(values: &[(f64, f64)]) -> Totals {
+    let mut totals = Totals::new(Of::Pairs, DataType::Float64);
+    totals.resize(1);
+    totals.add_pairs(values.iter().map(|(x, y)| (0, *x, *y)));
+    totals.finish();
+    totals
+}
+
+#[test]
+fn deviations_of_pairs_are_rounded_once_in_any_order() {
+    let mut random = Random(5);
+    for exponents in [1, 30, 400, 900] {
+        let mut values: Vec<_> =
+            (0..200).map(|_| (random.float(exponents), random.float(exponents))).collect();
+        values.extend([(0.0, 3.5), (-2.5, -0.0)]);
+        let sum = |of: &dyn Fn(&(f64, f64)) -> BigInt| values.iter().map(of).sum::<BigInt>();
+        let count = BigInt::from(values.len());
+        let (x, y) = (sum(&|pair| whole(pair.0)), sum(&|pair| whole(pair.1)));
+        let wanted = &count * sum(&|pair| whole(pair.0) * whole(pair.1)) - x * y;
+        let wanted = nearest_quotient(&wanted, &count, Power::Squares.unit());
+        let found = pairs(&values).value(0).unwrap();
+        assert_eq!(bits(found), bits(Some(wanted)));
+        values.reverse();
+        let mut merged = Totals::new(Of::Pairs, DataType::Float64);
+        merged.resize(1);
+        for part in values.chunks(37) {
+            merged.add_state(0, &state(&pairs(part), 0).unwrap()).unwrap();
+        }
+        merged.finish();
+        assert_eq!(bits(merged.value(0).unwrap()), bits(found));
+        // A value with itself is its square.
+        let own: Vec<f64> = values.iter().map(|pair| pair.0).collect();
+        let twice: Vec<_> = own.iter().map(|value| (*value, *value)).collect();
+        assert_eq!(pairs(&twice).value(0).unwrap(), totals(Of::Deviations, &own).value(0).unwrap());
+    }
+    assert_eq!(pairs(&[]).value(0).unwrap(), None);
+    assert!(pairs(&[(f64::INFINITY, 0.0)]).value(0).unwrap().is_some_and(f64::is_nan));
+    assert!(pairs(&[(1e300, 1e300), (-1e300, -1e300)]).value(0).is_err());
+}
+
 #[test]
 fn no_order_and_no_division_of_the_rows_changes_a_result() {
     let mut random = Random(3);
