@@ -96,6 +96,8 @@ def _arithmetic_entries():
         yield Entry(f"{name} * (1 - {name})", (name,), "a.v * (1 - a.v)")
         yield Entry(f"1 / {name}", (name,), "1 / a.v")
         yield Entry(f"100.00 * {name} / 3", (name,), "100.00 * a.v / 3")
+        for bounds in ("-10, 100.5, 7", "0.3, -0.3, 1000000", "0, 32767.99, 3"):
+            yield Entry(f"width_bucket {name} {bounds}", (name,), f"width_bucket(a.v::numeric, {bounds})")
     yield Entry("sqrt(float8)", ("float8",), "sqrt(a.v)")
     yield Entry("mod(int4, int4)", ("int4", "int4"), "mod(a.v, b.v)")
 

@@ -63,4 +63,15 @@ SELECT same($$SELECT sum(g.s) * 1.0000 / sum(x) FROM (SELECT a, sum(n) AS s, sum
 SELECT * FROM pushed($$SELECT x / y FROM pairs WHERE y <> 0$$);
 SELECT same($$SELECT x / y FROM pairs WHERE y <> 0$$);
 SELECT same($$SELECT x / y, count(*) FROM pairs WHERE y <> 0 GROUP BY 1$$);
+-- Buckets: with bounds that are constants, and not so far apart that PostgreSQL rounds up.
+SELECT * FROM pushed($$SELECT width_bucket(n, 0, 100, 10), count(*) FROM t1 GROUP BY 1$$);
+SELECT width_bucket(n, 0, 100, 10), count(*) FROM t1 GROUP BY 1 ORDER BY 1;
+SELECT same($$SELECT id, n, width_bucket(n, 0, 100, 10), width_bucket(n, 100, 0.5, 7), width_bucket(m, -1.25, 1.2500, 3), width_bucket(n * m, 0, 0.3, 100000) FROM t1$$);
+SELECT same($$SELECT width_bucket(v, lowest, 1, 10) FROM apart, (SELECT 0.25 AS lowest) b$$);
+SELECT same($$SELECT i, j, width_bucket(v, -3, 7, 2147483646) FROM pairs$$);
+SELECT same($$SELECT width_bucket(n, 5, 5.0, 10) FROM t1$$);
+SELECT same($$SELECT width_bucket(n, 0, 10, 0) FROM t1$$);
+SELECT * FROM pushed($$SELECT width_bucket(n, m, 100, 10) FROM t1$$);
+SELECT * FROM pushed($$SELECT width_bucket(n, 0, 1e16, 10) FROM t1$$);
+SELECT * FROM pushed($$SELECT width_bucket(f, 0, 100, 10) FROM t1$$);
 DROP VIEW pq.means, heap.means, pq.pairs, heap.pairs;

@@ -266,11 +266,11 @@ mod tests {
     use super::*;
     use crate::datafusion::physical_expr::expressions::Column;
 
+    /// The number of a row, an element and its number.
+    type Unnested = (i32, Option<i32>, Option<i64>);
+
     /// Rows and elements, batch by batch.
-    fn unnested(
-        lists: Vec<Option<Vec<Option<i32>>>>,
-        keeps_rows: bool,
-    ) -> Vec<Vec<(i32, Option<i32>, Option<i64>)>> {
+    fn unnested(lists: Vec<Option<Vec<Option<i32>>>>, keeps_rows: bool) -> Vec<Vec<Unnested>> {
         let row_count = lists.len() as i32;
         let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
         let below = Schema::new(vec![

@@ -65,9 +65,9 @@ macro_rules! functions {
                 static ADDRESS: OnceLock<usize> = OnceLock::new();
                 let address = *ADDRESS.get_or_init(|| address($symbol));
                 let pointer = std::ptr::with_exposed_provenance::<c_void>(address);
+                type Function = extern "C" fn($(functions!(@double $argument)),+) -> f64;
                 // SAFETY: the C library's function of this name takes and returns doubles.
-                let function =
-                    unsafe { transmute::<*const c_void, extern "C" fn($(functions!(@double $argument)),+) -> f64>(pointer) };
+                let function = unsafe { transmute::<*const c_void, Function>(pointer) };
                 call(|| function($($argument),+))
             }
         )*

@@ -69,6 +69,9 @@ impl FoundFile {
     }
 }
 
+/// The objects of one path.
+type FoundObjects = Vec<Arc<FoundObject>>;
+
 /// The files of a set on a host of so many ranks, in the order in which they are read: as listed, rank after rank, and sorted
 /// within a folder or pattern. A folder stands for every `*.parquet` below it; names that start with `.` or `_` are skipped.
 /// A file that is named by itself may be one of another format's table. Rows that a backend sends have the files that are named. A path
@@ -82,7 +85,7 @@ pub(super) fn expand(
     listings: &Listings,
     files: &FileSet,
     rank_count: u16,
-    in_store: &dyn Fn(&[&str]) -> Result<Vec<Vec<Arc<FoundObject>>>>,
+    in_store: &dyn Fn(&[&str]) -> Result<Vec<FoundObjects>>,
 ) -> Result<Vec<FoundFile>> {
     if files.is_sent() {
         return Ok(files.paths.iter().map(|path| FoundFile::local(PathBuf::from(path), None)).collect());

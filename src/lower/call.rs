@@ -57,10 +57,13 @@ impl Lowering<'_> {
         site.build(meaning, arguments)
     }
 
-    /// A field of JSON, or what is asked of an array; `None` for other calls. Not inlined: calls nest, and its frame is large.
+    /// A field of JSON, what is asked of an array, or a bucket; `None` for other calls. Not inlined: calls nest, and its frame is large.
     #[inline(never)]
     fn lower_nested(&self, call: &Call) -> Option<LoweredResult> {
-        self.lower_field_text(call).map(Ok).or_else(|| self.lower_array_call(call))
+        self.lower_field_text(call)
+            .map(Ok)
+            .or_else(|| self.lower_array_call(call))
+            .or_else(|| self.lower_bucket(call))
     }
 }
 

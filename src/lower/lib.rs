@@ -11,7 +11,7 @@
 //! - `scope.rs`: how an expression finds the columns of a relation
 //! - `lowering.rs`: one expression; `runtime.rs`: values that are known when the query starts; `choice.rs`: CASE, COALESCE,
 //!   GREATEST, NULLIF; `comparison.rs`: comparisons, of rows too; `array.rs`: ANY and ALL
-//! - `call.rs`: functions and operators, `moment.rs` those of dates and times; `zone.rs`: time zones
+//! - `call.rs`: functions and operators, `bucket.rs`: `width_bucket`, `moment.rs` those of dates and times; `zone.rs`: time zones
 //! - `json.rs`: fields of JSON that are fields of structs in the files
 //! - `encoding.rs`: what differs in databases that are not UTF-8
 //! - `numeric.rs`: scales, bounds and the arithmetic of numbers; `wide_quotient.rs`: the order of quotients that are too long
@@ -34,6 +34,7 @@
 
 mod aggregate;
 mod array;
+mod bucket;
 mod call;
 mod choice;
 mod collation;

@@ -302,6 +302,10 @@ pub enum FunctionRefusal {
     FarTimestamps,
     #[error("before the origin, where this server's version errs")]
     BeforeOrigin,
+    #[error("with bounds and a count that are no constants")]
+    VaryingBounds,
+    #[error("with bounds that are equal, or so far apart that PostgreSQL rounds")]
+    Bounds,
     #[error("with a stride that is no constant")]
     VaryingStride,
     #[error("with a stride that is no length of time")]

@@ -187,11 +187,9 @@ impl Lowering<'_> {
             _ => arithmetic(Arithmetic::Multiply, size_of(&b), power_of_ten(limit))?,
         };
         let is_beyond = compare(self.notes, Comparison::GreaterEqual, size_of(&a), reached)?;
-        // Division by zero is left to the division.
-        let divides = compare(self.notes, Comparison::NotEqual, b.clone(), decimal_constant(0))?;
-        let is_beyond = Expression::predicate(Function::And, vec![divides, is_beyond]);
-        let sign = arithmetic(Arithmetic::Multiply, sign_of(&a), sign_of(&b))?;
-        let most = arithmetic(Arithmetic::Multiply, sign, power_of_ten(limit))?;
+        // A quotient of its own, so that division by zero is the error that it is.
+        let most = arithmetic(Arithmetic::Multiply, sign_of(&a), power_of_ten(limit))?;
+        let most = over_sign(most, sign_of(&b), limit);
         let digits = quotient_digits_max(&a, &b)?;
         let quotient = divide_to(a, b, 10f64.powi(limit), digits)?;
         choice(is_beyond, most, quotient)
@@ -291,6 +289,15 @@ fn sign_of(value: &Lowered) -> Lowered {
 fn same_type(function: Function, value: Lowered) -> Lowered {
     let data_type = value.data_type().clone();
     Lowered { expression: Expression::call(function, vec![value.expression], data_type), ..value }
+}
+
+/// A whole number divided by a sign.
+fn over_sign(a: Lowered, sign: Lowered, limit: i32) -> Lowered {
+    let magnitude = a.magnitude;
+    let data_type = DataType::Decimal { precision: (limit + 1) as u8, scale: 0 };
+    let arguments = vec![a.expression, sign.expression, Expression::int32(0)];
+    let quotient = Expression::call(Function::DivideDecimal, arguments, data_type);
+    Lowered::number(quotient, Scale::Fixed(0), magnitude)
 }
 
 /// A whole number.

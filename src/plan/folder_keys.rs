@@ -26,7 +26,6 @@ pub fn folder_keys(path: &Path) -> impl DoubleEndedIterator<Item = (Cow<'_, str>
 }
 
 /// What the folders of a path say of a column: nothing, NULL, or a text.
-#[expect(clippy::option_option, reason = "a folder that says NULL is not a path without the key")]
 pub fn folder_text<'a>(path: &'a Path, name: &str) -> Option<Option<Cow<'a, str>>> {
     let exact = folder_keys(path).rev().find(|(key, _)| key == name);
     let found = exact.or_else(|| {

@@ -169,7 +169,7 @@ pub fn check_store_path(path: &str) -> Result<()> {
     let is_place = |letter: char| letter.is_ascii_alphanumeric() || ".-_:[]".contains(letter);
     let reason = if place.is_empty() || !place.chars().all(is_place) {
         "it names no bucket or host"
-    } else if key.split('/').any(|part| is_relative(part)) {
+    } else if key.split('/').any(is_relative) {
         "its parts must not be \".\" or \"..\""
     } else if path.contains(RANK_PLACEHOLDER) {
         "every rank reads the same stores, so \"{rank}\" has no meaning"

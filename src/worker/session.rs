@@ -72,7 +72,7 @@ struct Session {
 /// What a session does next.
 enum Next {
     /// It answers this.
-    Request(Request),
+    Request(Box<Request>),
     /// It tells the client that the engine ends, and ends.
     Retired,
     /// It ends.
@@ -114,7 +114,7 @@ impl Session {
         }
         loop {
             let request = match self.next_unless_ending().await? {
-                Next::Request(request) => request,
+                Next::Request(request) => *request,
                 Next::Closed => return Ok(()),
                 Next::Retired => return self.send(&Response::Failed(retired())).await,
             };
@@ -168,7 +168,7 @@ impl Session {
             () = host.device_lost().cancelled() => Ok(Next::Closed),
             // A request that has come in part is dropped with the connection. Its backend sends it to the next engine.
             () = host.retired().cancelled() => Ok(Next::Retired),
-            request = next_request(&mut self.reader) => Ok(request?.map_or(Next::Closed, Next::Request)),
+            request = next_request(&mut self.reader) => Ok(request?.map_or(Next::Closed, |request| Next::Request(Box::new(request)))),
         }
     }
 

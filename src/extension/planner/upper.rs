@@ -173,6 +173,7 @@ impl<'p> Upper<'p> {
         }
         let scope = Rc::new(Scope::Expressions(found));
         let rows_a_group = self.info.rows / rows.max(1.0);
+        let relation_rows = rows;
         let mut rows = rows;
         let mut filters = Vec::new();
         let mut others = Vec::new();
@@ -194,8 +195,21 @@ impl<'p> Upper<'p> {
             }
             filters.push(filter);
         }
-        if let Some(predicate) = Expression::all_of(filters) {
+        let mut scope = scope;
+        if let Some(mut predicate) = Expression::all_of(filters) {
             rows *= self.root.selectivity(List::of(others), 0, pg_sys::JoinType::JOIN_INNER, None);
+            let named = name_repeated_variances(&mut predicate);
+            if let (false, Scope::Expressions(entries)) = (named.is_empty(), &*scope) {
+                let entry = |(source, value): &(Source, Lowered)| {
+                    let value =
+                        value.clone().map_expressions(&mut |expression| with_columns(expression, &named));
+                    (source.clone(), value)
+                };
+                scope = Rc::new(Scope::Expressions(entries.iter().map(entry).collect()));
+                let mut expressions = pass_through(&relation);
+                expressions.extend(named);
+                relation = Relation::new(Operator::Project { input: relation, expressions }, relation_rows);
+            }
             let rows = cost::clamp_rows(rows);
             relation = Relation::new(Operator::Filter { input: relation, predicate }, rows);
         }
@@ -666,6 +680,39 @@ fn counted_row(aggregate: tree::AggregateCall<'_>) -> Option<tree::Row<'_>> {
     let entry = aggregate.arguments().first().filter(|_| is_count)?;
     let row = entry.expression().downcast::<pg_sys::RowExpr>()?;
     (!row.fields().is_empty()).then_some(row)
+}
+
+/// Gives variances that a condition names several times a column each: their numbers have any size, so that they cost more than all
+/// else. An engine computes a part of a choice as often as it is there.
+fn name_repeated_variances(predicate: &mut Expression) -> Vec<NamedExpression> {
+    let (mut once, mut repeated): (Vec<Expression>, Vec<Expression>) = (Vec::new(), Vec::new());
+    predicate.walk(&mut |part| {
+        let is_variance = matches!(
+            part,
+            Expression::Call { function: Function::Variance { .. } | Function::VarianceScale { .. }, .. }
+        );
+        if is_variance && !repeated.contains(part) {
+            match once.contains(part) {
+                true => repeated.push(part.clone()),
+                false => once.push(part.clone()),
+            }
+        }
+    });
+    let name =
+        |expression| NamedExpression { id: with_planning(|planning| planning.new_column()), expression };
+    let named: Vec<NamedExpression> = repeated.into_iter().map(name).collect();
+    *predicate = with_columns(predicate.clone(), &named);
+    named
+}
+
+/// An expression with columns in the place of the parts that they are of.
+fn with_columns(mut expression: Expression, named: &[NamedExpression]) -> Expression {
+    expression.map_parts(&mut |part| {
+        if let Some(known) = named.iter().find(|known| known.expression == *part) {
+            *part = Expression::column(known.id, part.data_type().clone());
+        }
+    });
+    expression
 }
 
 /// Adds the calls of an aggregate, using those that are there already: `sum(x)` and `avg(x)` share a sum.

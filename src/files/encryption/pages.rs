@@ -212,10 +212,7 @@ mod tests {
             match padded(fields(), bytes) {
                 None => assert!(bytes < header.len() + 2, "{bytes}"),
                 Some(longer) => {
-                    assert_eq!(
-                        (longer.len(), PageHeader::parse(&longer)),
-                        (bytes, Ok((expected.clone(), bytes)))
-                    );
+                    assert_eq!((longer.len(), PageHeader::parse(&longer)), (bytes, Ok((expected, bytes))));
                 }
             }
         }

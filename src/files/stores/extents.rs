@@ -20,7 +20,7 @@ impl Extents {
         let joined = self.0.get(first..last).unwrap_or_default();
         let start = joined.first().map_or(range.start, |known| known.start.min(range.start));
         let end = joined.last().map_or(range.end, |known| known.end.max(range.end));
-        self.0.splice(first..last, [start..end]);
+        self.0.splice(first..last, std::iter::once(start..end));
         added
     }
 
@@ -92,6 +92,7 @@ pub fn as_requests(mut ranges: Vec<Range<u64>>, gap_max: u64, bytes_max: u64) ->
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges, some of them of one")]
 mod tests {
     use super::*;
 

@@ -297,6 +297,7 @@ impl CachedObject {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges, some of them of one")]
 mod tests {
     use super::*;
 

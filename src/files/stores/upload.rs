@@ -172,7 +172,8 @@ impl StoreSession {
     /// Those of paths, and of options that make no client.
     pub fn remove(&self, urls: &[String]) -> Result<Vec<(String, Error)>> {
         // One client for each bucket, which asks for many at once where the store knows that.
-        let mut buckets: Vec<(ClientKey, Arc<dyn ObjectStore>, Vec<(Key, String)>)> = Vec::new();
+        type Bucket = (ClientKey, Arc<dyn ObjectStore>, Vec<(Key, String)>);
+        let mut buckets: Vec<Bucket> = Vec::new();
         for url in urls {
             let place = Place::parse(url)?;
             let (client_key, client) = self.client(&place, 0)?;

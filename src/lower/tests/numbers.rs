@@ -31,6 +31,22 @@ fn a_product_that_may_be_too_long_is_refused() {
 }
 
 #[test]
+fn a_bucket_is_a_whole_quotient_between_constant_bounds() {
+    let bucket = |arguments| call("width_bucket", SourceType::Integer, arguments);
+    let of = |low, high, count| bucket(vec![column(PRICE), numeric(low), numeric(high), integer(count)]);
+    let lowered = lowered(&of("0", "100", 10));
+    assert!(lowered.contains("(column 2 < 0) THEN 0 WHEN (column 2 >= 100) THEN 11 ELSE"), "{lowered}");
+    let refused = |source: &Source| refused(source).to_string();
+    let varying = bucket(vec![column(PRICE), column(RATE), numeric("1"), integer(2)]);
+    assert!(refused(&varying).ends_with("that are no constants"));
+    for source in [of("1", "1.0", 5), of("0", "10000000000000", 5), of("0", "1000000000", 10_000)] {
+        assert!(refused(&source).ends_with("so far apart that PostgreSQL rounds"));
+    }
+    let of_float = bucket(vec![column(FLOAT), column(FLOAT), column(FLOAT), integer(2)]);
+    assert_eq!(refused(&of_float), "function width_bucket");
+}
+
+#[test]
 fn integers_meet_in_the_wider_type() {
     let sum = call("int48pl", SourceType::BigInt, vec![column(NUMBER), column(BIG)]);
     assert_eq!(lowered(&sum), "((column 1)::bigint + column 10)");

@@ -149,8 +149,8 @@ fn parquet_value(
         DataType::Float64 => (PhysicalType::DOUBLE, None),
         DataType::Decimal { precision, scale } => {
             let physical = match *precision {
-                ..=INT32_DIGITS_MAX => PhysicalType::INT32,
-                ..=INT64_DIGITS_MAX => PhysicalType::INT64,
+                digits if digits <= INT32_DIGITS_MAX => PhysicalType::INT32,
+                digits if digits <= INT64_DIGITS_MAX => PhysicalType::INT64,
                 _ => PhysicalType::FIXED_LEN_BYTE_ARRAY,
             };
             (physical, Some(LogicalType::decimal(i32::from(*scale), i32::from(*precision))))
