@@ -196,6 +196,7 @@ class Generator:
             f"avg({distinct}{self.column(aliases, names)})", f"avg({self.column(aliases, ['f'])})",
             f"min({self.column(aliases, list(self.constants))})", f"max({self.column(aliases, list(self.constants))})",
             f"bool_and({self.column(aliases, ['k'])})", f"bool_or({self.column(aliases, ['k'])})",
+            f"regr_count({self.column(aliases, INTEGERS)}, {self.column(aliases, INTEGERS + NUMERICS)})", f"regr_avgx(1, {self.column(aliases, INTEGERS)})",
             f"stddev({self.column(aliases, INTEGERS + NUMERICS)})", f"variance({self.column(aliases, INTEGERS + NUMERICS)})",
             f"var_pop({self.column(aliases, INTEGERS + NUMERICS)})", f"sum({self.integer(aliases)})",
         ])
