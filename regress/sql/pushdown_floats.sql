@@ -53,7 +53,7 @@ SELECT stddev(w::float8), var_samp(w::real), var_pop(w::float8), stddev_pop(i::f
 SELECT sum(v), avg(v) FROM (SELECT 1e16::float8 AS v FROM t WHERE id = 1 UNION ALL SELECT 1::float8 FROM t WHERE id <= 3 UNION ALL SELECT -1e16::float8 FROM t WHERE id = 2) c;
 SELECT sum(q * 1e308) FROM t;
 SELECT sum((q * 1e37)::real) FROM t;
-SELECT sum(CASE WHEN id <= 2 THEN 1.5e308 WHEN id = 3 THEN -1.5e308 END::float8) FROM t;
+SELECT sum(CASE WHEN id <= 2 THEN 1.5e308::float8 WHEN id = 3 THEN -1.5e308::float8 END) FROM t;
 -- Aggregates of pairs: of two pairs PostgreSQL's are exact too.
 \set pairs 'count(*), corr(a, b), covar_pop(a, b), covar_samp(a, b), regr_count(a, b), regr_avgx(a, b), regr_avgy(a, b), regr_sxx(a, b), regr_syy(a, b), regr_sxy(a, b), regr_r2(a, b), regr_slope(a, b), regr_intercept(a, b)'
 EXPLAIN (VERBOSE, COSTS OFF) SELECT g, corr(f, q), regr_intercept(f, w) FROM t GROUP BY g;
