@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(error.message, "no technique has the name \"pool\"");
         let hint = error.hint.unwrap();
         assert!(
-            hint.starts_with("Name some of: cache, concurrent_builds, ") && hint.ends_with("filters."),
+            hint.starts_with("Name some of: cache, concurrent_builds, ") && hint.ends_with("segments."),
             "{hint}"
         );
     }
