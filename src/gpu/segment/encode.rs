@@ -25,6 +25,9 @@ use crate::{
 const LINE_BYTES: u64 = SEGMENT_BLOCK_WORDS * size_of::<u32>() as u64;
 const WARP_THREADS: u64 = 32;
 
+/// The text of a column, and for each part where it begins and how many bytes it has.
+type EncodedText<'a> = (&'a Column, MeasuredText, Vec<(u64, u64)>);
+
 /// What the kernels read of a column.
 struct Encoded<'a> {
     /// What a segment's cells are.
@@ -34,8 +37,7 @@ struct Encoded<'a> {
     value_bytes: u64,
     validity: Option<&'a Buffer>,
     remap: Option<Buffer>,
-    /// Its text, and for each part where it begins and how many bytes it has.
-    text: Option<(&'a Column, MeasuredText, Vec<(u64, u64)>)>,
+    text: Option<EncodedText<'a>>,
     /// Whether values are measured.
     is_packed: bool,
 }

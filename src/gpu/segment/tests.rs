@@ -435,7 +435,8 @@ fn searches_find_what_like_and_equality_do() {
             let matches =
                 |row: usize| values[row].as_ref().map(|value| is_like(value.as_bytes(), pattern.as_bytes()));
             let equals = |row: usize| values[row].as_ref().map(|value| value == pattern);
-            let cases: [(Expression, &dyn Fn(usize) -> Option<bool>); 5] = [
+            type Passes<'a> = &'a dyn Fn(usize) -> Option<bool>;
+            let cases: [(Expression, Passes<'_>); 5] = [
                 (like.clone(), &matches),
                 (negated(&like), &|row| matches(row).map(|found| !found)),
                 (equal.clone(), &equals),
@@ -471,7 +472,7 @@ fn a_dictionary_keeps_its_codes_as_it_grows() {
     for distinct in [3, 30, 7] {
         let values = words(1300, true, distinct);
         let column = AnyColumn::Codes(coded(&queue, &values));
-        let segments = queue.encode_segments(&column, &[0..1300], &dictionary).unwrap().unwrap();
+        let segments = queue.encode_segments(&column, &parts(&[1300]), &dictionary).unwrap().unwrap();
         let target_row = expected.len() as u32;
         let segments = segments.into_iter().map(Arc::new).collect();
         row_groups.push(TableRows { segments, rows: 0..1300, target_row });
@@ -498,7 +499,7 @@ fn segments_come_back_from_the_host() {
         values.iter().map(|value| value.clone().map(String::into_bytes)).collect();
     let dictionary = Arc::new(TableDictionary::new(DataType::Text));
     for column in &columns {
-        let segment = queue.encode_segments(column, &[0..2500], &dictionary).unwrap().unwrap().remove(0);
+        let segment = queue.encode_segments(column, &parts(&[2500]), &dictionary).unwrap().unwrap().remove(0);
         let pinned = super::PinnedSegment::copy(&segment, &host, queue.memory(), queue.stream()).unwrap();
         drop(segment);
         let segment = pinned.unwrap().to_device(queue.memory(), queue.stream()).unwrap();
