@@ -153,7 +153,7 @@ DEVICE void read_column(const SegmentRead &read, const PlacedBlock &placed, cons
     }
 }
 
-KERNEL_RESIDENT(read_segments, ReadSegments, BLOCK_THREADS, 4) {
+KERNEL_RESIDENT(read_segments, ReadSegments, BLOCK_THREADS, 3) {
     SHARED uint16_t lists[WARPS][SEGMENT_BLOCK_ROWS];
     const uint32_t warp = threadIdx.x / WARP_THREADS;
     const uint64_t block = (uint64_t)blockIdx.x * WARPS + warp;
