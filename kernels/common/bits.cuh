@@ -46,6 +46,14 @@ DEVICE uint64_t load_wide_bits(uint64_t address, uint64_t bit, uint32_t width) {
     return low | (uint64_t)load_bits(address, bit + 32, width - 32) << 32;
 }
 
+// Sets bits that are 0 so far. No more than the value has are set beyond its place.
+DEVICE void store_bits(uint32_t *words, uint32_t bit, uint64_t value, uint32_t width) {
+    const uint32_t word = bit / 32, shift = bit % 32;
+    atomicOr(&words[word], (uint32_t)(value << shift));
+    if (shift + width > 32) atomicOr(&words[word + 1], (uint32_t)(value >> (32 - shift)));
+    if (shift + width > 64) atomicOr(&words[word + 2], (uint32_t)(value >> (64 - shift)));
+}
+
 // 64 bits at a bit position. Three words are read, whatever of them is asked for.
 DEVICE uint64_t load_window(uint64_t address, uint32_t bit) {
     bit += (uint32_t)(address & 3) * 8;

@@ -214,14 +214,6 @@ KERNEL(collect_runs, CollectRuns, BLOCK_THREADS) {
     }
 }
 
-// Sets bits that are 0 so far. No more than the value has are set beyond its place.
-DEVICE void store_bits(uint32_t *words, uint32_t bit, uint64_t value, uint32_t width) {
-    const uint32_t word = bit / 32, shift = bit % 32;
-    atomicOr(&words[word], (uint32_t)(value << shift));
-    if (shift + width > 32) atomicOr(&words[word + 1], (uint32_t)(value >> (32 - shift)));
-    if (shift + width > 64) atomicOr(&words[word + 2], (uint32_t)(value >> (64 - shift)));
-}
-
 // Words of the distances of a tile.
 #define TILE_WORDS_MAX (PACK_TILE_ROWS / 32 * 64)
 

@@ -2,7 +2,7 @@
 //
 // Grid:    a warp has a block of SEGMENT_BLOCK_ROWS rows of a source.
 // Inputs:  cells of integers and booleans of any width, codes, or offsets of text.
-// Outputs: measure_segments: base and width of each block, and what is NULL. pack_segments: blocks, words and bits of each segment.
+// Outputs: measure_segments: base and width of each block, and counts of NULLs. pack_segments: blocks, words and bits of each segment.
 // Traffic: each reads every cell once; pack_segments writes the bits.
 // Source:  frames of reference, Goldstein, Ramakrishnan, Shaft, "Compressing Relations and Indexes", ICDE 1998, section 3. We differ: a
 //          block's words begin at whole lines, so that a tile of blocks is staged by wide loads.
@@ -103,14 +103,6 @@ KERNEL(measure_segments, EncodeSegments, BLOCK_THREADS) {
     }
     if (null_count) atomicAdd((unsigned long long *)&measure->null_count, (unsigned long long)null_count);
     if (beyond) atomicMax((unsigned long long *)&measure->beyond, 1ull);
-}
-
-// Sets bits that are 0 so far.
-DEVICE void store_bits(uint32_t *words, uint32_t bit, uint64_t value, uint32_t width) {
-    const uint32_t word = bit / 32, shift = bit % 32;
-    atomicOr(&words[word], (uint32_t)(value << shift));
-    if (shift + width > 32) atomicOr(&words[word + 1], (uint32_t)(value >> (32 - shift)));
-    if (shift + width > 64) atomicOr(&words[word + 2], (uint32_t)(value >> (64 - shift)));
 }
 
 KERNEL(pack_segments, EncodeSegments, PACK_THREADS) {

@@ -33,18 +33,7 @@ impl Lowering<'_> {
         }
         check_padding(&case.of)?;
         let not_null = otherwise.is_some() && results.iter().all(Lowered::is_never_null);
-        let (results, data_type, magnitude) = unify_branches(results)?;
-        let build = |values: Vec<Expression>, data_type: DataType| {
-            let mut values = values.into_iter();
-            let branches = conditions
-                .iter()
-                .cloned()
-                .zip(values.by_ref())
-                .map(|(condition, result)| CaseBranch { condition, result })
-                .collect();
-            Expression::Case { branches, otherwise: values.next().map(Box::new), data_type }
-        };
-        Ok(Lowered { not_null, ..choose(results, data_type, magnitude, build) })
+        Ok(Lowered { not_null, ..chosen(&conditions, results)? })
     }
 
     /// The operand of a simple CASE.
@@ -138,4 +127,20 @@ impl Lowering<'_> {
 /// `char(n)` branches of different lengths would lose their blanks.
 fn check_padding(of: &SourceType) -> Result<(), Refusal> {
     if *of == SourceType::Character { Err(Refusal::ChoiceOfCharacter) } else { Ok(()) }
+}
+
+/// CASE with conditions and values; a value more than conditions is that of ELSE.
+pub(crate) fn chosen(conditions: &[Expression], values: Vec<Lowered>) -> LoweredResult {
+    let (values, data_type, magnitude) = unify_branches(values)?;
+    let build = |values: Vec<Expression>, data_type: DataType| {
+        let mut values = values.into_iter();
+        let branches = conditions
+            .iter()
+            .cloned()
+            .zip(values.by_ref())
+            .map(|(condition, result)| CaseBranch { condition, result })
+            .collect();
+        Expression::Case { branches, otherwise: values.next().map(Box::new), data_type }
+    };
+    Ok(choose(values, data_type, magnitude, build))
 }

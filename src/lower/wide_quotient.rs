@@ -14,14 +14,15 @@
 //!
 //! Invariants: a quotient is computed where PostgreSQL computes it, so that division by zero is the same error.
 
-use pystachio_plan::{CaseBranch, DataType, Expression, Function, Value};
+use pystachio_plan::{DataType, Expression, Function, Value};
 
 use crate::{
     Call, Comparison, Lowered, LoweredResult, Lowering, Part, Refusal, Scale, Source, SourceType,
+    choice::chosen,
     comparison::compare,
     numeric::{
-        Arithmetic, GREAT_QUOTIENT_DIGITS, arithmetic, choose, divide_to, is_null, least_magnitude,
-        quotient_digits_max, type_magnitude, type_scale, unify_branches,
+        Arithmetic, GREAT_QUOTIENT_DIGITS, arithmetic, divide_to, is_null, least_magnitude,
+        quotient_digits_max, type_magnitude, type_scale,
     },
 };
 
@@ -249,22 +250,6 @@ fn chosen_parts(conditions: &[Expression], results: Vec<Vec<Lowered>>) -> Result
         chosen(conditions, values)
     };
     (0..count).map(part).collect()
-}
-
-/// CASE with conditions and values; a value more than conditions is that of ELSE.
-fn chosen(conditions: &[Expression], values: Vec<Lowered>) -> LoweredResult {
-    let (values, data_type, magnitude) = unify_branches(values)?;
-    let build = |values: Vec<Expression>, data_type: DataType| {
-        let mut values = values.into_iter();
-        let branches = conditions
-            .iter()
-            .cloned()
-            .zip(values.by_ref())
-            .map(|(condition, result)| CaseBranch { condition, result })
-            .collect();
-        Expression::Case { branches, otherwise: values.next().map(Box::new), data_type }
-    };
-    Ok(choose(values, data_type, magnitude, build))
 }
 
 fn choice(condition: Expression, value: Lowered, otherwise: Lowered) -> LoweredResult {

@@ -41,7 +41,7 @@ mod slots;
 mod sort;
 mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 mod text_ranks;
 mod traffic;

@@ -23,16 +23,16 @@ use crate::device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, Str
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A simple generator of numbers: the same `seed` gives the same ones.
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
+    pub(crate) fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below
     }
 }
 
-fn queue() -> Queue {
+pub(crate) fn queue() -> Queue {
     let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 30);
     Queue::new(&memory).unwrap()
 }
@@ -103,12 +103,12 @@ fn big(value: i256) -> BigInt {
     BigInt::from_signed_bytes_le(&value.to_le_bytes())
 }
 
-fn validity<T>(queue: &Queue, values: &[Option<T>]) -> Option<crate::device::Buffer> {
+pub(crate) fn validity<T>(queue: &Queue, values: &[Option<T>]) -> Option<crate::device::Buffer> {
     let flags: Vec<u8> = values.iter().map(|value| value.is_some().into()).collect();
     flags.contains(&0).then(|| queue.upload(&flags).unwrap())
 }
 
-fn texts(queue: &Queue, values: &[Option<String>]) -> Column {
+pub(crate) fn texts(queue: &Queue, values: &[Option<String>]) -> Column {
     let bytes: String = values.iter().flatten().cloned().collect();
     let buffer = queue.upload(bytes.as_bytes()).unwrap();
     let mut address = buffer.address();

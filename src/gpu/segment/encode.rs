@@ -1,7 +1,7 @@
 //! Decoded columns become segments.
 //!
 //! ```text
-//! cells ─► base, width and lines of each block, what is NULL ─► the segments' bytes, known to the host ─► blocks, words, bits, text
+//! cells ─► base, width and lines of each block, counts of NULLs ─► the segments' bytes, known to the host ─► blocks, words, bits, text
 //! ```
 
 use std::{ops::Range, sync::Arc};
@@ -215,7 +215,7 @@ impl Queue {
         Ok(segments)
     }
 
-    /// What is not packed: cells, and text.
+    /// Copies cells and text, which are not packed.
     fn copy_plain_parts(
         &self,
         encoded: &Encoded<'_>,

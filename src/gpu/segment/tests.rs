@@ -8,29 +8,12 @@ use super::{
     Factor, Fold, ReadForm, SegmentTable, SelectedRows, TableDictionary, TableRows, TableTest, TextSearch,
 };
 use crate::{
-    device::{AnyColumn, CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform, StringCell},
-    operation::{Accumulator, FilterCounts, KeyFilterShape, Queue, SlotLayout, SumWidth},
+    device::{AnyColumn, CellType, CodedColumn, Column},
+    operation::{
+        Accumulator, FilterCounts, KeyFilterShape, Queue, SlotLayout, SumWidth,
+        tests::{Numbers, queue, texts, validity},
+    },
 };
-
-/// A simple generator of numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-}
-
-fn queue() -> Queue {
-    let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 30);
-    Queue::new(&memory).unwrap()
-}
-
-fn validity<T>(queue: &Queue, values: &[Option<T>]) -> Option<crate::device::Buffer> {
-    let flags: Vec<u8> = values.iter().map(|value| value.is_some().into()).collect();
-    flags.contains(&0).then(|| queue.upload(&flags).unwrap())
-}
 
 /// A column of cells of some bytes, little end first.
 fn cells(queue: &Queue, cell_type: CellType, values: &[Option<i128>]) -> Column {
@@ -60,28 +43,6 @@ fn cells(queue: &Queue, cell_type: CellType, values: &[Option<i128>]) -> Column 
 fn cell_bytes(cell_type: CellType, value: i128) -> Vec<u8> {
     let sign = if value < 0 { 0xff } else { 0 };
     value.to_le_bytes().into_iter().chain([sign; 16]).take(cell_type.bytes() as usize).collect()
-}
-
-fn texts(queue: &Queue, values: &[Option<String>]) -> Column {
-    let bytes: String = values.iter().flatten().cloned().collect();
-    let buffer = queue.upload(bytes.as_bytes()).unwrap();
-    let mut address = buffer.address();
-    let mut cell = |value: &Option<String>| {
-        let length = value.as_ref().map_or(0, String::len) as u32;
-        let cell = StringCell { address, length, reserved: 0 };
-        address += u64::from(length);
-        cell
-    };
-    let cells: Vec<StringCell> = values.iter().map(&mut cell).collect();
-    let column = Column {
-        data_type: DataType::Text,
-        cell_type: CellType::String,
-        values: queue.upload(&cells).unwrap(),
-        validity: validity(queue, values),
-        strings: vec![buffer],
-    };
-    queue.poison_nulls(&column, values.len());
-    column
 }
 
 /// The bytes of each row's cell, or of its text.
@@ -395,7 +356,7 @@ fn searches_find_what_like_and_equality_do() {
     let column = || Expression::column(ColumnId(1), DataType::Text);
     let text = |text: &str| Expression::literal(Value::Text(text.into()), DataType::Text);
     let mut random = Numbers(5);
-    // Texts of few letters, so that parts begin often, some of them longer than what is staged.
+    // Texts of few letters, so that parts begin often; some texts are longer than the stage.
     let word = |random: &mut Numbers, length: u64| {
         (0..length).map(|_| ["a", "b", "ab", "é"][random.next(4) as usize]).collect::<String>()
     };

@@ -36,9 +36,9 @@ use crate::{
     operation::{Queue, SelectedTiles},
 };
 
-/// Conditions are evaluated for the entries of a dictionary if at least this many rows share one on
+/// Text comes as codes, and conditions are evaluated for the entries of its dictionary, if at least this many rows share one on
 /// average.
-const ROWS_AN_ENTRY_MIN: usize = 2;
+pub(super) const ROWS_AN_ENTRY_MIN: usize = 2;
 
 /// The tests that a scan applies to its rows.
 pub(super) struct ScanFilter {

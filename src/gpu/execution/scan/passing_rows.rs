@@ -14,7 +14,7 @@ use std::{
 };
 
 use pystachio_files::IndexedRowGroup;
-use pystachio_plan::{DataType, Error, ErrorKind, Result};
+use pystachio_plan::{DataType, Result};
 
 use super::{
     chunk_loads::WantedChunks,
@@ -28,7 +28,7 @@ use crate::{
     decode::{ChunkRequest, ColumnRequest, ColumnSource, PendingColumns, ResidentChunk, RowSelection},
     device::{AnyColumn, Buffer, Column, Rows},
     operation::{Queue, SELECTED_TILE_ROWS},
-    segment::{Factor, Fold, ReadForm, SegmentTable, SelectedRows, TableRows},
+    segment::{Factor, Fold, SegmentTable, SelectedRows, TableRows},
 };
 
 /// A row group whose chunks were loaded before the filters were settled.
@@ -137,8 +137,9 @@ impl ScanWork {
                 parts.push(self.read_pages(queue, run, (&test, row_count))?);
                 continue;
             }
-            self.check_wanted()?;
-            let table = self.segment_table(queue, run, &places, row_count)?;
+            self.stop.check()?;
+            let selected: Vec<_> = run.iter().map(|selected| (selected, &selected.rows)).collect();
+            let table = self.segment_table(queue, &selected, &places, row_count)?;
             let rows = ResidentRows { table, places: places.clone() };
             let passed = test.select_resident(queue, &rows)?;
             if folds
@@ -189,12 +190,7 @@ impl ScanWork {
         if row_count == 0 {
             return self.no_rows(queue);
         }
-        let read = |place: &usize| {
-            let column = rows.column(*place)?;
-            Ok((column, rows.form(column, row_count, self.filter.allows_codes())))
-        };
-        let reads = self.given.iter().map(read).collect::<Result<Vec<_>>>()?;
-        let columns = queue.read_segments(&rows.table, &reads, passed)?;
+        let columns = rows.read(queue, &self.given, passed, |_| self.filter.allows_codes())?;
         let row_bytes: u64 = columns.iter().map(|column| u64::from(column.row_bytes())).sum();
         self.counts.bytes_decoded.fetch_add(row_count as u64 * row_bytes, Ordering::Relaxed);
         Ok(Rows { row_count, columns })
@@ -204,14 +200,14 @@ impl ScanWork {
     fn segment_table(
         &self,
         queue: &Queue,
-        selected: &[SelectedRowGroup<'_>],
+        selected: &[(&SelectedRowGroup<'_>, &RowSelection)],
         places: &[usize],
         row_count: usize,
     ) -> Result<SegmentTable> {
         let types: Vec<DataType> =
             places.iter().map(|place| self.columns[*place].data_type.clone()).collect();
         let mut row_groups = Vec::with_capacity(selected.len());
-        for SelectedRowGroup { row_group, rows, segments, .. } in selected {
+        for (SelectedRowGroup { row_group, segments, .. }, rows) in selected {
             let segments: Vec<_> = places.iter().filter_map(|place| segments[*place].clone()).collect();
             let first = row_group.assigned.start;
             row_groups.extend(rows.placed().map(|(rows, target_row)| TableRows {
@@ -221,13 +217,6 @@ impl ScanWork {
             }));
         }
         SegmentTable::new(queue, &types, &row_groups, row_count)
-    }
-
-    fn check_wanted(&self) -> Result<()> {
-        match self.stop.is_stopped() {
-            true => Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")),
-            false => Ok(()),
-        }
     }
 
     /// The rows that pass, of row groups some of whose columns have pages.
@@ -379,27 +368,10 @@ impl RowGroupsDecoder<'_> {
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        let selected: Vec<SelectedRowGroup<'_>> = self
-            .row_groups
-            .iter()
-            .zip(rows)
-            .map(|(selected, rows)| SelectedRowGroup {
-                row_group: selected.row_group,
-                rows: rows.clone(),
-                loaded: Vec::new(),
-                segments: selected.segments.clone(),
-            })
-            .collect();
+        let selected: Vec<_> = self.row_groups.iter().zip(rows).collect();
         let table = self.scan.segment_table(self.queue, &selected, places, self.row_count)?;
-        let form = |(column, place): (usize, &usize)| {
-            let entries = table.entries(column).map_or(usize::MAX, |(_, count)| count);
-            match test.filter.takes_codes(*place) && entries <= self.row_count {
-                true => (column, ReadForm::Codes),
-                false => (column, ReadForm::Cells),
-            }
-        };
-        let reads: Vec<(usize, ReadForm)> = places.iter().enumerate().map(form).collect();
-        self.queue.read_segments(&table, &reads, None)
+        let rows = ResidentRows { table, places: places.to_vec() };
+        rows.read(self.queue, places, None, |place| test.filter.takes_codes(place))
     }
 
     /// Enqueues the decoding of selected rows of columns that have pages.
@@ -410,7 +382,7 @@ impl RowGroupsDecoder<'_> {
         test: &RowTest<'_>,
     ) -> Result<PendingColumns> {
         let Self { scan, queue, row_count, .. } = *self;
-        scan.check_wanted()?;
+        scan.stop.check()?;
         if places.is_empty() {
             return Ok(PendingColumns::none());
         }

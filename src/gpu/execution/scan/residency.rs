@@ -21,6 +21,7 @@ use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 use super::{
     chunk_cache::{CachedChunk, ChunkCache, ChunkClaim, ChunkForm, ChunkKey, DictionaryKey, LoadClaim},
     chunk_loads::{chunk_key, origin_of},
+    filter::ROWS_AN_ENTRY_MIN,
     parts::RowGroup,
     source::ScanWork,
 };
@@ -35,8 +36,6 @@ use crate::{
 /// Bytes that a row takes on average while it is decoded and encoded, and the part of the memory that all rows may take at once.
 const ROW_BYTES: u64 = 64;
 const MEMORY_PART: u64 = 16;
-/// A text column becomes codes if at least so many rows share an entry on average.
-const ROWS_AN_ENTRY_MIN: usize = 2;
 
 /// Segments of a row group's columns, by place in the scan, as far as they are here.
 pub(super) type RowGroupSegments = Vec<Option<Arc<Segment>>>;
@@ -140,7 +139,7 @@ impl ScanWork {
         if missing.is_empty() || !is_made {
             return Ok(());
         }
-        // Few enough at once, so that what is decoded and encoded takes little of the memory.
+        // A batch has few enough rows that its cells take little of the memory.
         let rows_max = queue.memory().available_bytes() / MEMORY_PART / ROW_BYTES;
         let mut batch: Vec<usize> = Vec::new();
         let mut row_count = 0;

@@ -9,7 +9,7 @@
 
 use pystachio_plan::{Error, Result};
 
-use super::filter::RowTest;
+use super::filter::{ROWS_AN_ENTRY_MIN, RowTest};
 use crate::{
     device::{AnyColumn, Buffer, CellType},
     execution::{expressions::RowCondition, runtime_filter::ScanRuntimeFilter},
@@ -17,9 +17,6 @@ use crate::{
     program::Comparison,
     segment::{ReadForm, SegmentTable, SelectedRows, TableTest},
 };
-
-/// A condition is evaluated for the entries of a dictionary if at least this many rows share one on average.
-const ROWS_AN_ENTRY_MIN: usize = 2;
 
 /// Row groups all of whose wanted columns are segments.
 pub(super) struct ResidentRows {
@@ -62,28 +59,32 @@ impl ResidentRows {
     }
 
     /// How a column is read: as codes if that is allowed and there are as many rows as entries.
-    pub(super) fn form(&self, column: usize, row_count: usize, allows_codes: bool) -> ReadForm {
+    fn form(&self, column: usize, row_count: usize, allows_codes: bool) -> ReadForm {
         match self.table.entries(column) {
             Some((_, entry_count)) if allows_codes && row_count >= entry_count => ReadForm::Codes,
             _ => ReadForm::Cells,
         }
     }
 
-    /// Columns of the selected rows, by place in the scan.
-    fn read(
+    /// Columns of the selected rows, by their places in the scan.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub(super) fn read(
         &self,
         queue: &Queue,
         places: &[usize],
         selected: Option<&SelectedRows>,
         takes_codes: impl Fn(usize) -> bool,
-    ) -> Result<Vec<(usize, AnyColumn)>> {
+    ) -> Result<Vec<AnyColumn>> {
         let row_count = selected.map_or(self.table.row_count(), SelectedRows::count);
         let read = |place: &usize| {
             let column = self.column(*place)?;
             Ok((column, self.form(column, row_count, takes_codes(*place))))
         };
         let reads = places.iter().map(read).collect::<Result<Vec<_>>>()?;
-        Ok(places.iter().copied().zip(queue.read_segments(&self.table, &reads, selected)?).collect())
+        queue.read_segments(&self.table, &reads, selected)
     }
 }
 
@@ -109,8 +110,9 @@ impl<'a> RowTest<'a> {
             }
             let takes_codes = |place| self.filter.takes_codes(place);
             let columns = rows.read(queue, condition.places(), selected.as_ref(), takes_codes)?;
-            let flags = condition.flags(queue, row_count, |place| column_of(&columns, place))?;
-            for (_, column) in &columns {
+            let flags =
+                condition.flags(queue, row_count, |place| column_of(condition.places(), &columns, place))?;
+            for column in &columns {
                 if let AnyColumn::Codes(coded) = column {
                     self.filter.count_entries(coded.entry_count, row_count);
                 }
@@ -124,7 +126,7 @@ impl<'a> RowTest<'a> {
             }
             let places: Vec<usize> = filter.places().collect();
             let columns = rows.read(queue, &places, selected.as_ref(), |_| places.len() == 1)?;
-            let keys: Vec<&AnyColumn> = columns.iter().map(|(_, column)| column).collect();
+            let keys: Vec<&AnyColumn> = columns.iter().collect();
             let tested = filter.test(queue, &keys, row_count, None)?;
             let left = narrowed(queue, rows, selected.as_ref(), &tested.flags);
             // After an error too, no kernel may still read the filter.
@@ -310,9 +312,7 @@ fn narrowed(
     queue.test_segments(&rows.table, selected, &[test])
 }
 
-fn column_of(columns: &[(usize, AnyColumn)], place: usize) -> Result<&AnyColumn> {
-    let column = columns.iter().find(|(known, _)| *known == place);
-    column
-        .map(|(_, column)| column)
-        .ok_or_else(|| Error::internal("a condition reads a column that was not read"))
+fn column_of<'a>(places: &[usize], columns: &'a [AnyColumn], place: usize) -> Result<&'a AnyColumn> {
+    let column = places.iter().position(|known| *known == place).and_then(|number| columns.get(number));
+    column.ok_or_else(|| Error::internal("a condition reads a column that was not read"))
 }

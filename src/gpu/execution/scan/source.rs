@@ -426,37 +426,27 @@ impl ScanWork {
                 row_groups.push((row_group, loaded.0.remove(&place)));
             }
         }
-        let read = self.read_as_fits(queue, row_groups)?;
+        let read = self.read_as_fits(queue, row_groups, true)?;
         queue.publish(&read.rows)?;
         Ok(read)
     }
 
     /// The rows of row groups. If memory does not suffice to decode all at once, each half after
     /// the other.
-    fn read_as_fits(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<PartRows> {
+    fn read_as_fits(&self, queue: &Queue, row_groups: ReadRowGroups<'_>, folds: bool) -> Result<PartRows> {
         let all: Vec<&RowGroup> = row_groups.iter().map(|(row_group, _)| *row_group).collect();
-        match self.read(queue, row_groups, true) {
+        match self.read(queue, row_groups, folds) {
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                let Some(halves) = halves(&all) else { return Err(error) };
+                let Some([first, second]) = halves(&all) else { return Err(error) };
                 queue.wait()?;
-                let read = halves.iter().map(|half| self.read_half(queue, half)).collect::<Result<_>>()?;
-                Ok(PartRows { rows: queue.concat_rows(read)?, folded: None })
+                let read = |half: Vec<RowGroup>| {
+                    let half = half.iter().map(|row_group| (row_group, None)).collect();
+                    self.read_as_fits(queue, half, false).map(|part| part.rows)
+                };
+                let rows = queue.concat_rows(vec![read(first)?, read(second)?])?;
+                Ok(PartRows { rows, folded: None })
             }
             read => read,
-        }
-    }
-
-    /// The same, as rows alone.
-    fn read_half(&self, queue: &Queue, row_groups: &[RowGroup]) -> Result<Rows> {
-        match self.read(queue, row_groups.iter().map(|row_group| (row_group, None)).collect(), false) {
-            Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                let all: Vec<&RowGroup> = row_groups.iter().collect();
-                let Some(halves) = halves(&all) else { return Err(error) };
-                queue.wait()?;
-                let read = halves.iter().map(|half| self.read_half(queue, half)).collect::<Result<_>>()?;
-                queue.concat_rows(read)
-            }
-            read => read.map(|part| part.rows),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the cache holds of a column chunk: its pages, or its rows as a segment.
+//! A cached column chunk: its pages, or its rows as a segment.
 
 use std::sync::Arc;
 

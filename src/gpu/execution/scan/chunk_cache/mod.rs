@@ -7,7 +7,7 @@
 //!                      └──► Moving ──► off the device ──claim──► Moving ──publish─────────┘
 //! ```
 //!
-//! - `contents.rs`: what is cached of a chunk
+//! - `contents.rs`: the two forms of a cached chunk
 //! - `state.rs`: where chunks are, and the eviction order; `use_order.rs`: the order of last uses
 //!
 //! A reader claims the chunks of a row group. If another reader loads a chunk, the first one waits
@@ -66,7 +66,7 @@ pub(super) struct ChunkKey {
     pub(super) form: ChunkForm,
 }
 
-/// What is kept of a chunk.
+/// The form of a cached chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ChunkForm {
     /// Pages, which depend on the file alone.
