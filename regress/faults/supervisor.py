@@ -271,7 +271,7 @@ def writes_are_whole_after_a_crash(place):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     folder.chmod(0o777)
-    rows = "SELECT string_agg(k || '/' || p, ' ' ORDER BY k) FROM crashed"
+    rows = "SELECT string_agg(k || '/' || p, ' ' ORDER BY k, p) FROM crashed"
     with cluster.session(database) as session:
         session.run("DROP FOREIGN TABLE IF EXISTS crashed; DROP TABLE IF EXISTS logged; CREATE TABLE logged (k integer)")
         session.run(f"CREATE FOREIGN TABLE crashed (k integer, p integer) SERVER pystachio OPTIONS (path '{folder}', writable 'true', partition_by 'p')")
@@ -296,7 +296,8 @@ def writes_are_whole_after_a_crash(place):
 
     def check(expected):
         with cluster.session(database) as session:
-            require(session.run(rows).scalar() == expected, f"the rows are whole: {session.run(rows).scalar()}")
+            found = session.run(rows).scalar()
+            require(found == expected, f"the rows are whole: {found}")
         require(names(".") == [], f"no other name is left: {names('.')}")
         require(not list((cluster.data / "pystachio" / "writes").glob("*.json")), "no record is left")
 

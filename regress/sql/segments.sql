@@ -99,8 +99,8 @@ ALTER FOREIGN TABLE segments_files.holes ALTER COLUMN n TYPE bigint;
 SELECT sum(n), count(*) FROM segments_files.holes WHERE n > 1;
 SELECT sum(n), count(*) FROM segments_heap.holes WHERE n > 1;
 ALTER FOREIGN TABLE segments_files.holes ALTER COLUMN mode TYPE varchar(3);
-SELECT count(mode) FROM segments_files.holes;
-SELECT count(mode) FROM segments_files.holes;
+SELECT count(mode) FROM segments_files.holes WHERE quarter = 0;
+SELECT count(mode) FROM segments_files.holes WHERE quarter = 0;
 SELECT count(n) FROM segments_files.holes WHERE large;
 SELECT count(n) FROM segments_heap.holes WHERE large;
 -- A file that changes is read again.
