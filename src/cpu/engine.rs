@@ -209,16 +209,24 @@ fn used_by_queries(pool: &dyn MemoryPool, cache: &ColumnCache, catalog: &FileCat
     (pool.reserved().saturating_sub(cache.used_bytes()) as u64).saturating_sub(catalog.kept_bytes())
 }
 
+/// Up to this range of whole numbers a join finds its keys, and a scan those that a join wants, by their places in an array of 4 bytes
+/// each, however few they are. An array that the processor's caches don't hold would cost as much as a hash table.
+const DIRECT_KEYS_MAX: usize = 8 << 20;
+/// The part of the memory that such an array of one partition may take, of that which is a partition's.
+const DIRECT_KEYS_PART: usize = 64;
+
 /// DataFusion's settings, where they are not its defaults.
 fn settings(options: &CpuOptions) -> DataFusionResult<ConfigOptions> {
     let mut config = ConfigOptions::new();
     config.execution.target_partitions = options.threads.max(1);
+    let partition_bytes =
+        usize::try_from(options.memory_bytes).unwrap_or(usize::MAX) / options.threads.max(1);
     // What each partition of a sort sets aside for merging what it spilled.
-    let merge_bytes =
-        usize::try_from(options.memory_bytes).unwrap_or(usize::MAX) / (8 * options.threads.max(1));
-    config.execution.sort_spill_reservation_bytes = merge_bytes.min(SORT_MERGE_BYTES_MAX);
+    config.execution.sort_spill_reservation_bytes = (partition_bytes / 8).min(SORT_MERGE_BYTES_MAX);
     config.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(EXCHANGE_FILE_BYTES_MAX)?;
     config.execution.collect_statistics = true;
+    config.execution.perfect_hash_join_small_build_threshold =
+        (partition_bytes / DIRECT_KEYS_PART / size_of::<u32>()).min(DIRECT_KEYS_MAX);
     config.optimizer.enable_join_dynamic_filter_pushdown = true;
     config.optimizer.enable_topk_dynamic_filter_pushdown = true;
     Ok(config)

@@ -8,7 +8,11 @@
 
 use crate::datafusion::{
     common::ScalarValue,
-    logical_expr::{Expr, Operator, expr::InList, expr_fn::binary_expr},
+    logical_expr::{
+        Expr, Operator,
+        expr::InList,
+        expr_fn::{binary_expr, or},
+    },
 };
 use arrow::datatypes::{DataType as ArrowType, i256};
 use pystachio_plan::{DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
@@ -21,6 +25,9 @@ use super::{
     failure::may_fail,
     scalars::{integer_scalar, scalar, text_scalar},
 };
+
+/// A list of so many texts is compared text by text, which costs less than to hash each value.
+const COMPARED_TEXTS_MAX: usize = 4;
 
 impl LoweringInput<'_> {
     /// A comparison of two expressions.
@@ -90,6 +97,11 @@ impl LoweringInput<'_> {
             let null =
                 ScalarValue::try_from(&arrow).map_err(|error| crate::error::from_datafusion(&error))?;
             list.push(Expr::Literal(null, None));
+        }
+        let is_text = matches!(arrow, ArrowType::Utf8View | ArrowType::BinaryView);
+        if is_text && matches!(lowered, Expr::Column(_)) && list.len() <= COMPARED_TEXTS_MAX {
+            let equal = list.into_iter().map(|item| binary_expr(lowered.clone(), Operator::Eq, item));
+            return equal.reduce(or).ok_or_else(|| Error::internal("IN has no items"));
         }
         Ok(Expr::InList(InList::new(Box::new(lowered), list, false)))
     }

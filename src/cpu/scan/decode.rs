@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch},
+    array::{Array, ArrayRef, AsArray, BooleanArray, GenericByteViewArray, MAX_INLINE_VIEW_LEN, RecordBatch},
     compute::nullif,
+    datatypes::{ByteViewType, DataType},
 };
 use bytes::Bytes;
 use parquet::{
     arrow::{
         ProjectionMask,
-        arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector},
+        arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector},
         parquet_to_arrow_field_levels,
     },
     basic::Type as PhysicalType,
@@ -30,6 +31,9 @@ use super::{
     table::{ScanFile, ScanTable},
 };
 
+/// A reader that is to skip so many batches begins anew at the row after them.
+const SKIPPED_BATCHES_MIN: usize = 4;
+
 /// The rows of a row group that a reader reads, and in how many at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadRows {
@@ -43,13 +47,14 @@ pub(crate) struct ReadRows {
 /// after.
 pub(crate) struct ColumnReader {
     reader: ParquetRecordBatchReader,
+    pages: RowGroupPages,
+    leaves: Vec<usize>,
+    batch_rows: usize,
     /// For each column read: the way to it in the reader's batches; none of a column that is not stored.
     ways: Vec<Option<Vec<usize>>>,
     columns: Vec<usize>,
-    row_group: usize,
     next_row: usize,
     rows_left: usize,
-    memory: Arc<PageMemory>,
     /// Bytes read from the file.
     pub(crate) bytes_read: usize,
     /// What pages and a batch will take, about.
@@ -86,28 +91,54 @@ impl ColumnReader {
         let ways = columns.iter().map(way).collect();
         let row_count = usize::try_from(metadata.row_group(row_group).num_rows())
             .map_err(|_| corrupt(file, "a row group has a negative number of rows"))?;
-        let rows_left = row_count.saturating_sub(first_row);
-        let selection = (first_row > 0).then(|| {
-            RowSelection::from(vec![RowSelector::skip(row_count - rows_left), RowSelector::select(rows_left)])
-        });
         let chunks = read_chunks(file, row_group, &leaves)?;
         let bytes_read = chunks.iter().map(ChunkBytes::bytes).sum();
         let batch_rows = batch_rows.min(row_count.max(1));
         let expected_bytes = chunks.iter().map(|chunk| chunk.expected_bytes(batch_rows, row_count)).sum();
         let pages =
             RowGroupPages { footer: file.file.footer.clone(), row_group, chunks, memory: memory.clone() };
-        let build = || {
-            let mask = ProjectionMask::leaves(footer.reader.parquet_schema(), leaves);
-            let fields = footer.reader.schema().fields();
-            let levels = parquet_to_arrow_field_levels(footer.reader.parquet_schema(), mask, Some(fields))?;
-            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch_rows, selection)
-        };
-        let reader = decode_guarded(build)
-            .ok_or_else(|| corrupt(file, NOT_DECODABLE))?
-            .map_err(|error| from_parquet(&file.path, &error))?;
-        let (columns, memory) = (columns.to_vec(), memory.clone());
-        let next_row = first_row;
-        Ok(Self { reader, ways, columns, row_group, next_row, rows_left, memory, bytes_read, expected_bytes })
+        let reader = read_pages(file, &pages, &leaves, first_row, batch_rows)?;
+        let (columns, rows_left) = (columns.to_vec(), row_count.saturating_sub(first_row));
+        Ok(Self {
+            reader,
+            pages,
+            leaves,
+            batch_rows,
+            ways,
+            columns,
+            next_row: first_row,
+            rows_left,
+            bytes_read,
+            expected_bytes,
+        })
+    }
+
+    /// Goes on at a row that was not read: what is before it is decoded, or skipped by whole pages where that is much.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::next`].
+    pub(super) fn seek(&mut self, file: &ScanFile, row: usize) -> Result<()> {
+        let skipped = row.saturating_sub(self.next_row);
+        if skipped >= SKIPPED_BATCHES_MIN * self.batch_rows {
+            let memory = &self.pages.memory;
+            memory.begin(self.bytes_read).map_err(|error| from_datafusion(&error))?;
+            self.reader = read_pages(file, &self.pages, &self.leaves, row, self.batch_rows)?;
+            self.next_row = row;
+            self.rows_left = self.rows_left.saturating_sub(skipped);
+            return Ok(());
+        }
+        while self.next_row < row {
+            if self.read(file)?.is_none() {
+                return Err(Error::internal("rows after a row group's last were to be skipped"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it has given all rows.
+    pub(super) fn is_read(&self) -> bool {
+        self.rows_left == 0
     }
 
     /// Bytes that a reader of these columns reads and holds.
@@ -154,8 +185,33 @@ impl ColumnReader {
         table: &ScanTable,
         file: &ScanFile,
     ) -> Result<Option<(usize, Vec<ArrayRef>)>> {
+        let first_row = self.next_row;
+        let Some(batch) = self.read(file)? else { return Ok(None) };
+        let (row_count, memory) = (batch.num_rows(), &self.pages.memory);
+        let arrays = self
+            .columns
+            .iter()
+            .zip(&self.ways)
+            .map(|(column, way)| match (file.stored(*column), way) {
+                (Some(stored), Some(way)) => {
+                    let array = array_at(&batch, way)?;
+                    let converted = stored.conversion.apply(&array, table.place(file, *column), memory);
+                    converted.map(without_unused_buffers)
+                }
+                _ => {
+                    let made = file.made(*column, self.pages.row_group, first_row..self.next_row)?;
+                    made.ok_or_else(|| Error::internal("a column was not read"))
+                }
+            })
+            .collect::<Result<Vec<_>>>()?;
+        memory.keep_batch(&arrays).map_err(|error| from_datafusion(&error))?;
+        Ok(Some((row_count, arrays)))
+    }
+
+    /// The next rows as the file has them.
+    fn read(&mut self, file: &ScanFile) -> Result<Option<RecordBatch>> {
         let batch = decode_guarded(|| self.reader.next());
-        if let Some(failure) = self.memory.take_failure() {
+        if let Some(failure) = self.pages.memory.take_failure() {
             return Err(failure);
         }
         let batch = batch.ok_or_else(|| self.corrupt(file, NOT_DECODABLE))?;
@@ -166,29 +222,12 @@ impl ColumnReader {
             return Ok(None);
         };
         let batch = batch.map_err(|error| self.corrupt(file, &reason(&error)))?;
-        let row_count = batch.num_rows();
-        let rows = self.next_row..self.next_row.saturating_add(row_count);
-        self.next_row = rows.end;
+        self.next_row = self.next_row.saturating_add(batch.num_rows());
         self.rows_left = self
             .rows_left
-            .checked_sub(row_count)
+            .checked_sub(batch.num_rows())
             .ok_or_else(|| self.corrupt(file, "a column has more values than its row group has rows"))?;
-        let arrays = self
-            .columns
-            .iter()
-            .zip(&self.ways)
-            .map(|(column, way)| match (file.stored(*column), way) {
-                (Some(stored), Some(way)) => {
-                    stored.conversion.apply(&array_at(&batch, way)?, table.place(file, *column), &self.memory)
-                }
-                _ => {
-                    let made = file.made(*column, self.row_group, rows.clone())?;
-                    made.ok_or_else(|| Error::internal("a column was not read"))
-                }
-            })
-            .collect::<Result<Vec<_>>>()?;
-        self.memory.keep_batch(&arrays).map_err(|error| from_datafusion(&error))?;
-        Ok(Some((row_count, arrays)))
+        Ok(Some(batch))
     }
 
     /// The error of pages that can't be decoded, which names the column if there is no other.
@@ -201,6 +240,30 @@ impl ColumnReader {
             _ => corrupt(file, reason),
         }
     }
+}
+
+/// A reader of the pages of some leaves from a row on; pages before it are skipped.
+fn read_pages(
+    file: &ScanFile,
+    pages: &RowGroupPages,
+    leaves: &[usize],
+    first_row: usize,
+    batch_rows: usize,
+) -> Result<ParquetRecordBatchReader> {
+    let selection = (first_row > 0).then(|| {
+        let rows_left = pages.num_rows().saturating_sub(first_row);
+        RowSelection::from(vec![RowSelector::skip(first_row), RowSelector::select(rows_left)])
+    });
+    let reader = &file.footer().reader;
+    let build = || {
+        let mask = ProjectionMask::leaves(reader.parquet_schema(), leaves.iter().copied());
+        let fields = reader.schema().fields();
+        let levels = parquet_to_arrow_field_levels(reader.parquet_schema(), mask, Some(fields))?;
+        ParquetRecordBatchReader::try_new_with_row_groups(&levels, pages, batch_rows, selection)
+    };
+    decode_guarded(build)
+        .ok_or_else(|| corrupt(file, NOT_DECODABLE))?
+        .map_err(|error| from_parquet(&file.path, &error))
 }
 
 /// The chunks of declared columns in a row group.
@@ -225,6 +288,21 @@ fn leaves(file: &ScanFile, columns: &[usize]) -> Vec<usize> {
     leaves.sort_unstable();
     leaves.dedup();
     leaves
+}
+
+/// The array without pages that none of its values points into: what compares, hashes and groups texts takes shorter ways then.
+fn without_unused_buffers(array: ArrayRef) -> ArrayRef {
+    fn without<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Option<ArrayRef> {
+        let longest = array.lengths().max().unwrap_or(0);
+        let is_unused = !array.data_buffers().is_empty() && longest <= MAX_INLINE_VIEW_LEN;
+        is_unused.then(|| Arc::new(array.gc()) as ArrayRef)
+    }
+    let without = match array.data_type() {
+        DataType::Utf8View => without(array.as_string_view()),
+        DataType::BinaryView => without(array.as_binary_view()),
+        _ => None,
+    };
+    without.unwrap_or(array)
 }
 
 /// The array at the end of a way: a field of structs is NULL where one of them is.

@@ -24,7 +24,7 @@ use pystachio_plan::ErrorKind;
 use super::{
     BATCH_ROWS,
     exec::RowGroupScanExec,
-    filter::{DynamicCondition, ScanCondition},
+    filter::{DynamicCondition, JudgedCondition, ScanCondition},
     metrics::ScanMetrics,
     pruning::RowGroupPruner,
     queue::{Company, QueueReader, Refused, ScanQueue, ScanUnit},
@@ -56,6 +56,8 @@ pub(super) struct PartitionScan {
     has_objects: bool,
     /// Whether no chunk for the cache was refused so far. Where one was there is none for the next.
     has_room: bool,
+    /// Whether the row group before this one was read beyond the columns of the first condition.
+    has_late_columns: bool,
     current: Option<RowGroup>,
     source: RowGroupSource,
     /// The last field: others may count on memory as soon as this is dropped.
@@ -92,6 +94,7 @@ impl PartitionScan {
             stop: stopping::flag_of(context),
             has_objects: table.files.iter().any(|file| file.file.is_in_store()),
             has_room: true,
+            has_late_columns: true,
             current: None,
             source: RowGroupSource::new(table.clone(), exec.cache.clone(), metrics.clone(), context),
             metrics,
@@ -168,7 +171,9 @@ impl PartitionScan {
         loop {
             let way = if self.has_room { self.source.best_way(unit) } else { ReadWay::Batches };
             let before = self.reader.company();
-            match self.source.open(unit, way, !before.is_alone) {
+            let conditions = self.inputs_of_conditions();
+            let conditions: Vec<&[usize]> = conditions.iter().map(Vec::as_slice).collect();
+            match self.source.open(unit, way, &conditions, !before.is_alone) {
                 Ok(row_group) => {
                     self.current = Some(row_group);
                     self.queue.forget_fetch(unit);
@@ -183,6 +188,13 @@ impl PartitionScan {
         }
     }
 
+    /// The columns that each condition needs, as the conditions are now.
+    fn inputs_of_conditions(&self) -> Vec<Vec<usize>> {
+        let fixed = self.conditions.iter().map(|condition| condition.inputs.clone());
+        let parts = self.dynamic.iter().flat_map(|condition| condition.parts());
+        fixed.chain(parts.filter_map(JudgedCondition::worthwhile_inputs)).collect()
+    }
+
     /// Begins to fetch the row groups that come next, where they are objects'.
     fn read_ahead(&self) {
         if !self.has_objects {
@@ -190,6 +202,8 @@ impl PartitionScan {
         }
         let first = self.conditions.first().map(|condition| condition.inputs.as_slice());
         for unit in self.queue.announce(AHEAD_BYTES) {
+            let reads_all = self.source.best_way(unit) == ReadWay::Batches && self.has_late_columns;
+            let first = first.filter(|_| !reads_all);
             if let Some(fetch) = self.source.fetch_ahead(unit, first) {
                 self.queue.keep_fetch(unit, fetch);
             }
@@ -255,7 +269,7 @@ impl PartitionScan {
 
     /// Evaluates the conditions on the next rows and hands on what they keep.
     async fn read_slice(&mut self, row_group: &mut RowGroup) -> DataFusionResult<()> {
-        let Some(mut slice) = self.source.next_slice(row_group)? else {
+        let Some(mut slice) = self.source.next_slice(row_group) else {
             self.queue.note_done(row_group.unit, row_group.row_count, row_group.row_count);
             row_group.unit.first_row = row_group.row_count;
             return Ok(());
@@ -302,9 +316,9 @@ impl PartitionScan {
         let read = row_group.unit;
         row_group.unit.first_row += slice.row_count;
         self.queue.note_done(read, row_group.unit.first_row, row_group.row_count);
-        if row_group.is_read() && row_group.way() == ReadWay::Batches {
-            // The reader must agree that there are no more rows.
-            self.source.next_slice(row_group)?;
+        if row_group.is_read() {
+            self.source.finish(row_group)?;
+            self.has_late_columns = row_group.has_late_columns();
         }
         Ok(())
     }
@@ -325,24 +339,22 @@ impl PartitionScan {
             )?);
             return Ok(());
         };
-        let Some(selection) = selection.filter(|_| rows_kept < row_count) else {
-            let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
-            if coalescer.is_empty() {
-                self.ready.push_back(batch);
-            } else {
-                coalescer.push_batch(batch)?;
+        let columns = match selection.filter(|_| rows_kept < row_count) {
+            None => columns,
+            Some(selection) => {
+                // Which rows survive is worked out once for all columns.
+                let filter = FilterBuilder::new(selection).optimize().build();
+                let filtered = columns.iter().map(|column| filter.filter(column.as_ref()));
+                filtered.collect::<std::result::Result<_, _>>()?
             }
-            return Ok(());
         };
-        // Which rows survive is worked out once for all columns.
-        let filter = FilterBuilder::new(selection).optimize().build();
-        let columns = columns
-            .iter()
-            .map(|column| filter.filter(column.as_ref()))
-            .collect::<std::result::Result<Vec<_>, _>>()?;
         let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
-        // Copying once more would cost more than a batch that is a little short.
-        if rows_kept >= BATCH_ROWS / 2 && coalescer.is_empty() {
+        // Copying once more would cost more than a batch that is a little short, or a short one before it.
+        if rows_kept >= BATCH_ROWS / 2 || (rows_kept == row_count && coalescer.is_empty()) {
+            coalescer.finish_buffered_batch()?;
+            while let Some(before) = coalescer.next_completed_batch() {
+                self.ready.push_back(before);
+            }
             self.ready.push_back(batch);
         } else {
             coalescer.push_batch(batch)?;

@@ -1,21 +1,28 @@
-//! One row group: its columns' chunks whole, for the cache, or all columns batch by batch.
+//! One row group: its columns' chunks whole, for the cache, or batch by batch.
+//!
+//! ```text
+//! columns of the first condition ─► of the second ─► … ─► the other columns      each group with a reader of its own
+//!        every batch                 where rows are left        where rows are left
+//! ```
+//!
+//! A group of columns is read from the first batch of which a condition before it leaves a row; batches without one are skipped.
 //!
 //! Invariants: no batch of a reader is lost when there is no memory for it. A row group knows the first of its rows that was
-//! not handed on, and can be opened there again, in either way.
+//! not handed on, and can be opened there again, in either way. What all groups will take is reserved when it is opened.
 //!
 //! Deliberately absent: what to do without memory, which the partition decides.
 
 use std::sync::{Arc, Mutex};
 
 use crate::datafusion::{
-    error::Result as DataFusionResult,
+    error::{DataFusionError, Result as DataFusionResult},
     execution::{
         TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
     },
 };
 use arrow::array::{Array, ArrayRef, BooleanArray};
-use pystachio_engine::locking::whole;
+use pystachio_engine::locking::{lock, whole};
 use pystachio_files::Pin;
 use pystachio_plan::{Error, ErrorKind};
 use tokio::task::JoinHandle;
@@ -42,8 +49,10 @@ pub(super) struct RowGroupSource {
     metrics: Arc<ScanMetrics>,
     /// From which memory for chunks is reserved.
     chunks: MemoryReservation,
-    /// What readers hold, and their last batch.
-    reading: Arc<PageMemory>,
+    /// What readers hold, and their last batch, by group of columns.
+    reading: Vec<Arc<PageMemory>>,
+    /// For others of these.
+    readers: MemoryReservation,
 }
 
 /// How a row group is read.
@@ -51,7 +60,7 @@ pub(super) struct RowGroupSource {
 pub(super) enum ReadWay {
     /// Chunk by chunk as columns are needed, each decoded whole and kept in the cache.
     Chunks,
-    /// All columns, a batch at a time.
+    /// A batch at a time.
     Batches,
 }
 
@@ -66,9 +75,19 @@ pub(super) struct RowGroup {
 enum RowGroupColumns {
     /// Decoded chunks of the columns that were needed so far.
     Chunks(Vec<Option<Arc<Chunk>>>),
-    /// A reader of all columns. The lock is never contended: it lets references to the state cross threads, for the reader
-    /// itself may only move.
-    Reader(Mutex<ColumnReader>),
+    /// Each column is of one group.
+    Groups(Vec<ColumnGroup>),
+}
+
+/// Columns that are read together.
+struct ColumnGroup {
+    columns: Vec<usize>,
+    memory: Arc<PageMemory>,
+    /// Whether what the reader will take must be there before it reads.
+    needs_all: bool,
+    /// From the first batch that was wanted. The lock is never contended: it lets references to the state cross threads, for the
+    /// reader itself may only move.
+    reader: Mutex<Option<ColumnReader>>,
 }
 
 /// Rows of a row group that filters are evaluated on.
@@ -89,7 +108,7 @@ impl RowGroup {
     pub(super) fn way(&self) -> ReadWay {
         match self.columns {
             RowGroupColumns::Chunks(_) => ReadWay::Chunks,
-            RowGroupColumns::Reader(_) => ReadWay::Batches,
+            RowGroupColumns::Groups(_) => ReadWay::Batches,
         }
     }
 
@@ -99,6 +118,12 @@ impl RowGroup {
         let Some(Some(chunk)) = chunks.get(bound.column) else { return false };
         slice.first_row.is_multiple_of(BATCH_ROWS)
             && chunk.zones().is_some_and(|zones| zones.refute(slice.first_row / BATCH_ROWS, bound))
+    }
+
+    /// Whether columns were read that the first condition does not need.
+    pub(super) fn has_late_columns(&self) -> bool {
+        let RowGroupColumns::Groups(groups) = &self.columns else { return true };
+        groups.iter().skip(1).any(|group| lock(&group.reader).is_some())
     }
 
     /// Whether all rows were handed on.
@@ -120,7 +145,8 @@ impl RowGroupSource {
             cache,
             metrics,
             chunks: consumer(CHUNK_CONSUMER),
-            reading: PageMemory::of_batches(consumer(SCAN_CONSUMER)),
+            reading: Vec::new(),
+            readers: consumer(SCAN_CONSUMER),
         }
     }
 
@@ -142,65 +168,112 @@ impl RowGroupSource {
         }
     }
 
-    /// Opens a row group at its first row that was not handed on. A reader reserves what its batches will take, and, where
-    /// `needs_all` is not set, goes on with less.
+    /// Opens a row group at its first row that was not handed on. Where it is read by batches, what they will take is reserved;
+    /// where `needs_all` is not set, less will do. `conditions` are the columns of each.
     ///
     /// # Errors
     ///
-    /// The pool's, and those of [`ColumnReader::try_new`].
-    pub(super) fn open(&self, unit: ScanUnit, way: ReadWay, needs_all: bool) -> DataFusionResult<RowGroup> {
+    /// The pool's.
+    pub(super) fn open(
+        &mut self,
+        unit: ScanUnit,
+        way: ReadWay,
+        conditions: &[&[usize]],
+        needs_all: bool,
+    ) -> DataFusionResult<RowGroup> {
         let row_count = self.file(unit).footer().metadata().row_group(unit.row_group).num_rows();
         let row_count = usize::try_from(row_count).unwrap_or(0);
         let columns = match way {
             ReadWay::Chunks => RowGroupColumns::Chunks(vec![None; self.table.columns.len()]),
-            ReadWay::Batches => RowGroupColumns::Reader(Mutex::new(self.open_reader(unit, needs_all)?)),
+            ReadWay::Batches => {
+                let groups = groups_of(self.table.columns.len(), conditions);
+                let groups = groups.into_iter().enumerate();
+                let groups = groups.map(|(index, columns)| self.open_group(unit, index, columns, needs_all));
+                RowGroupColumns::Groups(groups.collect::<DataFusionResult<_>>()?)
+            }
         };
         Ok(RowGroup { unit, row_count, columns })
     }
 
-    fn open_reader(&self, unit: ScanUnit, needs_all: bool) -> DataFusionResult<ColumnReader> {
-        let columns = self.all_columns();
-        let file = self.file(unit);
-        self.reading.begin(ColumnReader::bytes_to_read(file, unit.row_group, &columns))?;
-        let ScanUnit { row_group, first_row, .. } = unit;
-        let rows = ReadRows { row_group, first_row, batch_rows: BATCH_ROWS };
-        let reader = ColumnReader::try_new(file, &columns, rows, &self.reading).map_err(to_datafusion)?;
-        self.metrics.bytes_read.add(reader.bytes_read);
-        let expected = self.reading.expect(reader.expected_bytes);
+    fn open_group(
+        &mut self,
+        unit: ScanUnit,
+        index: usize,
+        columns: Vec<usize>,
+        needs_all: bool,
+    ) -> DataFusionResult<ColumnGroup> {
+        if index >= self.reading.len() {
+            self.reading.push(PageMemory::of_batches(self.readers.new_empty()));
+        }
+        let (file, memory) = (self.file(unit), self.reading[index].clone());
+        memory.begin(ColumnReader::bytes_to_read(file, unit.row_group, &columns))?;
+        let expected = memory.expect(ColumnReader::batch_bytes(file, unit.row_group, &columns, BATCH_ROWS));
         if needs_all {
             expected?;
         }
-        Ok(reader)
+        Ok(ColumnGroup { columns, memory, needs_all, reader: Mutex::new(None) })
     }
 
-    /// Lets go of what the last reader left reserved. No row group is open.
-    pub(super) fn release(&self) {
-        self.reading.release();
-    }
-
-    /// The next rows that were not handed on; `None` if there are none.
-    pub(super) fn next_slice(&self, row_group: &mut RowGroup) -> DataFusionResult<Option<Slice>> {
-        let first_row = row_group.unit.first_row;
-        match &mut row_group.columns {
-            RowGroupColumns::Chunks(_) => {
-                let row_count = BATCH_ROWS.min(row_group.row_count.saturating_sub(first_row));
-                let columns = vec![None; self.table.columns.len()];
-                Ok((row_count > 0).then_some(Slice { first_row, row_count, columns }))
+    /// The columns of a group for a slice.
+    fn read_group(
+        &self,
+        unit: ScanUnit,
+        group: &mut ColumnGroup,
+        (first_row, row_count): (usize, usize),
+    ) -> DataFusionResult<Vec<ArrayRef>> {
+        let elapsed = self.metrics.elapsed();
+        let _timer = elapsed.timer();
+        let file = self.file(unit);
+        let reader = whole(group.reader.get_mut());
+        let reader = match reader {
+            Some(reader) => reader,
+            None => {
+                let rows = ReadRows { row_group: unit.row_group, first_row, batch_rows: BATCH_ROWS };
+                let opened = ColumnReader::try_new(file, &group.columns, rows, &group.memory);
+                let opened = opened.map_err(to_datafusion)?;
+                self.metrics.bytes_read.add(opened.bytes_read);
+                let expected = group.memory.expect(opened.expected_bytes);
+                if group.needs_all {
+                    expected?;
+                }
+                reader.insert(opened)
             }
-            RowGroupColumns::Reader(reader) => {
-                let elapsed = self.metrics.elapsed();
-                let _timer = elapsed.timer();
-                let batch = whole(reader.get_mut()).next(&self.table, self.file(row_group.unit));
-                let slice = batch.map_err(to_datafusion)?.map(|(row_count, columns)| {
-                    let columns = columns.into_iter().map(Some).collect();
-                    Slice { first_row, row_count, columns }
-                });
-                Ok(slice)
-            }
+        };
+        reader.seek(file, first_row).map_err(to_datafusion)?;
+        match reader.next(&self.table, file).map_err(to_datafusion)? {
+            Some((rows_read, arrays)) if rows_read == row_count => Ok(arrays),
+            _ => Err(cut_unevenly(file)),
         }
     }
 
-    /// Some of the table's columns for a slice; chunks that are not at hand are read.
+    /// Has readers that have given all rows agree that there are no more.
+    pub(super) fn finish(&self, row_group: &mut RowGroup) -> DataFusionResult<()> {
+        let RowGroupColumns::Groups(groups) = &mut row_group.columns else { return Ok(()) };
+        let file = self.file(row_group.unit);
+        for group in groups {
+            if let Some(reader) = whole(group.reader.get_mut())
+                && reader.is_read()
+            {
+                reader.next(&self.table, file).map_err(to_datafusion)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of what the last readers left reserved. No row group is open.
+    pub(super) fn release(&self) {
+        self.reading.iter().for_each(|memory| memory.release());
+    }
+
+    /// The next rows that were not handed on; `None` if there are none.
+    pub(super) fn next_slice(&self, row_group: &RowGroup) -> Option<Slice> {
+        let first_row = row_group.unit.first_row;
+        let row_count = BATCH_ROWS.min(row_group.row_count.saturating_sub(first_row));
+        let columns = vec![None; self.table.columns.len()];
+        (row_count > 0).then_some(Slice { first_row, row_count, columns })
+    }
+
+    /// Some of the table's columns for a slice; what is not at hand is read.
     pub(super) async fn columns(
         &self,
         row_group: &mut RowGroup,
@@ -210,30 +283,52 @@ impl RowGroupSource {
         let mut arrays = Vec::with_capacity(wanted.len());
         for column in wanted {
             if slice.columns[*column].is_none() {
-                let array = self.chunk_slice(row_group, slice, *column).await?;
-                slice.columns[*column] = Some(array);
+                self.read_column(row_group, slice, *column).await?;
             }
             arrays.extend(slice.columns[*column].clone());
         }
         Ok(arrays)
     }
 
-    async fn chunk_slice(
+    async fn read_column(
         &self,
         row_group: &mut RowGroup,
-        slice: &Slice,
+        slice: &mut Slice,
         column: usize,
-    ) -> DataFusionResult<ArrayRef> {
+    ) -> DataFusionResult<()> {
         let unit = row_group.unit;
-        let RowGroupColumns::Chunks(chunks) = &mut row_group.columns else {
-            return Err(to_datafusion(Error::internal("a reader's batch lacks a column")));
-        };
         let file = self.file(unit);
         let Some(stored) = file.stored(column) else {
             let rows = slice.first_row..slice.first_row + slice.row_count;
             let made = file.made(column, unit.row_group, rows).map_err(to_datafusion)?;
-            return made.ok_or_else(|| to_datafusion(Error::internal("a column was not made")));
+            let made = made.ok_or_else(|| to_datafusion(Error::internal("a column was not made")))?;
+            slice.columns[column] = Some(made);
+            return Ok(());
         };
+        match &mut row_group.columns {
+            RowGroupColumns::Chunks(chunks) => {
+                let array = self.chunk_slice(unit, chunks, slice, (column, stored)).await?;
+                slice.columns[column] = Some(array);
+            }
+            RowGroupColumns::Groups(groups) => {
+                let group = groups.iter_mut().find(|group| group.columns.contains(&column));
+                let group = group.ok_or_else(|| to_datafusion(Error::internal("a column is of no group")))?;
+                let arrays = self.read_group(unit, group, (slice.first_row, slice.row_count))?;
+                for (column, array) in group.columns.iter().zip(arrays) {
+                    slice.columns[*column] = Some(array);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn chunk_slice(
+        &self,
+        unit: ScanUnit,
+        chunks: &mut [Option<Arc<Chunk>>],
+        slice: &Slice,
+        (column, stored): (usize, &StoredColumn),
+    ) -> DataFusionResult<ArrayRef> {
         let chunk = match &chunks[column] {
             Some(chunk) => chunk,
             None => {
@@ -279,8 +374,8 @@ impl RowGroupSource {
         }
     }
 
-    /// Fetches what will be read first of a row group: of an object, in the background. `first` are the columns of the first
-    /// condition, if there is one: others may not be read at all.
+    /// Fetches what will be read of a row group: of an object, in the background. `first` are the columns of the first condition
+    /// where others may not be read at all.
     pub(super) fn fetch_ahead(
         &self,
         unit: ScanUnit,
@@ -291,13 +386,10 @@ impl RowGroupSource {
             return None;
         }
         let mut columns = self.all_columns();
+        columns.retain(|column| first.is_none_or(|first| first.contains(column)));
         if self.best_way(unit) == ReadWay::Chunks {
-            columns.retain(|column| {
-                first.is_none_or(|first| first.contains(column))
-                    && file
-                        .stored(*column)
-                        .is_some_and(|stored| !self.cache.has(&self.chunk_key(unit, *column, stored)))
-            });
+            let has = |column, stored| self.cache.has(&self.chunk_key(unit, column, stored));
+            columns.retain(|column| file.stored(*column).is_some_and(|stored| !has(*column, stored)));
         }
         let ranges = chunk_ranges(file, unit.row_group, &columns);
         let table = self.table.clone();
@@ -322,10 +414,7 @@ impl RowGroupSource {
             let Some((row_count, arrays)) = batch else { break };
             // Slices are cut at multiples of a batch, so every piece but the last must be whole.
             if chunk.last_rows().is_some_and(|rows| rows != PIECE_ROWS) || row_count > PIECE_ROWS {
-                return Err(to_datafusion(Error::new(
-                    ErrorKind::Internal,
-                    format!("the Parquet reader cut file \"{}\" unevenly", file.path.display()),
-                )));
+                return Err(cut_unevenly(file));
             }
             for array in arrays {
                 chunk.push(array)?;
@@ -335,4 +424,21 @@ impl RowGroupSource {
         }
         Ok(chunk.finish())
     }
+}
+
+fn cut_unevenly(file: &ScanFile) -> DataFusionError {
+    let message = format!("the Parquet reader cut file \"{}\" unevenly", file.path.display());
+    to_datafusion(Error::new(ErrorKind::Internal, message))
+}
+
+/// Columns that are read together: those of each condition that none before it has, and all others.
+fn groups_of(column_count: usize, conditions: &[&[usize]]) -> Vec<Vec<usize>> {
+    let mut left: Vec<usize> = (0..column_count).collect();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for condition in conditions {
+        groups.push(left.extract_if(.., |column| condition.contains(column)).collect());
+    }
+    groups.push(left);
+    groups.retain(|group| !group.is_empty());
+    groups
 }
