@@ -38,10 +38,13 @@ pub struct Leading {
 impl Leading {
     /// Of an integer of any size times ten to the power of minus `scale`.
     pub fn of_big(value: &BigInt, scale: u32) -> Self {
-        let digits = value.magnitude().to_string();
-        if digits == "0" {
-            return Self::default();
+        if let Ok(value) = i128::try_from(value) {
+            let Some(last_place) = value.unsigned_abs().checked_ilog10() else { return Self::default() };
+            return Self::locate(i64::from(last_place) + 1, scale, |dropped| {
+                (value / 10_i128.checked_pow(dropped)?).try_into().ok()
+            });
         }
+        let digits = value.magnitude().to_string();
         let digit_count = digits.len() as i64;
         Self::locate(digit_count, scale, |dropped| {
             digits.get(..digits.len().saturating_sub(dropped as usize))?.parse().ok()

@@ -45,24 +45,9 @@ pub struct Statistic {
 impl Moments {
     /// The function's value; `None` for NULL.
     pub fn statistic(self, form: VarianceForm) -> Option<Statistic> {
-        let Self { count, sum, sum_scale, squares, squares_scale, display_scale } = self;
-        if count <= i64::from(form.sample) {
-            return None;
-        }
-        // n * sum(x^2) - sum(x)^2, at the scale that both terms can have.
-        let scale = squares_scale.max(sum_scale * 2);
-        let raise = |value: BigInt, from: u32| value * BigInt::from(10).pow(scale - from);
-        let numerator = raise(squares * count, squares_scale) - raise(&sum * &sum, sum_scale * 2);
-        if numerator.sign() != Sign::Plus {
+        let Some(Variance { numerator, denominator, scale, digits }) = self.variance(form)? else {
             return Some(Statistic { value: BigInt::ZERO, digits: 0 });
-        }
-        let denominator = BigInt::from(count) * BigInt::from(if form.sample { count - 1 } else { count });
-        let digits = select_scale(
-            Leading::of_big(&numerator, scale),
-            display_scale.saturating_mul(2),
-            Leading::of_big(&denominator, 0),
-            0,
-        );
+        };
         let digits_power = BigInt::from(10).pow(digits.unsigned_abs());
         let value = big_quotient(&(numerator * &digits_power), &(denominator * BigInt::from(10).pow(scale)));
         if !form.deviation {
@@ -72,6 +57,47 @@ impl Moments {
         let root = BigInt::sqrt(&(value * digits_power * 100_u32));
         Some(Statistic { value: big_quotient(&root, &BigInt::from(10)), digits })
     }
+
+    /// The digits after the point of [`Self::statistic`].
+    pub fn digits(self, form: VarianceForm) -> Option<i32> {
+        Some(self.variance(form)?.map_or(0, |variance| variance.digits))
+    }
+
+    /// The variance as a quotient; within, `None` for one of zero.
+    fn variance(self, form: VarianceForm) -> Option<Option<Variance>> {
+        let Self { count, sum, sum_scale, squares, squares_scale, display_scale } = self;
+        if count <= i64::from(form.sample) {
+            return None;
+        }
+        // n * sum(x^2) - sum(x)^2, at the scale that both terms can have.
+        let scale = squares_scale.max(sum_scale * 2);
+        let raise = |value: BigInt, from: u32| match scale - from {
+            0 => value,
+            by => value * BigInt::from(10).pow(by),
+        };
+        let numerator = raise(squares * count, squares_scale) - raise(&sum * &sum, sum_scale * 2);
+        if numerator.sign() != Sign::Plus {
+            return Some(None);
+        }
+        let denominator = BigInt::from(count) * BigInt::from(if form.sample { count - 1 } else { count });
+        let digits = select_scale(
+            Leading::of_big(&numerator, scale),
+            display_scale.saturating_mul(2),
+            Leading::of_big(&denominator, 0),
+            0,
+        );
+        Some(Some(Variance { numerator, denominator, scale, digits }))
+    }
+}
+
+/// A variance that is not zero.
+struct Variance {
+    /// Times ten to the power of `scale`.
+    numerator: BigInt,
+    denominator: BigInt,
+    scale: u32,
+    /// Digits after the point of the quotient.
+    digits: i32,
 }
 
 impl Statistic {

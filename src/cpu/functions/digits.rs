@@ -4,7 +4,10 @@
 //! result are that wide; a batch in which that overflows is computed again in 256 bits, and only what does
 //! not fit the result's width then is an error.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+};
 
 use crate::datafusion::logical_expr::ColumnarValue;
 use arrow::{
@@ -21,6 +24,12 @@ use super::{
     invocation::Invocation,
     lanes::{Lanes, Nullable, map_lanes},
 };
+
+/// The powers of ten that 256 bits hold.
+static WIDE_POWERS: LazyLock<Vec<i256>> = LazyLock::new(|| {
+    let next = |power: &i256| power.checked_mul(i256::from_i128(10));
+    std::iter::successors(Some(i256::ONE), next).collect()
+});
 
 /// An integer that holds a decimal's digits.
 pub(super) trait Digits: Copy + Default + Ord + std::fmt::Display + 'static {
@@ -93,7 +102,7 @@ impl Digits for i256 {
     const ONE: Self = i256::ONE;
 
     fn power_of_ten(exponent: u32) -> Option<Self> {
-        i256::from_i128(10).checked_pow(exponent)
+        WIDE_POWERS.get(exponent as usize).copied()
     }
 
     fn add(self, other: Self) -> (Self, bool) {
@@ -114,14 +123,21 @@ impl Digits for i256 {
         {
             return Some((i256::from_i128(quotient), i256::from_i128(remainder)));
         }
-        Some((self.checked_div(other)?, self.checked_rem(other)?))
+        // The remainder by a division of its own would take as long again.
+        let quotient = self.checked_div(other)?;
+        Some((quotient, self.wrapping_sub(quotient.wrapping_mul(other))))
     }
 
     fn digit_count(self) -> u32 {
-        let mut count = 1;
-        // A quotient says how many digits there are without the magnitude, which the least value lacks.
+        if let Some(narrow) = self.to_i128() {
+            return narrow.digit_count();
+        }
+        // Less one of negative numbers: the magnitude of the least value does not fit.
+        let bits = 2 * i128::BITS - if self.is_negative() { !self } else { self }.leading_zeros();
+        // As many digits at least as bits would have that are all zero but the first: log10(2) rounded down.
+        let mut count = bits.saturating_sub(1) * 30_102 / 100_000 + 1;
         while let Some(power) = Self::power_of_ten(count)
-            && self.checked_div(power).is_some_and(|quotient| quotient != i256::ZERO)
+            && (self >= power || self <= -power)
         {
             count += 1;
         }
@@ -343,4 +359,39 @@ pub(super) fn big_to_wide(value: &BigInt) -> Option<i256> {
     let mut wide = [fill; 32];
     wide.get_mut(..bytes.len())?.copy_from_slice(&bytes);
     Some(i256::from_le_bytes(wide))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_numbers_have_the_digits_of_their_text() {
+        let powers = (0..255_u8).map(|bit| i256::ONE << bit).chain(WIDE_POWERS.iter().copied());
+        let near =
+            powers.flat_map(|power| [power.wrapping_sub(i256::ONE), power, power.wrapping_add(i256::ONE)]);
+        for value in near.flat_map(|value| [value, value.wrapping_neg()]).chain([i256::MIN, i256::MAX]) {
+            assert_eq!(
+                value.digit_count() as usize,
+                value.to_string().trim_start_matches('-').len(),
+                "{value}"
+            );
+        }
+        assert_eq!(
+            (i256::power_of_ten(76), i256::power_of_ten(77)),
+            (i256::from_string(&format!("1{:0>76}", "")), None)
+        );
+    }
+
+    #[test]
+    fn a_wide_division_has_the_remainder_of_its_quotient() {
+        let large = WIDE_POWERS[70];
+        for (a, b) in [(large, 7), (large.wrapping_neg(), 7), (large, -9), (i256::MIN, 3), (i256::MAX, 1)] {
+            let b = i256::from_i128(b);
+            let expected = Some((a.checked_div(b).unwrap(), a.checked_rem(b).unwrap()));
+            assert_eq!(a.divide(b), expected, "{a} / {b}");
+        }
+        assert_eq!(i256::MIN.divide(i256::MINUS_ONE), None);
+        assert_eq!(large.divide(i256::ZERO), None);
+    }
 }

@@ -8,7 +8,7 @@ use arrow::{
     datatypes::{Int32Type, Int64Type, i256},
 };
 use num_bigint::BigInt;
-use pystachio_engine::variance::{Moments, Statistic, VarianceForm};
+use pystachio_engine::variance::{Moments, VarianceForm};
 use pystachio_plan::Result;
 
 use super::{
@@ -28,7 +28,7 @@ pub(super) fn variance(form: VarianceForm, call: &Invocation<'_>) -> Result<Arra
     let rows = Rows::new(call)?;
     let mut values = Vec::with_capacity(call.rows);
     for row in 0..call.rows {
-        let Some(statistic) = rows.statistic(row, form) else {
+        let Some(statistic) = rows.moments(row).and_then(|moments| moments.statistic(form)) else {
             values.push(None);
             continue;
         };
@@ -45,7 +45,7 @@ pub(super) fn variance(form: VarianceForm, call: &Invocation<'_>) -> Result<Arra
 pub(super) fn variance_scale(form: VarianceForm, call: &Invocation<'_>) -> Result<ArrayRef> {
     let rows = Rows::new(call)?;
     let scales: Int32Array =
-        (0..call.rows).map(|row| rows.statistic(row, form).map(|statistic| statistic.digits)).collect();
+        (0..call.rows).map(|row| rows.moments(row).and_then(|moments| moments.digits(form))).collect();
     Ok(Arc::new(scales))
 }
 
@@ -68,16 +68,16 @@ impl<'a> Rows<'a> {
         Ok(Self { counts, sums, sum_scale, squares, squares_scale, displays })
     }
 
-    fn statistic(&self, row: usize, form: VarianceForm) -> Option<Statistic> {
-        let moments = Moments {
+    /// The arguments of a row; `None` if one of them is NULL.
+    fn moments(&self, row: usize) -> Option<Moments> {
+        Some(Moments {
             count: self.counts.get(row)?,
             sum: big_value(&self.sums, row)?,
             sum_scale: self.sum_scale,
             squares: big_value(&self.squares, row)?,
             squares_scale: self.squares_scale,
             display_scale: self.displays.get(row)?,
-        };
-        moments.statistic(form)
+        })
     }
 }
 

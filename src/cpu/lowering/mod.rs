@@ -68,6 +68,9 @@ use crate::{
     unnest::{ElementColumns, Elements, UnnestExec},
 };
 
+/// A sort key of so many parts is computed before the sort.
+const LARGE_KEY_PARTS: usize = 12;
+
 /// Relations nested deeper are refused, so that a plan can't exhaust the stack. Those that are decoded are
 /// not as deep.
 const DEPTH_MAX: usize = 2 * RELATION_DEPTH_MAX;
@@ -332,10 +335,29 @@ impl Lowering<'_> {
         let mut needed = required.clone();
         keys.iter().for_each(|key| require_columns(&key.expression, &mut needed));
         let plan = self.lower(input, &needed, depth + 1)?;
-        match ordering_of(&self.input(&plan)?, keys)? {
-            Some(ordering) => Ok(Arc::new(SortExec::new(ordering, plan))),
-            None => Ok(plan),
+        let below = self.input(&plan)?;
+        if !keys.iter().any(|key| is_large(&key.expression)) {
+            return Ok(match ordering_of(&below, keys)? {
+                Some(ordering) => Arc::new(SortExec::new(ordering, plan)),
+                None => plan,
+            });
         }
+        // Large keys are columns: each is computed once, and the optimizer is spared to compare it with every order that it meets.
+        let kept: Vec<ColumnId> = required.iter().copied().collect();
+        let schema = plan.schema();
+        let names = schema.fields().iter().map(|field| field.name()).enumerate();
+        let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> =
+            names.map(|(place, name)| (Arc::new(Column::new(name, place)) as _, name.clone())).collect();
+        let mut small_keys = keys.to_vec();
+        for key in small_keys.iter_mut().filter(|key| is_large(&key.expression)) {
+            let id = self.fresh_column();
+            columns.push((below.physical_key(&key.expression)?, column_name(id)));
+            key.expression = Expression::column(id, key.expression.data_type().clone());
+        }
+        let plan = project(plan, columns)?;
+        let ordering = ordering_of(&self.input(&plan)?, &small_keys)?;
+        let ordering = ordering.ok_or_else(|| Error::internal("a sort has lost its keys"))?;
+        keep_columns(Arc::new(SortExec::new(ordering, plan)), &kept)
     }
 
     fn lower_union(
@@ -413,6 +435,13 @@ fn ordering_of(input: &PhysicalInput<'_>, keys: &[SortKey]) -> Result<Option<Lex
         Ok(PhysicalSortExpr::new(input.physical_key(&key.expression)?, options))
     });
     Ok(LexOrdering::new(ordering.collect::<Result<Vec<_>>>()?))
+}
+
+/// Whether to compute a sort key once costs less than a column of its values.
+fn is_large(expression: &Expression) -> bool {
+    let mut parts = 0;
+    expression.walk(&mut |_| parts += 1);
+    parts >= LARGE_KEY_PARTS
 }
 
 /// The order by some keys of rows whose columns have the names of [`crate::column_name`]; `None` without keys.

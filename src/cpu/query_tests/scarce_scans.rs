@@ -83,6 +83,16 @@ struct ScarceScan {
 impl ScarceScan {
     /// The rows whose place in their row group is `first_place` or greater.
     fn new(path: &Path, memory_bytes: usize, cache_bytes: usize, first_place: usize) -> Self {
+        let filter = (first_place > 0).then(|| place(Comparison::GtEq, first_place));
+        Self::with_filter(path, memory_bytes, cache_bytes, filter)
+    }
+
+    fn with_filter(
+        path: &Path,
+        memory_bytes: usize,
+        cache_bytes: usize,
+        filter: Option<Arc<dyn PhysicalExpr>>,
+    ) -> Self {
         let cache = Arc::new(ColumnCache::new(cache_bytes));
         let engine: Arc<dyn MemoryPool> = Arc::new(EnginePool::new(memory_bytes));
         let footers = PoolFiles::footers(&engine, cache.clone());
@@ -100,12 +110,7 @@ impl ScarceScan {
             with_bounds: false,
         };
         let scans = ScanContext { files, cache: cache.clone(), threads: PARTITIONS };
-        let plan = RowGroupScanExec::try_new(&scans, &request, |schema| {
-            let place = Arc::new(Column::new(schema.field(1).name(), 1));
-            let filter = BinaryExpr::new(place, Comparison::GtEq, lit(first_place as i64));
-            Ok((first_place > 0).then(|| Arc::new(filter) as Arc<dyn PhysicalExpr>).into_iter().collect())
-        })
-        .unwrap();
+        let plan = RowGroupScanExec::try_new(&scans, &request, |_| Ok(filter.into_iter().collect())).unwrap();
         let pool = QueryPool::new(engine, cache.clone(), catalog, StopFlag::default());
         let pool: Arc<dyn MemoryPool> = Arc::new(pool);
         let environment = RuntimeEnvBuilder::new().with_memory_pool(pool.clone()).build_arc().unwrap();
@@ -147,6 +152,11 @@ impl ScarceScan {
     }
 }
 
+/// The place in the row group compared with a number.
+fn place(comparison: Comparison, number: usize) -> Arc<dyn PhysicalExpr> {
+    Arc::new(BinaryExpr::new(Arc::new(Column::new("c2", 1)), comparison, lit(number as i64)))
+}
+
 fn numbers_of(batch: &RecordBatch) -> Vec<i64> {
     batch.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
@@ -176,6 +186,41 @@ async fn chunks_without_memory_are_read_batch_by_batch() {
     for first_place in [0, 12_000] {
         let scan = ScarceScan::new(&path, NOISE_MEMORY_BYTES, 2 * NOISE_MEMORY_BYTES, first_place);
         assert_eq!(scan.read_in_turns().await.unwrap(), numbers_from(first_place, NOISE_ROWS));
+        scan.assert_released();
+    }
+}
+
+#[tokio::test]
+async fn columns_are_read_from_the_first_row_that_a_condition_leaves() {
+    const ROW_GROUP_ROWS: usize = 9 * crate::scan::BATCH_ROWS;
+    const MEMORY_BYTES: usize = 1 << 30;
+    let fixture = Fixture::new();
+    let path = fixture.path("t");
+    write_table(&path, ROW_GROUP_ROWS, |place| format!("{place} of a row group"));
+    let all = ScarceScan::new(&path, MEMORY_BYTES, 0, 0);
+    assert_eq!(all.read_in_turns().await.unwrap(), numbers_from(0, ROW_GROUP_ROWS));
+    // Every row is compared, as statistics say nothing of this condition; none is left.
+    let never = |place: Arc<dyn PhysicalExpr>| {
+        let other = Arc::new(BinaryExpr::new(place, Comparison::Multiply, lit(2_i64)));
+        Arc::new(BinaryExpr::new(other, Comparison::Eq, lit(1_i64))) as Arc<dyn PhysicalExpr>
+    };
+    let none = never(Arc::new(Column::new("c2", 1)));
+    let none = ScarceScan::with_filter(&path, MEMORY_BYTES, 0, Some(none));
+    assert_eq!(none.read_in_turns().await.unwrap(), [0; 0]);
+    assert!(none.bytes_read() > 0 && none.bytes_read() < all.bytes_read() / 2);
+    none.assert_released();
+    // Batches between those that are read: few are decoded, more are skipped.
+    for last_batch in [2, 3, 5, 8] {
+        let last = last_batch * crate::scan::BATCH_ROWS + 10;
+        let or = |one, other| Arc::new(BinaryExpr::new(one, Comparison::Or, other)) as Arc<dyn PhysicalExpr>;
+        let filter = or(place(Comparison::Lt, 10), place(Comparison::Eq, last));
+        let scan = ScarceScan::with_filter(&path, MEMORY_BYTES, 0, Some(filter));
+        let is_wanted = |number: &i64| {
+            let place = *number as usize % ROW_GROUP_ROWS;
+            place < 10 || place == last
+        };
+        let wanted: Vec<i64> = numbers_from(0, ROW_GROUP_ROWS).into_iter().filter(is_wanted).collect();
+        assert_eq!(scan.read_in_turns().await.unwrap(), wanted);
         scan.assert_released();
     }
 }

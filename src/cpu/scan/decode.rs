@@ -217,7 +217,7 @@ impl ColumnReader {
         let batch = batch.ok_or_else(|| self.corrupt(file, NOT_DECODABLE))?;
         let Some(batch) = batch else {
             if self.rows_left > 0 {
-                return Err(self.corrupt(file, "a column has fewer values than its row group has rows"));
+                return Err(self.too_few_values(file));
             }
             return Ok(None);
         };
@@ -228,6 +228,11 @@ impl ColumnReader {
             .checked_sub(batch.num_rows())
             .ok_or_else(|| self.corrupt(file, "a column has more values than its row group has rows"))?;
         Ok(Some(batch))
+    }
+
+    /// The error of a file that gives fewer rows than its footer announces.
+    pub(super) fn too_few_values(&self, file: &ScanFile) -> Error {
+        self.corrupt(file, "a column has fewer values than its row group has rows")
     }
 
     /// The error of pages that can't be decoded, which names the column if there is no other.

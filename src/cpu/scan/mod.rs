@@ -4,7 +4,7 @@
 //! files ─► row groups ─► pruned by statistics ─► claimed one by one by the partitions ◄── what one has no memory for
 //!                                                  │
 //!               cache on: decoded chunks, a column at a time, kept in the column cache
-//!               cache off, or no memory for a chunk: a reader over the row group, a batch at a time
+//!               cache off, or no memory for a chunk: readers over the row group, a batch at a time
 //!                                                  │
 //!                                  filters on slices of a batch ─► rows that survive
 //! ```
@@ -23,7 +23,7 @@
 //! only if a row may survive the filters before it. A scan fails for want of memory only if one partition of it,
 //! alone, has too little to read a row group batch by batch.
 //!
-//! Deliberately absent: pages are not skipped by page index, for cached chunks are whole.
+//! Deliberately absent: page indexes of files, for cached chunks are whole, and a batch has rows of many pages.
 
 mod conversion;
 mod decode;

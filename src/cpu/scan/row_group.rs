@@ -15,7 +15,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::datafusion::{
-    error::{DataFusionError, Result as DataFusionResult},
+    error::Result as DataFusionResult,
     execution::{
         TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
@@ -242,7 +242,7 @@ impl RowGroupSource {
         reader.seek(file, first_row).map_err(to_datafusion)?;
         match reader.next(&self.table, file).map_err(to_datafusion)? {
             Some((rows_read, arrays)) if rows_read == row_count => Ok(arrays),
-            _ => Err(cut_unevenly(file)),
+            _ => Err(to_datafusion(reader.too_few_values(file))),
         }
     }
 
@@ -414,7 +414,8 @@ impl RowGroupSource {
             let Some((row_count, arrays)) = batch else { break };
             // Slices are cut at multiples of a batch, so every piece but the last must be whole.
             if chunk.last_rows().is_some_and(|rows| rows != PIECE_ROWS) || row_count > PIECE_ROWS {
-                return Err(cut_unevenly(file));
+                let message = format!("the Parquet reader cut file \"{}\" unevenly", file.path.display());
+                return Err(to_datafusion(Error::new(ErrorKind::Internal, message)));
             }
             for array in arrays {
                 chunk.push(array)?;
@@ -424,11 +425,6 @@ impl RowGroupSource {
         }
         Ok(chunk.finish())
     }
-}
-
-fn cut_unevenly(file: &ScanFile) -> DataFusionError {
-    let message = format!("the Parquet reader cut file \"{}\" unevenly", file.path.display());
-    to_datafusion(Error::new(ErrorKind::Internal, message))
 }
 
 /// Columns that are read together: those of each condition that none before it has, and all others.
