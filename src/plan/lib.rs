@@ -128,8 +128,8 @@ pub use relation::{
 };
 pub use repeated::RepeatedParts;
 pub use store::{
-    CatalogOptions, STORE_SCHEMES, Secret, StoreAccess, StoreCredentials, StoreOptions, catalog_names,
-    catalog_path, check_store_path, is_allowed_by, is_in_store, store_scheme,
+    CatalogOptions, CatalogSigning, STORE_SCHEMES, Secret, StoreAccess, StoreCredentials, StoreOptions,
+    catalog_names, catalog_path, check_store_path, is_allowed_by, is_in_store, store_scheme,
 };
 pub use table_format::{
     TableFormat, TableVersion, check_folder, check_not_of_other_format, format_of_folder,
