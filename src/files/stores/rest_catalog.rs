@@ -62,6 +62,8 @@ const ERROR_BYTES_MAX: usize = 64 << 10;
 const ERROR_NAME_MAX: usize = 64;
 /// What is between the names of namespaces, unless the catalog says otherwise.
 const SEPARATOR: &str = "\u{1F}";
+/// How catalogs say that they list views.
+const VIEWS_ENDPOINT: &str = "GET /v1/{prefix}/namespaces/{namespace}/views";
 /// What a token is asked for, unless the server's option says otherwise.
 const SCOPE: &str = "catalog";
 
@@ -119,6 +121,8 @@ struct CatalogPaths {
     prefix: Vec<String>,
     separator: String,
     signing: CatalogSigning,
+    /// Whether the catalog says that it lists views.
+    has_views: bool,
 }
 
 /// Why a request has no answer.
@@ -193,7 +197,7 @@ impl StoreSession {
         Ok(names.into_iter().map(name).collect())
     }
 
-    fn rest_catalog(&self, role: u32) -> Result<(ClientKey, Arc<RestCatalog>)> {
+    pub(super) fn rest_catalog(&self, role: u32) -> Result<(ClientKey, Arc<RestCatalog>)> {
         let options = self.options()?;
         let catalog = options.catalog.as_ref();
         let catalog =
@@ -247,12 +251,41 @@ impl RestCatalog {
         let what = format!("table \"{}\"", names.join("."));
         let (table, namespace) =
             names.split_last().ok_or_else(|| Error::internal("a table without a name"))?;
-        let mut url = self.tables_url(namespace).await?;
+        let mut url = self.list_url(namespace, "tables").await?;
         self.extend(&mut url, [table.as_str()])?;
         self.ask(&what, &url).await
     }
 
     async fn tables(&self, namespace: &[String]) -> Result<Vec<String>> {
+        self.named(namespace, "tables").await
+    }
+
+    /// The names of the views of a namespace. Catalogs that know no views have none.
+    ///
+    /// # Errors
+    ///
+    /// As of a list of tables.
+    pub(super) async fn views(&self, namespace: &[String]) -> Result<Vec<String>> {
+        match self.knows_views().await? {
+            true => self.named(namespace, "views").await,
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// What the catalog answers about a view.
+    ///
+    /// # Errors
+    ///
+    /// As of a table.
+    pub(super) async fn view<T: DeserializeOwned>(&self, namespace: &[String], name: &str) -> Result<T> {
+        let what = format!("view \"{}\"", [namespace, &[name.to_owned()]].concat().join("."));
+        let mut url = self.list_url(namespace, "views").await?;
+        self.extend(&mut url, [name])?;
+        self.ask(&what, &url).await
+    }
+
+    /// The names of the tables or views of a namespace.
+    async fn named(&self, namespace: &[String], kind: &str) -> Result<Vec<String>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]
         struct Page {
@@ -265,7 +298,7 @@ impl RestCatalog {
             name: String,
         }
         let what = format!("namespace \"{}\"", namespace.join("."));
-        let url = self.tables_url(namespace).await?;
+        let url = self.list_url(namespace, kind).await?;
         let (mut found, mut page) = (Vec::new(), None::<String>);
         // A page may be empty, and not be the last one.
         for _ in 0..TABLES_MAX {
@@ -281,7 +314,7 @@ impl RestCatalog {
             }
         }
         if page.is_some() || found.len() > TABLES_MAX {
-            let message = format!("{what} of the catalog has more than {TABLES_MAX} tables");
+            let message = format!("{what} of the catalog has more than {TABLES_MAX} {kind}");
             return Err(Error::new(ErrorKind::NotSupported, message)
                 .with_hint("CREATE FOREIGN TABLE with the option table for each of those that are wanted."));
         }
@@ -290,14 +323,22 @@ impl RestCatalog {
         Ok(found)
     }
 
-    /// The URL of the tables of a namespace.
-    async fn tables_url(&self, namespace: &[String]) -> Result<Url> {
-        let paths = self.paths.get_or_try_init(|| self.read_paths()).await?;
+    /// The URL of the tables or views of a namespace.
+    async fn list_url(&self, namespace: &[String], kind: &str) -> Result<Url> {
+        let paths = self.paths().await?;
         let mut url = self.url(&self.options.url)?;
         self.extend(&mut url, ["v1"])?;
         self.extend(&mut url, paths.prefix.iter().map(String::as_str))?;
-        self.extend(&mut url, ["namespaces", namespace.join(&paths.separator).as_str(), "tables"])?;
+        self.extend(&mut url, ["namespaces", namespace.join(&paths.separator).as_str(), kind])?;
         Ok(url)
+    }
+
+    async fn knows_views(&self) -> Result<bool> {
+        Ok(self.paths().await?.has_views)
+    }
+
+    async fn paths(&self) -> Result<&CatalogPaths> {
+        self.paths.get_or_try_init(|| self.read_paths()).await
     }
 
     async fn read_paths(&self) -> Result<CatalogPaths> {
@@ -579,6 +620,9 @@ struct CatalogConfig {
     defaults: HashMap<String, Option<String>>,
     #[serde(default)]
     overrides: HashMap<String, Option<String>>,
+    /// What it can be asked for.
+    #[serde(default)]
+    endpoints: Vec<String>,
 }
 
 impl CatalogConfig {
@@ -591,6 +635,11 @@ impl CatalogConfig {
             prefix: prefix.split('/').filter(|part| !part.is_empty()).map(decoded).collect(),
             separator,
             signing: self.signing(own),
+            has_views: match self.endpoints.is_empty() {
+                // Catalogs that do not say what they can be asked for may say this.
+                true => value("view-endpoints-supported") == Some("true"),
+                false => self.endpoints.iter().any(|endpoint| endpoint == VIEWS_ENDPOINT),
+            },
         }
     }
 
@@ -683,6 +732,7 @@ mod tests {
             prefix: prefix.iter().map(|part| (*part).to_owned()).collect(),
             separator: separator.to_owned(),
             signing: CatalogSigning::default(),
+            has_views: false,
         };
         assert_eq!(paths("{}"), own(&[], "\u{1F}"));
         let both = r#"{"defaults": {"prefix": "a", "x": null}, "overrides": {"prefix": "ws/b c"}}"#;
@@ -690,6 +740,20 @@ mod tests {
         assert_eq!(paths(r#"{"defaults": {"namespace-separator": "%2E"}}"#), own(&[], "."));
         let of_aws = r#"{"overrides": {"prefix": "arn%3Aaws%3As3tables%3Ar%3A1%3Abucket%2Flake"}}"#;
         assert_eq!(paths(of_aws), own(&["arn:aws:s3tables:r:1:bucket/lake"], "\u{1F}"));
+    }
+
+    #[test]
+    fn a_catalog_says_whether_it_has_views() {
+        let has_views = |text: &str| {
+            let config: CatalogConfig = serde_json::from_str(text).unwrap();
+            config.paths(&CatalogSigning::default()).has_views
+        };
+        assert!(has_views(r#"{"endpoints": ["GET /v1/{prefix}/namespaces/{namespace}/views"]}"#));
+        assert!(has_views(r#"{"defaults": {"view-endpoints-supported": "true"}}"#));
+        assert!(!has_views("{}"));
+        assert!(!has_views(
+            r#"{"endpoints": ["GET /v1/{prefix}/namespaces"], "defaults": {"view-endpoints-supported": "true"}}"#
+        ));
     }
 
     #[test]
