@@ -531,7 +531,8 @@ def views_of_catalogs(place):
         require(found["spark"][1] is None and "syntax error" in found["quoted"][1], f"other dialects: {found['spark']}, {found['quoted']}")
         require(session.run("SELECT count(DISTINCT k) FROM imported.spark").scalar() == "3", "a view of another dialect")
         # In a transaction that is rolled back nothing remains.
-        session.run("DROP VIEW imported.spark; BEGIN")
+        session.run("DROP VIEW imported.spark")
+        session.run("BEGIN")
         require(outcomes(", true")["spark"][1] is None, "in a transaction")
         session.run("ROLLBACK")
         require(session.run("SELECT to_regclass('imported.spark') IS NULL").scalar() == "t", "nothing of it is left")

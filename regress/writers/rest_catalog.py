@@ -157,9 +157,9 @@ class Catalog:
             return (200, view(parts[6])) if namespace == ("sales",) and parts[6] in VIEWS else (404, {"error": {"type": "NoSuchViewException"}})
         try:
             if len(parts) == 6:
-                is_views = parts[5] == "views"
-                names = [(*namespace, name) for name in VIEWS if namespace == ("sales",)] if is_views else self.catalog.list_tables(namespace)
-                names = sorted(names)
+                names = sorted(self.catalog.list_tables(namespace))
+                if parts[5] == "views":
+                    names = sorted((*namespace, name) for name in VIEWS if namespace == ("sales",))
                 first = int(query.get("pageToken", ["0"])[0] or 0)
                 page = {"identifiers": [{"namespace": list(namespace), "name": name[-1]} for name in names[first : first + PAGE]]}
                 if first + PAGE < len(names):
