@@ -94,28 +94,20 @@ impl Target {
         }
         let names = options::dotted_names(namespace).ok_or_else(|| import::not_a_namespace(namespace))?;
         let views = client::views(server_oid, &catalog_path(&names), true)?;
-        let mut outcomes: Vec<Option<Outcome>> = views.iter().map(|_| None).collect();
-        // A view may read another one.
+        let mut outcomes: Vec<Outcome> = views.iter().map(|view| self.make(&names, view)).collect();
+        // A view may read one that was made after it was tried.
         loop {
             let mut is_progress = false;
-            for (view, outcome) in views.iter().zip(&mut outcomes) {
-                if matches!(outcome, Some(Ok(_))) {
-                    continue;
-                }
-                let made = self.make(&names, view);
-                is_progress |= made.is_ok();
-                *outcome = Some(made);
+            let failed = views.iter().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_err());
+            for (view, outcome) in failed {
+                *outcome = self.make(&names, view);
+                is_progress |= outcome.is_ok();
             }
             if !is_progress {
                 break;
             }
         }
-        let none = || Err("it was not looked at".to_owned());
-        Ok(views
-            .into_iter()
-            .zip(outcomes)
-            .map(|(view, outcome)| (view.name, outcome.unwrap_or_else(none)))
-            .collect())
+        Ok(views.into_iter().map(|view| view.name).zip(outcomes).collect())
     }
 
     fn make(&self, namespace: &[String], view: &CatalogView) -> Outcome {

@@ -195,7 +195,7 @@ fn build(
     })
 }
 
-fn client_options(options: &StoreOptions) -> ClientOptions {
+pub(super) fn client_options(options: &StoreOptions) -> ClientOptions {
     let is_plain = options.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
     ClientOptions::new()
         .with_allow_http(is_plain)
@@ -204,7 +204,7 @@ fn client_options(options: &StoreOptions) -> ClientOptions {
         .with_pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
 }
 
-fn retry(options: &StoreOptions) -> RetryConfig {
+pub(super) fn retry(options: &StoreOptions) -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig { init_backoff: BACKOFF_MIN, max_backoff: BACKOFF_MAX, base: 2.0 },
         max_retries: RETRIES_MAX,

@@ -21,6 +21,8 @@ use reqwest::{
     header::{HeaderMap, HeaderValue},
 };
 
+use super::client::{client_options, retry};
+
 /// The region that is meant where nothing names one.
 const REGION: &str = "us-east-1";
 /// What a service is called that has no name, as in Iceberg's other clients.
@@ -43,7 +45,12 @@ impl SigningKeys {
     pub(super) fn of(options: &StoreOptions, mapping: &[(String, Secret)]) -> Option<Self> {
         if options.credentials == StoreCredentials::Environment {
             // Only the keys of this client are used: the bucket is never asked for.
-            let store = AmazonS3Builder::from_env().with_bucket_name("none").build().ok()?;
+            let store = AmazonS3Builder::from_env()
+                .with_bucket_name("none")
+                .with_client_options(client_options(options))
+                .with_retry(retry(options))
+                .build()
+                .ok()?;
             return Some(Self(store.credentials().clone()));
         }
         let secret =
