@@ -84,6 +84,10 @@ SELECT in_order($$SELECT id, rank() OVER (ORDER BY p), dense_rank() OVER (ORDER 
 SELECT in_order($$SELECT id, count(*) OVER (ORDER BY p), first_value(id) OVER (PARTITION BY x ORDER BY p NULLS FIRST, id) FROM records ORDER BY id$$);
 SELECT in_order($$SELECT p, count(*) FROM records GROUP BY p ORDER BY p$$), in_order($$SELECT DISTINCT p FROM records ORDER BY p DESC$$);
 SELECT same($$SELECT id FROM records WHERE x = 1 ORDER BY p FETCH FIRST 3 ROWS WITH TIES$$);
+-- The collation is that of the type, whatever the arguments of ROW have.
+CREATE TYPE of_language AS (t text COLLATE "POSIX");
+SELECT same($$SELECT id, ROW((p).t COLLATE "POSIX")::of_language < ROW('b' COLLATE "C")::of_language, ROW((p).t COLLATE "C")::of_language = ROW((q).t)::of_language FROM records$$);
+SELECT same($$SELECT id, ROW((p).t COLLATE "C") < ROW('b'::text COLLATE "C"), ROW((p).t) = ROW('b'::text COLLATE "C"), ROW((p).t, x) < ROW((q).t, id) FROM records$$);
 -- Types that differ are errors when rows are compared, not before; a field that is gone keeps values in PostgreSQL.
 SELECT id FROM pq.records WHERE p = ROW('a', 1::bigint, 0.5);
 SELECT id FROM heap.records WHERE p = ROW('a', 1::bigint, 0.5);
@@ -110,4 +114,4 @@ SELECT pushed($$SELECT id FROM records WHERE l = ROW('a')::late$$);
 DROP FUNCTION in_order;
 SET client_min_messages = warning;
 DROP TABLE heap.records;
-DROP TYPE part, wide, outer_part, listed, late CASCADE;
+DROP TYPE part, wide, outer_part, listed, late, of_language CASCADE;

@@ -131,17 +131,29 @@ impl Mirror<'_> {
         }
     }
 
-    /// `ROW(…)`, whose fields have the types of its arguments.
+    /// `ROW(…)`, whose fields have the types and collations of its arguments, or those of the type that it has.
     unsafe fn row(&self, row: &pg_sys::RowExpr, contents: &mut Contents) -> Result<Option<Record>, Refusal> {
         // SAFETY: as of a record.
         unsafe {
-            if row.row_typeid != pg_sys::RECORDOID && fields_of(row.row_typeid).is_none() {
+            let mut record = record_of(Source::new(Part::Row(Vec::new()), source_type(row.row_typeid)));
+            let items: Vec<*mut Node> = pointers(row.args).collect();
+            let declared = match row.row_typeid {
+                pg_sys::RECORDOID => {
+                    items.iter().map(|item| (type_of(*item), pg_sys::exprCollation(*item))).collect()
+                }
+                named => match fields_of(named) {
+                    Some(fields) => {
+                        fields.into_iter().map(|field| (field.type_oid, field.collation)).collect::<Vec<_>>()
+                    }
+                    None => return Ok(None),
+                },
+            };
+            if declared.len() != items.len() {
                 return Ok(None);
             }
-            let mut record = record_of(Source::new(Part::Row(Vec::new()), source_type(row.row_typeid)));
-            for item in pointers::<Node>(row.args) {
+            for (item, (type_oid, collation_oid)) in items.into_iter().zip(declared) {
                 let value = contents.add(self.expression(item)?);
-                record.add(value, type_of(item), pg_sys::exprCollation(item));
+                record.add(value, type_oid, collation_oid);
             }
             Ok(Some(record))
         }
