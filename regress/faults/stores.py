@@ -1183,7 +1183,8 @@ def _other_store(place, session, store, path, good, wrong):
         expect_error(session, f"SELECT count(*) FROM {server}.n", _MISSING, [f"{path}/none"])
         scheme = path.split("://", maxsplit=1)[0]
         session.run(f"ALTER SERVER {server} OPTIONS (SET stores '{scheme}://'); ALTER FOREIGN TABLE {server}.n OPTIONS (SET path '{scheme}://none/n')")
-        expect_error(session, f"SELECT count(*) FROM {server}.n", _MISSING, ['"none"', f"{scheme}://none/n", "endpoint"])
+        # fake-gcs-server has another answer than the store.
+        expect_error(session, f"SELECT count(*) FROM {server}.n", _FAILED if scheme == "gs" else _MISSING, [f"{scheme}://none/", "endpoint"] + (['"none"'] if scheme == "az" else []))
         session.run(f"ALTER SERVER {server} OPTIONS (SET stores '{path}/')")
         number = 65
         for name, act, times in (("503", store_server.status(503), 2), ("cut", store_server.cut(1000), 2)):
