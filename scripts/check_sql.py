@@ -113,7 +113,7 @@ def sql_functions(text):
             result = re.search(r"RETURNS (.+)", rest).group(1).strip()
         types = [re.sub(r" DEFAULT .*", "", argument, flags=re.S).split(" ", 1)[1] for argument in split(arguments)]
         # A name's own type has the form of an oid.
-        types = ["oid" if sql == "regclass" else sql for sql in types]
+        types = ["oid" if sql in ("regclass", "regnamespace") else sql for sql in types]
         if symbol in found:
             raise SystemExit(f"check_sql.py: {symbol} is declared twice")
         found[symbol] = (types, result, re.search(r"\bSTRICT\b", rest) is not None)

@@ -355,6 +355,18 @@ CREATE FUNCTION @extschema@.refresh_table(relation regclass)
   LANGUAGE c STRICT
   AS 'MODULE_PATHNAME', 'refresh_table_wrapper';
 
+CREATE FUNCTION @extschema@.import_views(
+    server text,
+    namespace text,
+    schema regnamespace,
+    other_dialects boolean DEFAULT false)
+  RETURNS TABLE (
+    view text,
+    command text,
+    reason text)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'import_views_wrapper';
+
 CREATE FUNCTION @extschema@.read_parquet(path text, server text DEFAULT 'pystachio')
   RETURNS SETOF record
   LANGUAGE c STRICT
@@ -402,6 +414,8 @@ COMMENT ON FUNCTION @extschema@.optimize_parquet(text, text, boolean, bigint, te
   'Rewrites Parquet files of the server''s host in the form that GPUs read best';
 COMMENT ON FUNCTION @extschema@.describe(text, text) IS
   'The columns of Parquet files of the server''s host, as IMPORT FOREIGN SCHEMA declares them';
+COMMENT ON FUNCTION @extschema@.import_views(text, text, regnamespace, boolean) IS
+  'Makes views of the views of a catalog''s namespace, and says of each by which command, or why not';
 COMMENT ON FUNCTION @extschema@.refresh_table(regclass) IS
   'Adds the columns that the files of a foreign table have gained, and widens types';
 COMMENT ON FUNCTION @extschema@.read_parquet(text, text) IS

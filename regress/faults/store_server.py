@@ -139,7 +139,9 @@ class Proxy:
                 self.send_header("Content-Length", length if self.command == "HEAD" else len(content))
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(content)
+                    # An engine whose other request has failed may be gone.
+                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                        self.wfile.write(content)
 
             def break_off(self, headers, content, after):
                 """Promises all of an answer, sends the first bytes, and closes the connection."""

@@ -13,6 +13,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -397,6 +398,170 @@ def catalog_faults(place):
             session.run(f"ALTER USER MAPPING FOR postgres SERVER {server} OPTIONS (DROP token)")
 
 
+def signed_catalogs(place):
+    """A catalog that demands signatures of AWS, and checks each: by the keys of the role's mapping, for the service and the region that are named or told."""
+    with _lake(place) as lake, place.session("SET client_min_messages = warning") as session, _catalog(lake, session) as catalog:
+        for device in _DEVICES:
+            server = f"lake_{device}"
+            session.run("DROP SCHEMA IF EXISTS imported, eu CASCADE; CREATE SCHEMA imported; CREATE SCHEMA eu")
+
+            def mapping(options, server=server):
+                session.run(f"DROP USER MAPPING FOR postgres SERVER {server}; CREATE USER MAPPING FOR postgres SERVER {server} OPTIONS ({options})")
+
+            signer = "access_key_id 'signer', secret_access_key 'hush-signer'"
+            catalog.change("sign glue eu-central-1")
+            mapping(signer)
+            imports = f"IMPORT FOREIGN SCHEMA sales FROM SERVER {server} INTO imported"
+            expect_error(session, imports, _DENIED, ["refuses", "MissingAuthenticationTokenException", "sigv4_enabled"])
+            session.run(f"ALTER SERVER {server} OPTIONS (ADD sigv4_enabled 'true', ADD signing_name 'glue', ADD signing_region 'eu-central-1')")
+            session.run(imports)
+            session.run(f"IMPORT FOREIGN SCHEMA \"sales.eu\" FROM SERVER {server} INTO eu")
+            query = "SELECT count(*) FROM imported.\"with.point\""
+            require(session.run(query).scalar() == "100", f"{device}: rows by a signature")
+            require(int(session.run("SELECT count(*) FROM eu.orders").scalar()) > 0, f"{device}: a namespace in another")
+            catalog.requests()
+            with catalog.fault("GET", "/tables/with.point", store_server.status(503), 2) as fault:
+                require(session.run(query).scalar() == "100" and fault.seen == 2, f"{device}: each try has a signature")
+            require({request[3] for request in catalog.requests()} == {"signer"}, f"{device}: the key of the mapping alone")
+            plan = str(session.run(f"EXPLAIN (ANALYZE, VERBOSE, COSTS OFF) {query}").rows)
+            require("hush" not in plan and "AWS4" not in plan, f"{device}: EXPLAIN has no secret")
+
+            # Keys that are wrong, of a session, at their end, and none.
+            for options, words in ((signer.replace("hush-signer", "wrong"), ["InvalidSignatureException", "secret_access_key"]),
+                                   ("access_key_id 'nobody', secret_access_key 'wrong'", ["InvalidSignatureException"]),
+                                   ("access_key_id 'session', secret_access_key 'hush/session+'", ["UnrecognizedClientException", "session_token"]),
+                                   ("access_key_id 'expired', secret_access_key 'hush-expired', session_token 'hush-old-token'", ["ExpiredTokenException"]),
+                                   ("access_key_id 'a key', secret_access_key 'hush'", ["no credentials", "access_key_id"]),
+                                   ("token 'hush-fixed-token'", ["no credentials", "access_key_id"])):
+                mapping(options)
+                error = expect_error(session, query, _DENIED, [catalog.endpoint, *words])
+                shown = f"{error.message} {error.detail} {error.hint}"
+                require("hush" not in shown and "wrong" not in shown and "Signature=" not in shown, f"{device}: no secret: {shown}")
+            mapping("access_key_id 'session', secret_access_key 'hush/session+', session_token 'hush-session-token'")
+            require(session.run(query).scalar() == "100", f"{device}: keys of a session")
+            mapping(signer)
+            for option, value in (("signing_name", "s3tables"), ("signing_region", "eu-central-2")):
+                session.run(f"ALTER SERVER {server} OPTIONS (SET {option} '{value}')")
+                expect_error(session, query, _DENIED, ["InvalidSignatureException", option])
+                session.run(f"ALTER SERVER {server} OPTIONS (SET {option} '{'glue' if option == 'signing_name' else 'eu-central-1'}')")
+            for option, words in (("SET signing_name 'a/b'", ["signing_name", "glue"]), ("SET sigv4_enabled 'yes'", ["sigv4_enabled", "true"])):
+                expect_error(session, f"ALTER SERVER {server} OPTIONS ({option})", ["22023"], words)
+
+            # The region of the stores counts where no other is named; a catalog may say all of it, unless the server forbids that.
+            session.run(f"ALTER SERVER {server} OPTIONS (DROP signing_region, ADD region 'eu-central-1')")
+            require(session.run(query).scalar() == "100", f"{device}: the region of the stores")
+            catalog.change("tell s3tables us-west-2")
+            session.run(f"ALTER SERVER {server} OPTIONS (DROP sigv4_enabled, DROP signing_name)")
+            require(session.run(query).scalar() == "100", f"{device}: as the catalog says")
+            session.run(f"ALTER SERVER {server} OPTIONS (ADD sigv4_enabled 'false')")
+            expect_error(session, query, _DENIED, ["MissingAuthenticationTokenException"])
+            session.run(f"ALTER SERVER {server} OPTIONS (DROP sigv4_enabled, DROP region)")
+
+            # Keys that a signed answer lends read the files. Those that have ended are asked for again, however old answers may be.
+            session.run(f"ALTER SERVER {server} OPTIONS (ADD credentials 'catalog', DROP endpoint, ADD listing_age '1h')")
+            for end, asked in (("99999999999999", False), ("1", True)):
+                catalog.change(f"lend {lake.store.endpoint} {end}")
+                session.run(f"ALTER SERVER {server} OPTIONS (SET store_timeout '{6 if asked else 7}s')")
+                require(session.run(query).scalar() == "100", f"{device}: rows by lent keys")
+                catalog.requests(), lake.store.requests()
+                require(session.run(query).scalar() == "100", f"{device}: rows by lent keys again")
+                require({request[3] for request in lake.store.requests()} <= {"lent-key"}, f"{device}: lent keys alone read files")
+                require(bool(catalog.requests()) == asked, f"{device}: keys that end at {end} are asked for again: {asked}")
+            catalog.change(f"lend {lake.store.endpoint}")
+            catalog.change("trust")
+            session.run(f"ALTER SERVER {server} OPTIONS (DROP credentials, ADD endpoint '{lake.store.endpoint}', DROP listing_age)")
+        session.run("DROP SCHEMA imported, eu CASCADE")
+
+
+_VIEW_REASONS = {
+    "bad_bytes": "zero byte",
+    "bad_call": '"pg_read_file"',
+    "bad_columns": "more column names than columns",
+    "bad_delete": "changes rows",
+    "bad_drop": "not a SELECT",
+    "bad_into": "INTO",
+    "bad_lock": "locks rows",
+    "bad_operator": '"kept_equal"',
+    "bad_own_call": '"kept_call"',
+    "bad_parameter": "$1",
+    "bad_place": '"public.kept"',
+    "bad_system": '"pg_authid"',
+    "bad_two": "2 statements",
+    "empty": "no text",
+    "quoted": "dialect spark",
+    "spark": "dialect spark",
+}
+
+
+def views_of_catalogs(place):
+    """Views of a catalog: named by IMPORT, made by a function, by the rights of the role that calls it. A hostile text is never run."""
+    with _lake(place) as lake, place.session() as session, _catalog(lake, session) as catalog:
+        session.run("DROP SCHEMA IF EXISTS imported CASCADE; CREATE SCHEMA imported; DROP TABLE IF EXISTS public.kept; CREATE TABLE public.kept (a integer)")
+        session.run("CREATE OR REPLACE FUNCTION public.kept_call() RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT 1'")
+        session.run("CREATE OR REPLACE FUNCTION public.kept_equal(bigint, integer) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true'")
+        session.run("DROP OPERATOR IF EXISTS public.=== (bigint, integer); CREATE OPERATOR public.=== (LEFTARG = bigint, RIGHTARG = integer, FUNCTION = public.kept_equal)")
+        session.notices.clear()
+        session.run("IMPORT FOREIGN SCHEMA sales FROM SERVER lake_cpu INTO imported")
+        named = [notice for notice in session.notices if "views" in notice]
+        require(len(named) == 1 and '"big"' in named[0] and '"spark"' in named[0], f"IMPORT names the views: {session.notices}")
+        expect_error(session, "IMPORT FOREIGN SCHEMA sales LIMIT TO (big) FROM SERVER lake_cpu INTO imported", _MISSING, ["import_views"])
+        call = "SELECT view, command, reason FROM pystachio.import_views('lake_cpu', 'sales', 'imported'{}) ORDER BY view COLLATE \"C\""
+
+        def outcomes(more=""):
+            return {view: (command, reason) for view, command, reason in session.run(call.format(more)).rows}
+
+        session.run("SET search_path = public")
+        found = outcomes()
+        for view, words in _VIEW_REASONS.items():
+            command, reason = found.pop(view)
+            require(command is None and words in reason, f"{view}: {command}, {reason}")
+        require(sorted(found) == ["a_over_big", "big", "joined"] and all(reason is None for _, reason in found.values()), f"views that are made: {found}")
+        require(all("security_invoker" in command for command, _ in found.values()), f"rights of the reader: {found}")
+        require(session.run("SHOW search_path").scalar() == "public", "the setting is as before")
+        require(session.run("SELECT count(*) FROM public.kept").scalar() == "0" and session.run("SELECT to_regclass('public.kept2') IS NULL").scalar() == "t", "no text was run")
+        for query, expected in (('SELECT count(*), min(id), max("Kind") FROM imported.big', ("49", "51", "k2")), ("SELECT top FROM imported.a_over_big", ("99",)),
+                                ("SELECT count(*), sum(n) FROM imported.joined", ("100", "100"))):
+            rows = session.run(query).rows
+            require(rows == [expected], f"{query}: {rows}")
+        plan = str(session.run("EXPLAIN (COSTS OFF) SELECT count(*) FROM imported.joined").rows)
+        require("Foreign Scan" in plan and "Join" not in plan.replace("Joined", ""), f"the engine computes a view whole: {plan}")
+        # Another time, and other dialects.
+        found = outcomes(", true")
+        require("already exists" in found["big"][1], f"a view is not replaced: {found['big']}")
+        require(found["spark"][1] is None and "syntax error" in found["quoted"][1], f"other dialects: {found['spark']}, {found['quoted']}")
+        require(session.run("SELECT count(DISTINCT k) FROM imported.spark").scalar() == "3", "a view of another dialect")
+        # In a transaction that is rolled back nothing remains.
+        session.run("DROP VIEW imported.spark")
+        session.run("BEGIN")
+        require(outcomes(", true")["spark"][1] is None, "in a transaction")
+        session.run("ROLLBACK")
+        require(session.run("SELECT to_regclass('imported.spark') IS NULL").scalar() == "t", "nothing of it is left")
+        # By the rights of the calling role.
+        session.run("SET client_min_messages = warning; DROP ROLE IF EXISTS viewer; CREATE ROLE viewer")
+        try:
+            session.run("SET ROLE viewer")
+            expect_error(session, call.format(""), _DENIED, ["lake_cpu"])
+            session.run("RESET ROLE; GRANT USAGE ON FOREIGN SERVER lake_cpu TO viewer; SET ROLE viewer")
+            expect_error(session, call.format(""), _DENIED, ["refuses"])
+            session.run("RESET ROLE; CREATE USER MAPPING FOR viewer SERVER lake_cpu OPTIONS (client_id 'reader', client_secret 'hush-reader'); SET ROLE viewer")
+            require("permission denied" in outcomes(", true")["spark"][1], "no right on the schema")
+        finally:
+            session.run("RESET ROLE; DROP USER MAPPING IF EXISTS FOR viewer SERVER lake_cpu; DROP OWNED BY viewer; DROP ROLE viewer")
+        # A view that the catalog does not describe, a catalog that lists none, a server without one.
+        session.run("DROP VIEW imported.joined")
+        with catalog.fault("GET", "/views/joined", store_server.status(403)):
+            require("refuses view" in outcomes()["joined"][1], "a view that the catalog refuses")
+        with catalog.fault("GET", "/views/joined", lambda request: request.answer(200, [], b"{}")):
+            require("REST catalog" in outcomes()["joined"][1], "an answer that is none")
+        with catalog.fault("GET", "/views", store_server.status(403)):
+            session.notices.clear()
+            session.run("CREATE SCHEMA again; SET client_min_messages = notice; IMPORT FOREIGN SCHEMA sales FROM SERVER lake_cpu INTO again")
+            require(any("are not known" in notice for notice in session.notices), f"tables without views: {session.notices}")
+        expect_error(session, "SELECT * FROM pystachio.import_views('lake_cpu', 'none', 'imported')", _MISSING, ["none"])
+        expect_error(session, "SELECT * FROM pystachio.import_views('pystachio', 'sales', 'imported')", ["22023"], ["pystachio", "catalog"])
+        session.run("SET client_min_messages = warning; DROP SCHEMA imported, again CASCADE; DROP TABLE public.kept; DROP OPERATOR public.=== (bigint, integer); DROP FUNCTION public.kept_call, public.kept_equal")
+
+
 def web(place):
     """A file by http, without a list and without credentials."""
     with _lake(place) as lake, place.session() as session:
@@ -411,6 +576,69 @@ def web(place):
                 expect_error(session, "SELECT max(n_name) FROM public.web", _FAILED, ["parts of files"])
             session.run(f"ALTER SERVER lake_{device} OPTIONS (SET stores 's3://lake/')")
         session.run("DROP FOREIGN TABLE public.web")
+
+
+_XML = "<?xml version='1.0' encoding='utf-8'?><Error><Code>{}</Code><Message>hush</Message></Error>"
+# Of each scheme: options of a user mapping, the one that errors name, and what the store answers to a wrong bucket and to a wrong key.
+_SCHEMES = {
+    "s3": ("access_key_id 'a', secret_access_key 'hush'", "secret_access_key", "NoSuchBucket", "SignatureDoesNotMatch"),
+    "gs": ("service_account_key '{\"gcs_base_url\": \"http://127.0.0.1:9\", \"disable_oauth\": true, \"client_email\": \"hush\", \"private_key\": \"hush\", \"private_key_id\": \"\"}'",
+           "service_account_key", "NoSuchBucket", "AccessDenied"),
+    "az": ("account_name 'a', account_key 'aHVzaA=='", "account_key", "ContainerNotFound", "AuthenticationFailed"),
+}
+
+
+def wrong_options(place):
+    """A wrong bucket, key or endpoint, of each scheme: the error has the URL, what the store has answered, and the option that helps."""
+    with _lake(place) as lake, place.session("SET client_min_messages = warning") as session, socket.socket() as closed:
+        # A port at which nothing listens.
+        closed.bind(("127.0.0.1", 0))
+        refused = f"http://127.0.0.1:{closed.getsockname()[1]}"
+
+        def answers(status, content=b""):
+            return lambda request: request.answer(status, [("Content-Type", "application/xml")], content)
+
+        def fails(statement, states, words):
+            error = expect_error(session, statement, states, words)
+            shown = f"{error.message} {error.detail} {error.hint}"
+            require("hush" not in shown and "aHVzaA" not in shown and "Signature=" not in shown, f"no secret: {shown}")
+
+        for scheme, (options, option, no_bucket, no_right) in _SCHEMES.items():
+            session.run("DROP SERVER IF EXISTS wrong CASCADE")
+            session.run(f"CREATE SERVER wrong FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', stores '{scheme}://', endpoint '{lake.store.endpoint}', store_timeout '5s')")
+            folder, file = f"{scheme}://none/t", f"{scheme}://none/t/a.parquet"
+            for name, path in (("folder", folder), ("file", file)):
+                session.run(f"CREATE FOREIGN TABLE public.wrong_{name} (k integer) SERVER wrong OPTIONS (path '{path}')")
+            statements = [("SELECT * FROM public.wrong_folder", folder), ("SELECT * FROM public.wrong_file", file),
+                          (f"IMPORT FOREIGN SCHEMA \"{folder}\" FROM SERVER wrong INTO public", folder)]
+            for statement, _ in statements:
+                fails(statement, _DENIED, ["no credentials", f"{scheme}://none/", "CREATE USER MAPPING", option])
+            session.run(f"CREATE USER MAPPING FOR postgres SERVER wrong OPTIONS ({options})")
+            with lake.store.fault("GET", "", answers(404, _XML.format(no_bucket).encode())), lake.store.fault("HEAD", "", answers(404)):
+                for statement, _ in statements:
+                    fails(statement, _MISSING, [f"{scheme}://none/", '"none"', no_bucket, "endpoint"])
+            with lake.store.fault("GET", "", answers(403, _XML.format(no_right).encode())), lake.store.fault("HEAD", "", answers(403)):
+                for statement, url in statements:
+                    fails(statement, _DENIED, [scheme + "://none", "permission denied", "403", option] + ([no_right] if url == folder else []))
+            with lake.store.fault("GET", "", answers(200, b"hush")), lake.store.fault("HEAD", "", answers(404)):
+                for statement, _ in statements:
+                    fails(statement, _FAILED, [f"{scheme}://none/", "not that of such a store", "endpoint"])
+            session.run(f"ALTER SERVER wrong OPTIONS (SET endpoint '{refused}', SET store_timeout '1s')")
+            for statement, _ in statements:
+                fails(statement, _FAILED, [f"{scheme}://none/", "no connection", "endpoint"])
+            for value in ("nowhere", "ftp://h", "https://h/?x"):
+                fails(f"ALTER SERVER wrong OPTIONS (SET endpoint '{value}')", ["22023"], ["endpoint", value, "URL"])
+            if scheme != "s3":
+                session.run("ALTER USER MAPPING FOR postgres SERVER wrong OPTIONS (SET {})".format("service_account_key '{hush'" if scheme == "gs" else "account_key 'hush!'"))
+                fails(statements[0][0], ["22023"], [f"{scheme}://none/", option])
+        session.run(f"ALTER SERVER wrong OPTIONS (SET stores '{lake.store.endpoint}/,{refused}/')")
+        session.run(f"CREATE FOREIGN TABLE public.wrong_web (k integer) SERVER wrong OPTIONS (path '{lake.store.endpoint}/none/t.parquet')")
+        for status, states, words in ((404, _MISSING, ["does not exist"]), (401, _DENIED, ["401", "bearer_token"]), (500, _FAILED, ["500"])):
+            with lake.store.fault("GET", "", answers(status)), lake.store.fault("HEAD", "", answers(status)):
+                fails("SELECT * FROM public.wrong_web", states, [f"{lake.store.endpoint}/none/t.parquet", *words])
+        session.run(f"ALTER FOREIGN TABLE public.wrong_web OPTIONS (SET path '{refused}/none/t.parquet')")
+        fails("SELECT * FROM public.wrong_web", _FAILED, [f"{refused}/none/t.parquet", "no connection"])
+        session.run("DROP SERVER wrong CASCADE")
 
 
 def failing_store(place):
@@ -953,6 +1181,11 @@ def _other_store(place, session, store, path, good, wrong):
         require(session.run(f"SELECT count(*) FROM {server}.n").scalar() == "50", f"{path}, {device}: a pattern")
         session.run(f"ALTER FOREIGN TABLE {server}.n OPTIONS (SET path '{path}/none')")
         expect_error(session, f"SELECT count(*) FROM {server}.n", _MISSING, [f"{path}/none"])
+        scheme = path.split("://", maxsplit=1)[0]
+        session.run(f"ALTER SERVER {server} OPTIONS (SET stores '{scheme}://'); ALTER FOREIGN TABLE {server}.n OPTIONS (SET path '{scheme}://none/n')")
+        # fake-gcs-server has another answer than the store.
+        expect_error(session, f"SELECT count(*) FROM {server}.n", _FAILED if scheme == "gs" else _MISSING, [f"{scheme}://none/", "endpoint"] + (['"none"'] if scheme == "az" else []))
+        session.run(f"ALTER SERVER {server} OPTIONS (SET stores '{path}/')")
         number = 65
         for name, act, times in (("503", store_server.status(503), 2), ("cut", store_server.cut(1000), 2)):
             number += 1
@@ -1032,4 +1265,4 @@ def google(place):
         store.close()
 
 
-TESTS = [reading, reads_ahead, paths, tables, catalogs, catalog_faults, web, failing_store, changed_objects, cancelled, whose_mapping, secrets, encrypted, writing, removing, failing_writes, lists_of_versions, many_objects, azure, google]
+TESTS = [reading, reads_ahead, paths, tables, catalogs, catalog_faults, signed_catalogs, views_of_catalogs, web, wrong_options, failing_store, changed_objects, cancelled, whose_mapping, secrets, encrypted, writing, removing, failing_writes, lists_of_versions, many_objects, azure, google]

@@ -258,4 +258,32 @@ def deletes_at_once(place):
     place.watch.run("DROP FOREIGN TABLE public.deleted")
 
 
-TESTS = [deletes_at_once, engine_killed, writer_cancelled, writer_terminated, engine_lost_before_commit, two_writers, a_name_taken_meanwhile, replaced_files_come_back, folder_gone, disk_full, retired_engine]
+def deletes_after_reads(place):
+    """Of two transactions that have read a table and then delete partitions of it, PostgreSQL ends one as a deadlock, and the other goes on."""
+    folder = pathlib.Path(place.folder) / "deadlocked"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    folder.chmod(0o777)
+    place.watch.run("DROP FOREIGN TABLE IF EXISTS public.deadlocked")
+    place.watch.run(f"CREATE FOREIGN TABLE public.deadlocked (k integer, p integer) SERVER pystachio OPTIONS (path '{folder}', writable 'true', partition_by 'p')")
+    rows = "SELECT string_agg(k::text, ',' ORDER BY k) FROM public.deadlocked"
+    # The one that looks for deadlocks is the one that is ended: the other never looks.
+    with place.session("SET deadlock_timeout = '1h'") as patient, place.session("SET deadlock_timeout = '10ms'") as other:
+        waits = f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {patient.backend_pid}"
+        for statement in ("DELETE FROM public.deadlocked WHERE p = 2", "DELETE FROM public.deadlocked", "TRUNCATE public.deadlocked"):
+            place.watch.run("TRUNCATE public.deadlocked; INSERT INTO public.deadlocked SELECT i, i % 4 FROM generate_series(1, 8) i")
+            for session in (patient, other):
+                session.run("BEGIN")
+                require(session.run(rows).scalar() == "1,2,3,4,5,6,7,8", "both have read the table")
+            patient.start("DELETE FROM public.deadlocked WHERE p = 1")
+            wait_until(lambda: place.watch.run(waits).scalar() == "t", "the first DELETE waits for the reader")
+            error = expect_error(other, statement, ["40P01"], ["deadlock detected"])
+            require("relation" in error.detail or "object" in error.detail, f"the error says who waits for whom: {error.detail}")
+            other.run("ROLLBACK")
+            patient.finish(HANG_S)
+            patient.run("COMMIT")
+            require(place.watch.run(rows).scalar() == "2,3,4,6,7,8", f"{statement}: the other transaction deletes its partition")
+    place.watch.run("DROP FOREIGN TABLE public.deadlocked")
+
+
+TESTS = [deletes_at_once, deletes_after_reads, engine_killed, writer_cancelled, writer_terminated, engine_lost_before_commit, two_writers, a_name_taken_meanwhile, replaced_files_come_back, folder_gone, disk_full, retired_engine]

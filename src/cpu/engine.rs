@@ -36,9 +36,9 @@ use pystachio_files::{
     writing::{Admission, OptimizeMeans, RowMeans, begin_write, generate, optimize, sort_places},
 };
 use pystachio_plan::{
-    CacheEntry, DescribeExtent, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator,
-    OptimizeRequest, OptimizedColumn, QueryEngine, QueryMetrics, QueryRequest, Result, SampleRequest,
-    SpillRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
+    CacheEntry, CatalogView, DescribeExtent, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest,
+    Operator, OptimizeRequest, OptimizedColumn, QueryEngine, QueryMetrics, QueryRequest, Result,
+    SampleRequest, SpillRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
 };
 use tokio::runtime::Handle;
 
@@ -252,6 +252,16 @@ impl Engine for CpuEngine {
     async fn names(&self, folder: &str, (access, stop): (&StoreAccess, &StopFlag)) -> Result<Vec<StoreName>> {
         let (catalog, folder) = (self.catalog.for_request(access, stop), folder.to_owned());
         self.run_blocking(move || catalog.session()?.names(&folder, 0)).await
+    }
+
+    async fn views(
+        &self,
+        namespace: &[String],
+        wants_texts: bool,
+        (access, stop): (&StoreAccess, &StopFlag),
+    ) -> Result<Vec<CatalogView>> {
+        let (catalog, namespace) = (self.catalog.for_request(access, stop), namespace.to_vec());
+        self.run_blocking(move || catalog.session()?.catalog_views(&namespace, 0, wants_texts)).await
     }
 
     async fn remove(

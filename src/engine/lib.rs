@@ -43,7 +43,7 @@ pub use tally::Tally;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_plan::{
-    CacheEntry, DescribeExtent, EngineStatus, Error, FileSet, GenerateRequest, OptimizeRequest,
+    CacheEntry, CatalogView, DescribeExtent, EngineStatus, Error, FileSet, GenerateRequest, OptimizeRequest,
     OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest, StoreAccess,
     StoreName, TableDescription, WriteRequest, WrittenRows,
 };
@@ -77,6 +77,18 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// `FilePermission`, `FileAccess`, `NotSupported`, each naming the folder.
     async fn names(&self, folder: &str, request: (&StoreAccess, &StopFlag)) -> Result<Vec<StoreName>>;
+
+    /// Lists the views of a namespace of a catalog, with their texts if these are wanted.
+    ///
+    /// # Errors
+    ///
+    /// Those of asking the catalog.
+    async fn views(
+        &self,
+        namespace: &[String],
+        wants_texts: bool,
+        request: (&StoreAccess, &StopFlag),
+    ) -> Result<Vec<CatalogView>>;
 
     /// Removes objects of stores. Returns those that may still be there, and why.
     ///

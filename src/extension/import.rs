@@ -64,6 +64,8 @@ pub unsafe extern "C-unwind" fn import_foreign_schema(
 
 struct ImportRequest {
     directory: PathBuf,
+    /// The schema of new tables, as a text that names it.
+    local_schema: String,
     columns: TableColumns,
     filter: TableFilter,
 }
@@ -123,7 +125,8 @@ impl ImportRequest {
                 }
             }
             let columns = TableColumns { server: list::string(statement.server_name), by_id, composites_in };
-            Self { directory: directory.into(), columns, filter }
+            let local_schema = list::string(pg_sys::quote_identifier(statement.local_schema));
+            Self { directory: directory.into(), local_schema, columns, filter }
         }
     }
 
@@ -133,12 +136,7 @@ impl ImportRequest {
         if self.directory.is_absolute() || is_in_store(text) || !stores::has_catalog(server_oid)? {
             return Ok(());
         }
-        let names = options::dotted_names(text).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, format!("\"{text}\" is not the name of a namespace"))
-                .with_hint(
-                    "Name one of the catalog, as sales or sales.eu; names with points are in double quotes.",
-                )
-        })?;
+        let names = options::dotted_names(text).ok_or_else(|| not_a_namespace(text))?;
         self.directory = catalog_path(&names).into();
         Ok(())
     }
@@ -173,6 +171,9 @@ fn import(request: &ImportRequest, server_oid: pg_sys::Oid) -> Result<Vec<String
         (Some(folder), None) => find_objects(request, server_oid, folder)?,
         (None, _) => find_tables(request)?,
     };
+    if let (Some(path), Some(namespace)) = (request.store_folder(), request.namespace()) {
+        name_views(request, server_oid, path, &options::dotted_text(&namespace));
+    }
     if let TableFilter::LimitTo(names) = &request.filter
         && let Some(missing) = names
             .iter()
@@ -181,7 +182,8 @@ fn import(request: &ImportRequest, server_oid: pg_sys::Oid) -> Result<Vec<String
         if let Some(namespace) = request.namespace() {
             let namespace = options::dotted_text(&namespace);
             let message = format!("no table \"{missing}\" in namespace \"{namespace}\" of the catalog");
-            return Err(Error::new(ErrorKind::FileNotFound, message).with_hint("Views are not imported."));
+            return Err(Error::new(ErrorKind::FileNotFound, message)
+                .with_hint("Views are made by pystachio.import_views()."));
         }
         let directory = request.directory.display();
         return Err(Error::new(
@@ -208,6 +210,39 @@ fn import(request: &ImportRequest, server_oid: pg_sys::Oid) -> Result<Vec<String
     }
     leave_out(request, &statements, failed)?;
     Ok(statements)
+}
+
+/// Says which views a namespace has. IMPORT may make foreign tables alone.
+fn name_views(request: &ImportRequest, server_oid: pg_sys::Oid, path: &str, namespace: &str) {
+    let views = match client::views(server_oid, path, false) {
+        Ok(views) => views,
+        // Tables need no right on views.
+        Err(error) => {
+            let message = format!("the views of namespace \"{namespace}\" are not known: {}", error.message);
+            notice!("{}", encoding::to_message(message));
+            return;
+        }
+    };
+    let names: Vec<String> = views
+        .into_iter()
+        .map(|view| view.name)
+        .filter(|name| request.wants(&shorten(name)))
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    if names.is_empty() {
+        return;
+    }
+    let message = format!("views of namespace \"{namespace}\" are not imported: {}", names.join(", "));
+    let [server, namespace, schema] =
+        [request.columns.server.as_str(), namespace, &request.local_schema].map(quote_literal);
+    let hint =
+        format!("To make them, SELECT * FROM pystachio.import_views({server}, {namespace}, {schema}).");
+    ereport!(
+        PgLogLevel::NOTICE,
+        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        encoding::to_message(message),
+        encoding::to_message(hint)
+    );
 }
 
 /// Warns of tables that can't be made, unless they are all of them, or were asked for by name.
@@ -334,7 +369,7 @@ fn find_in_catalog(
         let namespace = options::dotted_text(namespace);
         let message = format!("no tables in namespace \"{namespace}\" of the catalog");
         return Err(Error::new(ErrorKind::FileNotFound, message)
-            .with_hint("Namespaces in it are imported by names of their own, and views are not imported."));
+            .with_hint("Namespaces in it are imported by names of their own, and views are made by pystachio.import_views()."));
     }
     for StoreName { name, format, .. } in names {
         let table = shorten(&name);
@@ -348,6 +383,12 @@ fn find_in_catalog(
         found.tables.insert(table, FileSet { format, ..FileSet::parquet(vec![path]) });
     }
     Ok(found)
+}
+
+/// The error of a text that can't name a namespace.
+pub fn not_a_namespace(text: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("\"{text}\" is not the name of a namespace"))
+        .with_hint("Name one of the catalog, as sales or sales.eu; names with points are in double quotes.")
 }
 
 /// The error of two files or folders that would make tables of one name.

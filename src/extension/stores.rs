@@ -13,6 +13,9 @@
 //! | server | `warehouse` | which of the catalog's warehouses is meant |
 //! | server | `oauth2_server_uri` | the URL that gives tokens; default: the catalog's own |
 //! | server | `oauth2_scope` | what a token is asked for; default: `catalog` |
+//! | server | `sigv4_enabled` | whether requests to the catalog are signed by keys of AWS; default: as the catalog says |
+//! | server | `signing_name` | the service that they are signed for, as `glue`; default: as the catalog says, or `execute-api` |
+//! | server | `signing_region` | its region; default: as the catalog says, or `region` |
 //! | server | `object_cache` | bytes of objects on disk; default: `10GB` |
 //! | server | `object_cache_directory` | the folder for them; default: with PostgreSQL's temporary files |
 //! | user mapping | [`MAPPING_OPTIONS`] | keys of stores, and those of encrypted files; each role has its own |
@@ -24,9 +27,9 @@
 
 use pgrx::pg_sys;
 use pystachio_plan::{
-    CatalogOptions, Error, ErrorKind, FILE_KEY_OPTIONS, FileKeys, FileSet, Operator, PATTERN_LETTERS, Plan,
-    Result, Secret, StoreAccess, StoreCredentials, StoreOptions, catalog_names, check_store_path,
-    is_allowed_by, is_in_store,
+    CatalogOptions, CatalogSigning, Error, ErrorKind, FILE_KEY_OPTIONS, FileKeys, FileSet, Operator,
+    PATTERN_LETTERS, Plan, Result, Secret, StoreAccess, StoreCredentials, StoreOptions, catalog_names,
+    check_store_path, is_allowed_by, is_in_store,
 };
 
 use crate::{
@@ -47,6 +50,9 @@ pub const STORE_OPTIONS: &[&str] = &[
     "warehouse",
     "oauth2_server_uri",
     "oauth2_scope",
+    "sigv4_enabled",
+    "signing_name",
+    "signing_region",
 ];
 /// Options of user mappings.
 const MAPPING_OPTIONS: &[&str] = &[
@@ -66,6 +72,10 @@ const MAPPING_OPTIONS: &[&str] = &[
     "key_list",
     "aad_prefix",
 ];
+/// Options of servers that say something of a catalog.
+const OF_CATALOGS: &[&str] =
+    &["warehouse", "oauth2_server_uri", "oauth2_scope", "sigv4_enabled", "signing_name", "signing_region"];
+const BOOLEANS: &[&str] = &["true", "false"];
 const URL_STYLES: &[&str] = &["path", "virtual_hosted"];
 const CREDENTIALS: &[&str] = &["user_mapping", "anonymous", "environment", "catalog"];
 const TIMEOUT_MS: u64 = 60_000;
@@ -138,16 +148,26 @@ fn parse_catalog(options: &[(String, String)]) -> Result<Option<CatalogOptions>>
         found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty())
     };
     let url = |name: &str| value(name).map(|url| parse_url(name, &url)).transpose();
+    let name = |name: &str| match value(name) {
+        Some(text) if !CatalogSigning::is_name(&text) => {
+            Err(invalid_value(name, &text, "letters, digits and \"-\", as glue or eu-central-1"))
+        }
+        text => Ok(text),
+    };
+    let is_on = value("sigv4_enabled")
+        .map(|value| parse_choice("sigv4_enabled", &value, BOOLEANS).map(|choice| choice == "true"));
+    let signing = CatalogSigning {
+        is_on: is_on.transpose()?,
+        name: name("signing_name")?,
+        region: name("signing_region")?,
+    };
     let (warehouse, token_url, scope) =
         (value("warehouse"), url("oauth2_server_uri")?, value("oauth2_scope"));
     if let Some(url) = url("catalog")? {
-        return Ok(Some(CatalogOptions { url, warehouse, token_url, scope }));
+        return Ok(Some(CatalogOptions { url, warehouse, token_url, scope, signing }));
     }
-    match [("warehouse", warehouse), ("oauth2_server_uri", token_url), ("oauth2_scope", scope)]
-        .into_iter()
-        .find(|(_, value)| value.is_some())
-    {
-        Some((name, _)) => Err(needs_catalog(&format!("option \"{name}\""))),
+    match OF_CATALOGS.iter().find(|name| value(name).is_some()) {
+        Some(name) => Err(needs_catalog(&format!("option \"{name}\""))),
         None => Ok(None),
     }
 }

@@ -10,7 +10,7 @@
 //! - `meaning.rs`: which functions engines have
 //! - `scope.rs`: how an expression finds the columns of a relation
 //! - `lowering.rs`: one expression; `runtime.rs`: values that are known when the query starts; `choice.rs`: CASE, COALESCE,
-//!   GREATEST, NULLIF; `comparison.rs`: comparisons, of rows too; `array.rs`: ANY and ALL
+//!   GREATEST, NULLIF; `comparison.rs`: comparisons, of rows too, `record.rs` those of composite values; `array.rs`: ANY and ALL
 //! - `call.rs`: functions and operators, `bucket.rs`: `width_bucket`, `moment.rs` those of dates and times; `zone.rs`: time zones
 //! - `json.rs`: fields of JSON that are fields of structs in the files
 //! - `encoding.rs`: what differs in databases that are not UTF-8
@@ -51,6 +51,7 @@ mod numeric;
 mod ordered_aggregate;
 mod outcomes;
 mod pair_aggregate;
+mod record;
 mod refusal;
 mod runtime;
 mod scope;
@@ -76,6 +77,7 @@ pub use lowering::Lowering;
 pub use meaning::{Comparison, Meaning};
 pub use notes::{Notes, RuntimeValue, Server};
 pub use numeric::{common_scale, retype, type_magnitude, unify_branches};
+pub use record::{RecordComparison, RecordFieldSource, RecordSource, RecordTest};
 pub use refusal::{AggregateRefusal, FunctionRefusal, Refusal, WindowRefusal};
 pub use scope::{Scope, VarKey};
 pub use source::{

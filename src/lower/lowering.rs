@@ -116,6 +116,7 @@ impl<'a> Lowering<'a> {
             Part::NullIf(call) => self.lower_null_if(call, source),
             Part::ArrayComparison(comparison) => self.lower_array_comparison(comparison),
             Part::RowComparison { order, columns } => self.lower_row_comparison(*order, columns),
+            Part::RecordComparison(comparison) => self.lower_record_comparison(comparison),
             Part::Logic { function, arguments } => self.lower_logic(*function, arguments),
             Part::Relabel(argument) => self.lower_relabel(argument, source),
             Part::CoerceViaText(argument) => self.lower_coerce_via_text(argument, source),

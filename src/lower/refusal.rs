@@ -110,6 +110,8 @@ pub enum Refusal {
     RowOperators,
     #[error("a comparison of rows without columns")]
     EmptyRows,
+    #[error("a comparison of composite values of two tables")]
+    RecordsOfJoin,
     #[error("IS NULL on a row")]
     NullTestOfRow,
     #[error("text of several collations")]

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use pystachio_plan::Function;
 
-use crate::{Collation, Constant, Meaning, SourceType, WindowSource};
+use crate::{Collation, Constant, Meaning, RecordComparison, SourceType, WindowSource};
 
 /// The number of a node that PostgreSQL evaluates when the query starts. Equal nodes have one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +85,8 @@ pub enum Part {
         /// In order.
         columns: Vec<RowColumn>,
     },
+    /// `composite = composite`.
+    RecordComparison(Box<RecordComparison>),
     /// AND, OR, NOT.
     Logic {
         /// Which.
@@ -350,6 +352,9 @@ impl Source {
             Part::Call(call) | Part::Distinct(call) | Part::NullIf(call) => call.arguments.iter().collect(),
             Part::ArrayComparison(comparison) => {
                 comparison.operands.iter().flat_map(|operands| [&operands.0, &operands.1]).collect()
+            }
+            Part::RecordComparison(comparison) => {
+                comparison.left.sources().chain(comparison.right.sources()).collect()
             }
             Part::RowComparison { columns, .. } => {
                 columns.iter().flat_map(|column| [&column.left, &column.right]).collect()

@@ -105,15 +105,16 @@ pub use group_filter::passing_share;
 pub use grouping_sets::share_finest_groups;
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
-    Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DescribeExtent, DeviceMemoryStatus,
-    DeviceSettings, DeviceWork, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, EngineEstimates,
-    EngineStatus, ExchangeChoice, ExchangeCompression, ExchangeSettings, ExchangeTraffic, FieldDescription,
-    FileColumn, FileDescription, FileLayout, FileSet, FilesState, GenerateRequest, OperatorMetrics,
-    OptimizeRequest, OptimizedColumn, PATTERN_LETTERS, PROTOCOL_VERSION, PlannedFiles, QueryEngine,
-    QueryEntry, QueryMetrics, QueryOrigin, QueryProgress, QueryRequest, QueryState, QueryTimeline, QueryWait,
-    RANK_PLACEHOLDER, RankChoice, RankStatus, RanksReport, Request, Response, SampleRequest, SeenFiles,
-    SortedColumn, SpillRequest, StatisticsEntry, StoragePath, StoreName, TableDescription, TwoLevelExchange,
-    WriteForm, WriteRequest, WriteTarget, WrittenColumn, WrittenFile, WrittenRows,
+    Activity, ActivityKind, ActualRows, CacheEntry, CatalogView, ColumnDescription, DescribeExtent,
+    DeviceMemoryStatus, DeviceSettings, DeviceWork, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice,
+    EngineEstimates, EngineStatus, ExchangeChoice, ExchangeCompression, ExchangeSettings, ExchangeTraffic,
+    FieldDescription, FileColumn, FileDescription, FileLayout, FileSet, FilesState, GenerateRequest,
+    OperatorMetrics, OptimizeRequest, OptimizedColumn, PATTERN_LETTERS, PROTOCOL_VERSION, PlannedFiles,
+    QueryEngine, QueryEntry, QueryMetrics, QueryOrigin, QueryProgress, QueryRequest, QueryState,
+    QueryTimeline, QueryWait, RANK_PLACEHOLDER, RankChoice, RankStatus, RanksReport, Request, Response,
+    SampleRequest, SeenFiles, SortedColumn, SpillRequest, StatisticsEntry, StoragePath, StoreName,
+    TableDescription, TwoLevelExchange, ViewTexts, WriteForm, WriteRequest, WriteTarget, WrittenColumn,
+    WrittenFile, WrittenRows,
 };
 pub use moment::{NextTransition, TimeZone, are_mixed_moments, settle_moments};
 pub use moment_format::{FormatPart, LetterCase, MomentFormat, Pattern};
@@ -128,8 +129,8 @@ pub use relation::{
 };
 pub use repeated::RepeatedParts;
 pub use store::{
-    CatalogOptions, STORE_SCHEMES, Secret, StoreAccess, StoreCredentials, StoreOptions, catalog_names,
-    catalog_path, check_store_path, is_allowed_by, is_in_store, store_scheme,
+    CatalogOptions, CatalogSigning, STORE_SCHEMES, Secret, StoreAccess, StoreCredentials, StoreOptions,
+    catalog_names, catalog_path, check_store_path, is_allowed_by, is_in_store, store_scheme,
 };
 pub use table_format::{
     TableFormat, TableVersion, check_folder, check_not_of_other_format, format_of_folder,

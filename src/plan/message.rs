@@ -3,7 +3,7 @@
 //! ```text
 //! backend                              engine
 //!   greeting ──────────────────────────► greeting (see `greeting.rs`)
-//!   Describe / Identify / Names / Status / Cache / Timeline / Queries / Statistics / ResetStatistics ► one answer
+//!   Describe / Identify / Names / Views / Status / Cache / Timeline / Queries / Statistics / ResetStatistics ► one answer
 //!   Preview ───────────────────────────► Finished | Failed
 //!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed; between them Turn, Spilled…
 //!   Generate ──────────────────────────► Progress…, Generated | Failed
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 33;
+pub const PROTOCOL_VERSION: u32 = 34;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,15 @@ pub enum Request {
         /// A path in a store.
         folder: String,
         /// How it may be reached, by role 0.
+        access: StoreAccess,
+    },
+    /// Lists the views of a namespace of a catalog. Answer: `Views`.
+    Views {
+        /// The path that stands for the namespace.
+        folder: String,
+        /// Whether their texts are wanted, and not their names alone.
+        wants_texts: bool,
+        /// How the catalog may be reached, by role 0.
         access: StoreAccess,
     },
     /// Says what a plan would read: files and row groups, and those that statistics rule out. Answer:
@@ -121,6 +130,8 @@ pub enum Response {
     Identified(Vec<Result<u64, Error>>),
     /// Answers `Names`.
     Names(Vec<StoreName>),
+    /// Answers `Views`.
+    Views(Vec<CatalogView>),
     /// Answers `Remove`: the objects that may still be there, and why.
     Removed(Vec<(String, Error)>),
     /// Whether the query waits until others have ended or given up memory. Comes anywhere in the answer to `Run`; at first
@@ -950,6 +961,28 @@ pub struct StoreName {
     pub is_folder: bool,
     /// What says which files a table has that is the folder.
     pub format: TableFormat,
+}
+
+/// A view of a catalog.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CatalogView {
+    /// Its name in its namespace.
+    pub name: String,
+    /// What it is defined by, or why the catalog does not say it.
+    pub texts: Result<ViewTexts, Error>,
+}
+
+/// The texts of a view's current version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewTexts {
+    /// The catalog of names that have none; none: the view's own.
+    pub catalog: Option<String>,
+    /// The namespace of names that have none; none: the view's own.
+    pub namespace: Option<Vec<String>>,
+    /// The names of its columns; none: those of the text.
+    pub columns: Vec<String>,
+    /// Its texts, each after the name of its dialect in lowercase.
+    pub texts: Vec<(String, String)>,
 }
 
 /// One Parquet file.

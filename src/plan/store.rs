@@ -53,6 +53,25 @@ pub enum StoreCredentials {
     Catalog,
 }
 
+/// Whether and for what requests to a catalog are signed by keys of AWS. What is none, the catalog itself may say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CatalogSigning {
+    /// Whether they are.
+    pub is_on: Option<bool>,
+    /// The name of the service, as `glue`.
+    pub name: Option<String>,
+    /// The service's region.
+    pub region: Option<String>,
+}
+
+impl CatalogSigning {
+    /// Whether a text can be the name of a service or a region.
+    pub fn is_name(text: &str) -> bool {
+        let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
+        (1..64).contains(&text.len()) && text.bytes().all(is_letter)
+    }
+}
+
 /// A REST catalog of Iceberg, which says where tables are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CatalogOptions {
@@ -64,6 +83,8 @@ pub struct CatalogOptions {
     pub token_url: Option<String>,
     /// What such a token is asked for.
     pub scope: Option<String>,
+    /// Signatures of requests.
+    pub signing: CatalogSigning,
 }
 
 /// How the stores of a server are reached.

@@ -14,9 +14,9 @@ use pystachio_cpu::CpuEngine;
 use pystachio_engine::{Engine, ResultStream, RowWriter, StopFlag, WriteProgress};
 use pystachio_gpu::execution::RankedEngine;
 use pystachio_plan::{
-    CacheEntry, DescribeExtent, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind, FileSet,
-    GenerateRequest, OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result,
-    SampleRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
+    CacheEntry, CatalogView, DescribeExtent, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind,
+    FileSet, GenerateRequest, OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline,
+    Result, SampleRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
 };
 
 use crate::{RankWatch, choice::expected_times};
@@ -108,6 +108,15 @@ impl Engine for PairedEngine {
 
     async fn names(&self, folder: &str, request: (&StoreAccess, &StopFlag)) -> Result<Vec<StoreName>> {
         self.cpu.names(folder, request).await
+    }
+
+    async fn views(
+        &self,
+        namespace: &[String],
+        wants_texts: bool,
+        request: (&StoreAccess, &StopFlag),
+    ) -> Result<Vec<CatalogView>> {
+        self.cpu.views(namespace, wants_texts, request).await
     }
 
     async fn remove(

@@ -20,7 +20,7 @@ use futures::FutureExt;
 use pystachio_engine::{ResultStream, RowWriter, StopFlag, WriteProgress, locking::lock_whole};
 use pystachio_plan::{
     DescribeExtent, Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, QueryMetrics, QueryRequest,
-    Response, Result, SampleRequest, StoreAccess, WriteRequest,
+    Response, Result, SampleRequest, StoreAccess, WriteRequest, catalog_names,
 };
 use tokio::sync::{
     mpsc::{Sender, error::TrySendError},
@@ -199,6 +199,18 @@ impl Answer {
     /// Lists a folder of a store.
     pub async fn names(self, folder: String, (access, stop): (StoreAccess, StopFlag)) {
         let work = async { Ok(Response::Names(self.host.engine().names(&folder, (&access, &stop)).await?)) };
+        self.finish(settle(work).await).await;
+    }
+
+    /// Lists the views of a namespace of a catalog.
+    pub async fn views(self, folder: String, wants_texts: bool, (access, stop): (StoreAccess, StopFlag)) {
+        let work = async {
+            let namespace = catalog_names(&folder);
+            let namespace =
+                namespace.ok_or_else(|| Error::internal("views of a path that is no namespace"))?;
+            let views = self.host.engine().views(&namespace, wants_texts, (&access, &stop)).await?;
+            Ok(Response::Views(views))
+        };
         self.finish(settle(work).await).await;
     }
 

@@ -233,6 +233,9 @@ impl Session {
                 tokio::spawn(answer.describe(tables, extent, (access, stop.clone())))
             }
             Request::Remove { paths, access } => tokio::spawn(answer.remove(paths, (access, stop.clone()))),
+            Request::Views { folder, wants_texts, access } => {
+                tokio::spawn(answer.views(folder, wants_texts, (access, stop.clone())))
+            }
             Request::Names { folder, access } => tokio::spawn(answer.names(folder, (access, stop.clone()))),
             Request::Identify { tables, access } => {
                 tokio::spawn(answer.identify(tables, (access, stop.clone())))

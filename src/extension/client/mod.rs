@@ -14,9 +14,9 @@ mod pool;
 
 use pgrx::pg_sys;
 use pystachio_plan::{
-    CacheEntry, DescribeExtent, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryEntry, QueryMetrics,
-    QueryRequest, QueryTimeline, Request, Response, Result, StatisticsEntry, StoreAccess, StoreName,
-    TableDescription, decode_message,
+    CacheEntry, CatalogView, DescribeExtent, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryEntry,
+    QueryMetrics, QueryRequest, QueryTimeline, Request, Response, Result, StatisticsEntry, StoreAccess,
+    StoreName, TableDescription, decode_message,
 };
 
 use crate::stores::{self, ServerUser};
@@ -89,6 +89,20 @@ pub fn names(server_oid: pg_sys::Oid, folder: &str) -> Result<Vec<StoreName>> {
     let access = stores::access(server_oid, [&FileSet::parquet(vec![folder.to_owned()])])?;
     match ask_again(server_oid, &Request::Names { folder: folder.to_owned(), access })? {
         Response::Names(names) => Ok(names),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The views of a namespace of the server's catalog, which a path stands for; with their texts if these are wanted.
+///
+/// # Errors
+///
+/// Those of reaching the engine and the catalog.
+pub fn views(server_oid: pg_sys::Oid, folder: &str, wants_texts: bool) -> Result<Vec<CatalogView>> {
+    let access = stores::access(server_oid, [&FileSet::parquet(vec![folder.to_owned()])])?;
+    let request = Request::Views { folder: folder.to_owned(), wants_texts, access };
+    match ask_again(server_oid, &request)? {
+        Response::Views(views) => Ok(views),
         other => Err(unexpected(&other)),
     }
 }

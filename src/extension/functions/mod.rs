@@ -5,6 +5,7 @@
 //! - `queries.rs`: the views `pystachio.queries` and `pystachio.statistics`, and `pystachio.statistics_reset()`
 //! - `registry.rs`: `pystachio.functions()`
 //! - `timeline.rs`: `pystachio.timeline` and its relatives
+//! - `import_views.rs`: `pystachio.import_views()`
 //! - `optimize.rs`: `pystachio.optimize_parquet`
 //! - `tpch.rs`: `pystachio.tpch_generate` and `pystachio.tpch_query`; `tpch/`: the queries' texts
 //! - `rows.rs`: rows by the names of their columns, for every version of the extension's SQL
@@ -20,6 +21,7 @@
 
 mod describe;
 mod engines;
+mod import_views;
 mod optimize;
 mod queries;
 mod registry;

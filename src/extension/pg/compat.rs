@@ -467,6 +467,22 @@ unsafe extern "C-unwind" {
 }
 
 unsafe extern "C-unwind" {
+    #[cfg_attr(feature = "pg15", link_name = "raw_expression_tree_walker")]
+    #[cfg_attr(not(feature = "pg15"), link_name = "raw_expression_tree_walker_impl")]
+    fn walk_parsed_unguarded(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool;
+}
+
+/// Calls the walker on the nodes directly below one of a statement that was parsed and not analysed.
+///
+/// # Safety
+///
+/// As `walk_children`.
+pub unsafe fn walk_parsed(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { walk_parsed_unguarded(node, walker, context) }
+}
+
+unsafe extern "C-unwind" {
     #[cfg_attr(feature = "pg15", link_name = "query_tree_walker")]
     #[cfg_attr(not(feature = "pg15"), link_name = "query_tree_walker_impl")]
     fn walk_query_unguarded(

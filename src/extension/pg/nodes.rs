@@ -43,7 +43,39 @@ pub unsafe fn tag_of(node: *const pg_sys::Node) -> NodeTag {
 pub unsafe fn walk_expression(node: *mut pg_sys::Node, visit: &mut dyn FnMut(*mut pg_sys::Node) -> bool) {
     let mut visit_at = |node, _depth| if visit(node) { Visited::Enter } else { Visited::Pass };
     // SAFETY: as the caller says.
-    unsafe { walk_levels(node, &mut visit_at) }
+    unsafe { walk_levels(node, compat::walk_children, &mut visit_at) }
+}
+
+/// As [`walk_expression`], of a statement that was parsed and not analysed, and of all statements inside it.
+///
+/// # Safety
+///
+/// The node is valid.
+pub unsafe fn walk_parsed(node: *mut pg_sys::Node, visit: &mut dyn FnMut(*mut pg_sys::Node) -> bool) {
+    let mut visit_at = |node, _depth| if visit(node) { Visited::Enter } else { Visited::Pass };
+    // SAFETY: as the caller says.
+    unsafe { walk_levels(node, compat::walk_parsed, &mut visit_at) }
+}
+
+/// As [`walk_expression`], of a query and all queries inside it, with the entries of their range tables.
+///
+/// # Safety
+///
+/// The query is valid.
+pub unsafe fn walk_queries(query: *mut pg_sys::Query, visit: &mut dyn FnMut(*mut pg_sys::Node) -> bool) {
+    unsafe fn children(node: *mut pg_sys::Node, walker: compat::Walker, context: *mut c_void) -> bool {
+        // SAFETY: as of the walkers of core. What an entry consists of is visited after it.
+        unsafe {
+            match tag_of(node) {
+                NodeTag::T_Query => compat::walk_query(node.cast(), walker, context),
+                NodeTag::T_RangeTblEntry => false,
+                _ => compat::walk_children(node, walker, context),
+            }
+        }
+    }
+    let mut visit_at = |node, _depth| if visit(node) { Visited::Enter } else { Visited::Pass };
+    // SAFETY: as the caller says.
+    unsafe { walk_levels(query.cast(), children, &mut visit_at) }
 }
 
 /// Whether nodes below `node` nest more than `depth_max` deep, itself included.
@@ -58,7 +90,7 @@ pub unsafe fn is_deeper(node: *mut pg_sys::Node, depth_max: usize) -> bool {
         if found { Visited::Stop } else { Visited::Enter }
     };
     // SAFETY: as the caller says.
-    unsafe { walk_levels(node, &mut visit) };
+    unsafe { walk_levels(node, compat::walk_children, &mut visit) };
     found
 }
 
@@ -76,8 +108,12 @@ enum Visited {
 /// Called with a node and its depth; lists are visited and are no level.
 type VisitAt<'a> = &'a mut dyn FnMut(*mut pg_sys::Node, usize) -> Visited;
 
+/// Calls the walker on the nodes directly below one.
+type Children = unsafe fn(*mut pg_sys::Node, compat::Walker, *mut c_void) -> bool;
+
 struct NodeWalk<'a> {
     visit: VisitAt<'a>,
+    children: Children,
     depth: usize,
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -88,7 +124,7 @@ struct NodeWalk<'a> {
 /// # Safety
 ///
 /// The node is valid.
-unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
+unsafe fn walk_levels(node: *mut pg_sys::Node, children: Children, visit: VisitAt<'_>) {
     unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
         if node.is_null() {
             return false;
@@ -100,7 +136,7 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
             let level = usize::from(tag_of(node) != NodeTag::T_List);
             (*walk).depth += level;
             let stops = match visit_node(walk, node) {
-                Visited::Enter => compat::walk_children(node, step, context),
+                Visited::Enter => ((*walk).children)(node, step, context),
                 Visited::Pass => false,
                 Visited::Stop => true,
             };
@@ -118,7 +154,7 @@ unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
             Visited::Stop
         })
     }
-    let mut walk = NodeWalk { visit, depth: 0, panic: None };
+    let mut walk = NodeWalk { visit, children, depth: 0, panic: None };
     let context: *mut NodeWalk<'_> = &raw mut walk;
     // SAFETY: as the caller says; the context outlives the walk.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(node, context.cast())) };

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use pystachio_lower::{
     FrameSource, Lowered, LoweredAggregate, LoweredWindow, Notes, Part, Refusal, Scope, Source,
 };
-use pystachio_plan::Expression;
+use pystachio_plan::{Expression, SortKey};
 
 use super::planning::with_planning;
 use crate::pg::{
@@ -49,6 +49,19 @@ impl<'scope> Lowering<'scope> {
     /// Values in whose order, one after the other, those of an expression are.
     pub fn lower_ordered(&self, node: Node<'_>) -> Result<Vec<Lowered>, Refusal> {
         self.of_sources().lower_ordered(&self.mirror(node)?)
+    }
+
+    /// The keys by which composite values of an expression are sorted; `None` if they are of another type, or have no fields that are known.
+    pub fn lower_record_order(
+        &self,
+        node: Node<'_>,
+        descending: bool,
+        nulls_first: bool,
+    ) -> Result<Option<Vec<SortKey>>, Refusal> {
+        let record = mirror::mirror_record(node, &self.origins)?;
+        record
+            .map(|record| self.of_sources().lower_record_order(&record, descending, nulls_first))
+            .transpose()
     }
 
     /// An array that a column has.

@@ -375,6 +375,13 @@ impl<'p> Upper<'p> {
         let mut keys = Vec::new();
         for clause in clauses.iter() {
             let node = self.root.sorted_target(clause).expression();
+            let (descending, nulls_first) = (sort_descends(clause.sort_operator()), clause.nulls_first());
+            if let Ok(descending) = descending
+                && let Some(of_fields) = self.lowering().lower_record_order(node, descending, nulls_first)?
+            {
+                keys.extend(of_fields);
+                continue;
+            }
             check_order(node)?;
             check_equality(node)?;
             let ordered = self.lowering().lower_ordered(node)?;
@@ -382,8 +389,7 @@ impl<'p> Upper<'p> {
                 // A runtime value.
                 continue;
             }
-            let descending = sort_descends(clause.sort_operator())?;
-            let nulls_first = clause.nulls_first();
+            let descending = descending?;
             let key = |value: Lowered| SortKey { expression: value.expression, descending, nulls_first };
             keys.extend(ordered.into_iter().map(key));
         }

@@ -66,6 +66,8 @@ pub struct CompositeField {
     pub type_oid: pg_sys::Oid,
     /// The type's modifier.
     pub type_modifier: i32,
+    /// Under which values are compared.
+    pub collation: pg_sys::Oid,
 }
 
 /// The fields of a composite type, without those that were dropped; `None` of another type.
@@ -80,6 +82,7 @@ pub fn composite_fields(type_oid: pg_sys::Oid) -> Option<Vec<CompositeField>> {
             number: attribute.attnum,
             type_oid: attribute.atttypid,
             type_modifier: attribute.atttypmod,
+            collation: attribute.attcollation,
         });
         let fields = fields.collect();
         pg_sys::FreeTupleDesc(descriptor);

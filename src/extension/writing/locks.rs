@@ -5,6 +5,9 @@
 //! the other. So the files have a lock of their own: readers and INSERTs share it, and a DELETE, which reads no row, holds it alone without
 //! having shared it. It ends with the transaction.
 //!
+//! A transaction that has read the table and then deletes asks for more than it holds. Nothing tells of a read whether a DELETE will follow, so two
+//! of these wait for each other, and PostgreSQL's deadlock detector ends one.
+//!
 //! `pg_locks` shows it as a lock on an object of `pg_class`. PostgreSQL itself has no lock of this kind on tables.
 //!
 //! Invariant: a session has locked a table before it locks the table's files.

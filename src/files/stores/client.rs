@@ -107,7 +107,7 @@ fn build(
                 (Some(id), Some(key)) => builder.with_access_key_id(id).with_secret_access_key(key),
                 _ if is_anonymous => builder.with_skip_signature(true),
                 _ if is_of_environment => builder,
-                _ => return Err(no_credentials(place, "access_key_id and secret_access_key")),
+                _ => return Err(no_credentials(place)),
             };
             if let Some(token) = secret("session_token") {
                 builder = builder.with_token(token);
@@ -137,7 +137,7 @@ fn build(
                 Some(key) => builder.with_service_account_key(key),
                 None if is_anonymous => builder.with_skip_signature(true),
                 None if is_of_environment => builder,
-                None => return Err(no_credentials(place, "service_account_key")),
+                None => return Err(no_credentials(place)),
             };
             if let Some(endpoint) = &options.endpoint {
                 builder = builder.with_base_url(endpoint);
@@ -159,14 +159,14 @@ fn build(
                 Some(account) => builder.with_account(account),
                 None if is_of_environment => builder,
                 None if is_anonymous => return Err(invalid(place)),
-                None => return Err(no_credentials(place, "account_name, and account_key or sas_token")),
+                None => return Err(no_credentials(place)),
             };
             builder = match (secret("account_key"), secret("sas_token")) {
                 (Some(key), _) => builder.with_access_key(key),
                 (None, Some(token)) => builder.with_config(AzureConfigKey::SasKey, token),
                 _ if is_anonymous => builder.with_skip_signature(true),
                 _ if is_of_environment => builder,
-                _ => return Err(no_credentials(place, "account_name, and account_key or sas_token")),
+                _ => return Err(no_credentials(place)),
             };
             if let Some(endpoint) = &options.endpoint {
                 builder = builder.with_endpoint(endpoint.clone());
@@ -195,7 +195,7 @@ fn build(
     })
 }
 
-fn client_options(options: &StoreOptions) -> ClientOptions {
+pub(super) fn client_options(options: &StoreOptions) -> ClientOptions {
     let is_plain = options.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
     ClientOptions::new()
         .with_allow_http(is_plain)
@@ -204,7 +204,7 @@ fn client_options(options: &StoreOptions) -> ClientOptions {
         .with_pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
 }
 
-fn retry(options: &StoreOptions) -> RetryConfig {
+pub(super) fn retry(options: &StoreOptions) -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig { init_backoff: BACKOFF_MIN, max_backoff: BACKOFF_MAX, base: 2.0 },
         max_retries: RETRIES_MAX,
@@ -226,8 +226,19 @@ fn account_of(endpoint: &str) -> Option<String> {
     host.split_once('.').map(|(account, _)| account.to_owned())
 }
 
-fn no_credentials(place: &Place, names: &str) -> Error {
+/// The options of user mappings that have the credentials for a URL.
+pub(super) fn credential_options(url: &str) -> &'static str {
+    match url.split("://").next() {
+        Some("s3") => "access_key_id and secret_access_key",
+        Some("gs") => "service_account_key",
+        Some("az") => "account_name, and account_key or sas_token",
+        _ => "bearer_token",
+    }
+}
+
+fn no_credentials(place: &Place) -> Error {
     let message = format!("no credentials for \"{}\"", place.url(""));
+    let names = credential_options(&place.url(""));
     Error::new(ErrorKind::FilePermission, message).with_hint(format!(
         "CREATE USER MAPPING for the role with the options {names}, or set the server option credentials to 'anonymous'."
     ))
@@ -235,10 +246,19 @@ fn no_credentials(place: &Place, names: &str) -> Error {
 
 /// What the library refuses may quote a secret: its words are not passed on.
 fn invalid(place: &Place) -> Error {
-    let message =
-        format!("the options of the server and the user mapping make no client for \"{}\"", place.url(""));
-    Error::new(ErrorKind::InvalidArgument, message)
-        .with_hint("Check the server option endpoint, and the options of the user mapping.")
+    let url = place.url("");
+    let message = format!("the options of the server and the user mapping make no client for \"{url}\"");
+    let form = match place.scheme.as_str() {
+        "gs" => ": service_account_key is the JSON of a service account, with its private key",
+        "az" => {
+            ": account_key is in base64, sas_token a query, and of an anonymous server endpoint names the account"
+        }
+        _ => "",
+    };
+    Error::new(ErrorKind::InvalidArgument, message).with_hint(format!(
+        "Check the server option endpoint, and {} in the user mapping{form}.",
+        credential_options(&url)
+    ))
 }
 
 #[cfg(test)]

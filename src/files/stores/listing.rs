@@ -32,7 +32,7 @@ use pystachio_tables::LogEntry;
 
 use super::{
     StoreSession,
-    object::{FoundObject, request_failed},
+    object::{FoundObject, list_failed, request_failed},
     place::Place,
 };
 
@@ -111,7 +111,9 @@ impl StoreSession {
         // A folder may have no files.
         if listed.is_empty() && !path.ends_with('/') {
             let message = format!("no Parquet file matches \"{path}\"");
-            return Err(Error::new(ErrorKind::FileNotFound, message));
+            return Err(Error::new(ErrorKind::FileNotFound, message).with_hint(
+                "Check the path, and that the server option endpoint is the URL of a store. Names of Parquet files end in .parquet.",
+            ));
         }
         let found = listed.iter().map(|meta| {
             let url = match place.is_listed() {
@@ -348,7 +350,7 @@ impl Listing {
         let mut found = Vec::new();
         let mut objects = self.client.list(prefix);
         while let Some(object) = objects.next().await {
-            let object = object.map_err(|error| request_failed(&url, &error))?;
+            let object = object.map_err(|error| list_failed(&url, &self.place, &error))?;
             if !is_wanted(object.location.as_ref()) {
                 continue;
             }
@@ -406,7 +408,7 @@ impl Listing {
         let is_iceberg = matches!(format, TableFormat::Iceberg(_));
         let mut objects = self.client.list(Some(&key)).take(if is_iceberg { METADATA_LOOK } else { 1 });
         while let Some(object) = objects.next().await {
-            let object = object.map_err(|error| request_failed(&self.place.url(folder), &error))?;
+            let object = object.map_err(|error| list_failed(&self.place.url(folder), &self.place, &error))?;
             if !is_iceberg || is_iceberg_metadata(object.location.as_ref()) {
                 return Ok(Some(log));
             }
@@ -443,7 +445,7 @@ impl Listing {
     async fn entries(&self, folder: &Key) -> Result<ListResult> {
         let prefix = Some(folder).filter(|folder| !folder.as_ref().is_empty());
         let listed = self.client.list_with_delimiter(prefix).await;
-        listed.map_err(|error| request_failed(&self.place.url(folder.as_ref()), &error))
+        listed.map_err(|error| list_failed(&self.place.url(folder.as_ref()), &self.place, &error))
     }
 
     fn missing(&self, key: &str) -> Error {

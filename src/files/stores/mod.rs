@@ -2,7 +2,8 @@
 //!
 //! - `place.rs`: what a path with a scheme names
 //! - `client.rs`: connections to stores, by place, options and credentials
-//! - `rest_catalog.rs`: catalogs, which say where tables are
+//! - `rest_catalog.rs`: catalogs, which say where tables are; `rest_views.rs`: their views; `signature.rs`: signatures of AWS
+//!   on requests to them
 //! - `listing.rs`: the objects of a path, and their versions
 //! - `object.rs`: one version of an object, and what a failed request says to the user
 //! - `upload.rs`: objects that are written
@@ -51,6 +52,8 @@ mod object;
 mod object_cache;
 mod place;
 mod rest_catalog;
+mod rest_views;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod upload;

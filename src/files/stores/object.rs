@@ -11,7 +11,7 @@ use pystachio_plan::{Error, ErrorKind, system_reason};
 use pystachio_tables::LogEntry;
 use ring::digest::{Context, SHA256};
 
-use super::{StoreSession, listing::log_entry, place::Place};
+use super::{StoreSession, client::credential_options, listing::log_entry, place::Place};
 use crate::files::FileIdentity;
 
 /// A version of an object, and the client that found it.
@@ -102,6 +102,23 @@ pub(super) fn request_failed(url: &str, error: &StoreError) -> Error {
     Failure::of(error).into_error(url)
 }
 
+/// The error of a failed request for a list, of which a store that has the bucket says at most that it is empty.
+pub(super) fn list_failed(url: &str, place: &Place, error: &StoreError) -> Error {
+    let failure = Failure::of(error);
+    match (failure.status, failure.cause) {
+        (Some(404), Cause::Other) => {
+            let what = if place.scheme == "az" { "container" } else { "bucket" };
+            let message = format!(
+                "{what} \"{}\" does not exist, or is not at the server's endpoint: \"{url}\"",
+                place.bucket
+            );
+            Error::new(ErrorKind::FileNotFound, format!("{message}: {}", failure.reason))
+                .with_hint("Check the path, and the server option endpoint.")
+        }
+        _ => failure.into_error(url),
+    }
+}
+
 /// The error of a failed request to write an object.
 pub(super) fn upload_failed(url: &str, error: &StoreError) -> Error {
     change_failed("write", url, error)
@@ -114,15 +131,31 @@ pub(super) fn removal_failed(url: &str, error: &StoreError) -> Error {
 
 fn change_failed(action: &str, url: &str, error: &StoreError) -> Error {
     let failure = Failure::of(error);
-    match failure.status {
-        Some(401 | 403) => {
-            Error::new(ErrorKind::FilePermission, format!("could not {action} \"{url}\": permission denied"))
-                .with_hint(format!("Check the options of the user mapping, and whether the store allows its key to {action}."))
+    let hint = match failure.cause {
+        Cause::Credentials => failure.hint(url),
+        _ if failure.is_refused() => {
+            let options = credential_options(url);
+            format!("Check {options} in the user mapping, and whether the store allows the key to {action}.")
         }
-        _ => Error::new(ErrorKind::FileAccess, format!("could not {action} \"{url}\": {}", failure.reason)).with_hint(
-            "Run the transaction again. If the error stays, check the server option endpoint and the store.",
-        ),
-    }
+        Cause::Region | Cause::Foreign => failure.hint(url),
+        Cause::Other => {
+            "Run the transaction again. If the error stays, check the server option endpoint and the store."
+                .to_owned()
+        }
+    };
+    Error::new(failure.kind(), failure.message(action, url)).with_hint(hint)
+}
+
+/// What a failed request comes from, where more than its status is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// No token was given for the credentials.
+    Credentials,
+    /// The bucket is in another region than that of the signature.
+    Region,
+    /// The answer is not of the store's protocol.
+    Foreign,
+    Other,
 }
 
 /// What is known of a failed request, without what could be secret.
@@ -131,6 +164,7 @@ struct Failure {
     status: Option<u16>,
     /// The answer has other bytes than those that were asked for.
     is_other_range: bool,
+    cause: Cause,
     reason: String,
 }
 
@@ -155,21 +189,38 @@ impl Failure {
                 .take_while(|letter| letter.is_ascii_alphanumeric() || " -'".contains(*letter))
                 .collect::<String>()
         });
-        let code = text.split("<Code>").nth(1).and_then(|rest| rest.split("</Code>").next());
-        let code =
-            code.filter(|code| code.len() < 64 && code.chars().all(|letter| letter.is_ascii_alphanumeric()));
+        let is_of_token = text.contains("performing token request");
+        let code = match is_of_token {
+            true => between(&text, "\"error\":", ",").map(|code| code.trim().trim_end_matches('}')),
+            false => between(&text, "<Code>", "</Code>"),
+        };
+        let is_code = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let code = code
+            .map(|code| code.trim().trim_matches('"'))
+            .filter(|code| (1..64).contains(&code.len()) && code.chars().all(is_code));
+        let server = if is_of_token { "the service of tokens" } else { "the store" };
+        let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+        let is_redirected = has(&["redirect without LOCATION"]);
+        let is_foreign = has(&["Got invalid list response", "Got invalid multipart response"]);
         let what = match (&status, kind) {
-            (Some(status), _) => format!("the store answered {}", status.trim()),
-            _ if ["Received non-partial response", "Range request not supported"]
-                .iter()
-                .any(|words| text.contains(words)) =>
-            {
+            (Some(status), _) => format!("{server} answered {}", status.trim()),
+            _ if has(&["Received non-partial response", "Range request not supported"]) => {
                 "the server does not serve parts of files".to_owned()
             }
-            (None, Some(HttpErrorKind::Connect)) => "no connection to the store".to_owned(),
-            (None, Some(HttpErrorKind::Timeout)) => "the store did not answer in time".to_owned(),
-            (None, Some(HttpErrorKind::Interrupted)) => "the connection to the store was cut".to_owned(),
-            (None, _) => "the request failed".to_owned(),
+            _ if is_redirected => "the store answered that the bucket is elsewhere".to_owned(),
+            _ if is_foreign => "the answer is not that of such a store".to_owned(),
+            (None, Some(HttpErrorKind::Connect)) => format!("no connection to {server}"),
+            (None, Some(HttpErrorKind::Timeout)) => format!("{server} did not answer in time"),
+            (None, Some(HttpErrorKind::Interrupted)) => format!("the connection to {server} was cut"),
+            (None, _) => format!("the request to {server} failed"),
+        };
+        let is_elsewhere = ["PermanentRedirect", "AuthorizationHeaderMalformed"];
+        let cause = match code {
+            _ if is_of_token => Cause::Credentials,
+            Some(code) if is_elsewhere.contains(&code) => Cause::Region,
+            _ if is_redirected => Cause::Region,
+            _ if is_foreign => Cause::Foreign,
+            _ => Cause::Other,
         };
         let reason = match (&status, code, innermost) {
             (Some(_), Some(code), _) => format!("{what} ({code})"),
@@ -179,25 +230,60 @@ impl Failure {
         Self {
             status: status.as_ref().and_then(|status| status.get(..3)?.parse().ok()),
             is_other_range: text.contains("Requested ") && text.contains(", got "),
+            cause,
             reason,
         }
     }
 
-    fn into_error(self, url: &str) -> Error {
-        match self.status {
-            Some(404) => Error::new(ErrorKind::FileNotFound, format!("file \"{url}\" does not exist")),
-            Some(401 | 403) => {
-                Error::new(ErrorKind::FilePermission, format!("could not read \"{url}\": permission denied"))
-                    .with_hint("Check the options of the user mapping, and what the store allows its key.")
+    /// Whether the store does not allow it.
+    fn is_refused(&self) -> bool {
+        matches!(self.status, Some(401 | 403))
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match (self.cause, self.status) {
+            (Cause::Credentials, Some(400 | 401 | 403)) => ErrorKind::FilePermission,
+            (Cause::Credentials, _) => ErrorKind::FileAccess,
+            _ if self.is_refused() => ErrorKind::FilePermission,
+            _ => ErrorKind::FileAccess,
+        }
+    }
+
+    fn message(&self, action: &str, url: &str) -> String {
+        let denied = if self.is_refused() { "permission denied: " } else { "" };
+        match self.cause {
+            Cause::Credentials => format!("no token to {action} \"{url}\": {}", self.reason),
+            _ => format!("could not {action} \"{url}\": {denied}{}", self.reason),
+        }
+    }
+
+    fn hint(&self, url: &str) -> String {
+        let options = credential_options(url);
+        match self.cause {
+            Cause::Credentials => format!("Check {options} in the user mapping, and the service of tokens."),
+            _ if self.is_refused() => {
+                format!("Check {options} in the user mapping, and what the store allows the key.")
             }
-            _ => {
-                let message = format!("could not read \"{url}\": {}", self.reason);
-                Error::new(ErrorKind::FileAccess, message).with_hint(
-                    "Run the query again. If the error stays, check the server option endpoint and the store.",
-                )
+            Cause::Region => "Set the server option region to that of the bucket.".to_owned(),
+            Cause::Foreign => "Set the server option endpoint to the URL of the store.".to_owned(),
+            Cause::Other => {
+                "Run the query again. If the error stays, check the server option endpoint and the store."
+                    .to_owned()
             }
         }
     }
+
+    fn into_error(self, url: &str) -> Error {
+        if self.status == Some(404) && self.cause == Cause::Other {
+            return Error::new(ErrorKind::FileNotFound, format!("file \"{url}\" does not exist"));
+        }
+        Error::new(self.kind(), self.message("read", url)).with_hint(self.hint(url))
+    }
+}
+
+/// What is between two texts in another one.
+fn between<'t>(text: &'t str, begin: &str, end: &str) -> Option<&'t str> {
+    text.split(begin).nth(1)?.split(end).next()
 }
 
 #[cfg(test)]
@@ -233,7 +319,75 @@ mod tests {
         }
         assert_eq!(
             failed("https://h/?sig=hush").message,
-            "could not read \"s3://lake/t\": the request failed"
+            "could not read \"s3://lake/t\": the request to the store failed"
         );
+    }
+
+    #[test]
+    fn errors_name_the_option_that_helps() {
+        let of = |url: &str, text: &str| {
+            let error = StoreError::Generic { store: "any", source: text.to_owned().into() };
+            request_failed(url, &error)
+        };
+        for (url, text, kind, message, option) in [
+            (
+                "gs://lake/t",
+                r#"Error performing token request: Server returned non-2xx status code: 400 Bad Request: {"error":"invalid_grant","error_description":"hush"}"#,
+                ErrorKind::FilePermission,
+                "no token to read \"gs://lake/t\": the service of tokens answered 400 Bad Request (invalid_grant)",
+                "service_account_key",
+            ),
+            (
+                "s3://lake/t",
+                "status code: 403 Forbidden: <Code>InvalidAccessKeyId</Code><Key>hush</Key>",
+                ErrorKind::FilePermission,
+                "could not read \"s3://lake/t\": permission denied: the store answered 403 Forbidden (InvalidAccessKeyId)",
+                "secret_access_key",
+            ),
+            (
+                "az://lake/t",
+                "status code: 403 Forbidden: <Code>AuthenticationFailed</Code>",
+                ErrorKind::FilePermission,
+                "could not read \"az://lake/t\": permission denied: the store answered 403 Forbidden (AuthenticationFailed)",
+                "account_key",
+            ),
+            (
+                "https://h/t",
+                "status code: 401 Unauthorized",
+                ErrorKind::FilePermission,
+                "could not read \"https://h/t\": permission denied: the store answered 401 Unauthorized",
+                "bearer_token",
+            ),
+            (
+                "s3://lake/t",
+                "status code: 400 Bad Request: <Code>AuthorizationHeaderMalformed</Code>",
+                ErrorKind::FileAccess,
+                "could not read \"s3://lake/t\": the store answered 400 Bad Request (AuthorizationHeaderMalformed)",
+                "region",
+            ),
+            (
+                "s3://lake/t",
+                "Received redirect without LOCATION, this normally indicates an incorrectly configured region",
+                ErrorKind::FileAccess,
+                "could not read \"s3://lake/t\": the store answered that the bucket is elsewhere",
+                "region",
+            ),
+            (
+                "s3://lake/t",
+                "Got invalid list response: hush",
+                ErrorKind::FileAccess,
+                "could not read \"s3://lake/t\": the answer is not that of such a store",
+                "endpoint",
+            ),
+        ] {
+            let error = of(url, text);
+            assert_eq!((error.kind, error.message.as_str()), (kind, message));
+            assert!(error.hint.as_ref().unwrap().contains(option), "{error:?}");
+            assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        }
+        let missing = StoreError::Generic { store: "GCS", source: "status code: 404 Not Found".into() };
+        let error = list_failed("gs://none/t", &Place::parse("gs://none/t").unwrap(), &missing);
+        assert_eq!(error.kind, ErrorKind::FileNotFound);
+        assert!(error.message.contains("bucket \"none\"") && error.message.contains("gs://none/t"));
     }
 }

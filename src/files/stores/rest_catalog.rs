@@ -11,9 +11,10 @@
 //!
 //! - The token or secret of a role is sent to the URLs of the server's options alone: no answer leads elsewhere, and redirections are errors.
 //! - What a catalog names is read as all paths in stores are: where the server's option `stores` allows it.
-//! - Answers, requests and waits are bounded. No error has a part of a request or an answer but numbers.
+//! - Answers, requests and waits are bounded. No error has a part of a request or an answer but numbers and the name of an error.
+//! - Keys that a catalog lends are not taken from what is kept when they have ended.
 //!
-//! Deliberately absent: signatures of AWS, other ways to log in, views, and all that changes a catalog.
+//! Deliberately absent: other ways to log in than tokens and signatures (`signature.rs`), and all that changes a catalog.
 //!
 //! Source: the Iceberg REST Catalog API; RFC 6749, section 4.4.
 
@@ -21,15 +22,20 @@ use std::{
     collections::HashMap,
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use object_store::aws::AwsCredential;
 use pystachio_plan::{
-    CatalogOptions, Error, ErrorKind, Result, Secret, StoreCredentials, StoreName, StoreOptions, TableFormat,
-    TableVersion,
+    CatalogOptions, CatalogSigning, Error, ErrorKind, Result, Secret, StoreCredentials, StoreName,
+    StoreOptions, TableFormat, TableVersion, percent_decoded_bytes,
 };
 use pystachio_tables::store_path;
-use reqwest::{Client, RequestBuilder, Url, redirect};
+use reqwest::{
+    Client, RequestBuilder, Url,
+    header::{HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 
@@ -37,6 +43,7 @@ use super::{
     StoreSession,
     client::{BACKOFF_MAX, BACKOFF_MIN, CONNECT_TIMEOUT, ClientKey, RETRIES_MAX, client_key},
     place::Place,
+    signature::{self, SigningKeys},
 };
 
 /// The most bytes of an answer.
@@ -47,8 +54,16 @@ const TABLES_MAX: usize = 10_000;
 const TOKEN_AGE: Duration = Duration::from_secs(600);
 /// How long before its end a token is renewed.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
+/// How long before their end lent keys are asked for again.
+const LENT_MARGIN: Duration = Duration::from_secs(60);
+/// Bytes of an answer that has an error, of which its name is looked for.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+/// The most letters of an error's name.
+const ERROR_NAME_MAX: usize = 64;
 /// What is between the names of namespaces, unless the catalog says otherwise.
 const SEPARATOR: &str = "\u{1F}";
+/// How catalogs say that they list views.
+const VIEWS_ENDPOINT: &str = "GET /v1/{prefix}/namespaces/{namespace}/views";
 /// What a token is asked for, unless the server's option says otherwise.
 const SCOPE: &str = "catalog";
 
@@ -64,6 +79,10 @@ pub struct RestCatalog {
     login: Option<(Secret, Secret)>,
     /// The token that was given, and until when it is valid.
     granted: Mutex<Option<(Secret, Instant)>>,
+    /// What signs requests, where that is on.
+    keys: Option<SigningKeys>,
+    /// The server's region of stores.
+    region: Option<String>,
     paths: OnceCell<CatalogPaths>,
     requests: Arc<Semaphore>,
 }
@@ -96,11 +115,14 @@ struct LentKeys {
     config: HashMap<String, Secret>,
 }
 
-/// How the paths of a catalog's answers are made.
+/// How the paths of a catalog's answers are made, and how requests for them are signed.
 #[derive(Debug, PartialEq, Eq)]
 struct CatalogPaths {
     prefix: Vec<String>,
     separator: String,
+    signing: CatalogSigning,
+    /// Whether the catalog says that it lists views.
+    has_views: bool,
 }
 
 /// Why a request has no answer.
@@ -124,7 +146,10 @@ impl StoreSession {
         let options = self.options()?;
         let age = Duration::from_millis(options.listing_age_ms);
         let key = (key, names.to_vec());
-        let known = self.stores.catalog_tables.get(&key).filter(|(at, _)| at.elapsed() < age);
+        let is_current = |(at, loaded): &KnownTable| {
+            at.elapsed() < age && (!catalog.lends_keys || loaded.lends_for(LENT_MARGIN))
+        };
+        let known = self.stores.catalog_tables.get(&key).filter(is_current);
         let loaded = match known {
             Some((_, loaded)) => loaded,
             None => {
@@ -172,7 +197,7 @@ impl StoreSession {
         Ok(names.into_iter().map(name).collect())
     }
 
-    fn rest_catalog(&self, role: u32) -> Result<(ClientKey, Arc<RestCatalog>)> {
+    pub(super) fn rest_catalog(&self, role: u32) -> Result<(ClientKey, Arc<RestCatalog>)> {
         let options = self.options()?;
         let catalog = options.catalog.as_ref();
         let catalog =
@@ -214,6 +239,8 @@ impl RestCatalog {
             client,
             token: secret("token"),
             login: secret("client_id").zip(secret("client_secret")),
+            keys: SigningKeys::of(options, mapping),
+            region: options.region.clone(),
             granted: Mutex::default(),
             paths: OnceCell::new(),
             requests,
@@ -224,12 +251,41 @@ impl RestCatalog {
         let what = format!("table \"{}\"", names.join("."));
         let (table, namespace) =
             names.split_last().ok_or_else(|| Error::internal("a table without a name"))?;
-        let mut url = self.tables_url(namespace).await?;
+        let mut url = self.list_url(namespace, "tables").await?;
         self.extend(&mut url, [table.as_str()])?;
         self.ask(&what, &url).await
     }
 
     async fn tables(&self, namespace: &[String]) -> Result<Vec<String>> {
+        self.named(namespace, "tables").await
+    }
+
+    /// The names of the views of a namespace. Catalogs that know no views have none.
+    ///
+    /// # Errors
+    ///
+    /// As of a list of tables.
+    pub(super) async fn views(&self, namespace: &[String]) -> Result<Vec<String>> {
+        match self.knows_views().await? {
+            true => self.named(namespace, "views").await,
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// What the catalog answers about a view.
+    ///
+    /// # Errors
+    ///
+    /// As of a table.
+    pub(super) async fn view<T: DeserializeOwned>(&self, namespace: &[String], name: &str) -> Result<T> {
+        let what = format!("view \"{}\"", [namespace, &[name.to_owned()]].concat().join("."));
+        let mut url = self.list_url(namespace, "views").await?;
+        self.extend(&mut url, [name])?;
+        self.ask(&what, &url).await
+    }
+
+    /// The names of the tables or views of a namespace.
+    async fn named(&self, namespace: &[String], kind: &str) -> Result<Vec<String>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]
         struct Page {
@@ -242,13 +298,13 @@ impl RestCatalog {
             name: String,
         }
         let what = format!("namespace \"{}\"", namespace.join("."));
-        let url = self.tables_url(namespace).await?;
+        let url = self.list_url(namespace, kind).await?;
         let (mut found, mut page) = (Vec::new(), None::<String>);
         // A page may be empty, and not be the last one.
         for _ in 0..TABLES_MAX {
             let mut url = url.clone();
             if let Some(page) = &page {
-                url.query_pairs_mut().append_pair("pageToken", page);
+                extend_query(&mut url, "pageToken", page);
             }
             let Page { identifiers, next_page_token } = self.ask(&what, &url).await?;
             found.extend(identifiers.into_iter().map(|identifier| identifier.name));
@@ -258,7 +314,7 @@ impl RestCatalog {
             }
         }
         if page.is_some() || found.len() > TABLES_MAX {
-            let message = format!("{what} of the catalog has more than {TABLES_MAX} tables");
+            let message = format!("{what} of the catalog has more than {TABLES_MAX} {kind}");
             return Err(Error::new(ErrorKind::NotSupported, message)
                 .with_hint("CREATE FOREIGN TABLE with the option table for each of those that are wanted."));
         }
@@ -267,24 +323,32 @@ impl RestCatalog {
         Ok(found)
     }
 
-    /// The URL of the tables of a namespace.
-    async fn tables_url(&self, namespace: &[String]) -> Result<Url> {
-        let paths = self.paths.get_or_try_init(|| self.read_paths()).await?;
+    /// The URL of the tables or views of a namespace.
+    async fn list_url(&self, namespace: &[String], kind: &str) -> Result<Url> {
+        let paths = self.paths().await?;
         let mut url = self.url(&self.options.url)?;
         self.extend(&mut url, ["v1"])?;
         self.extend(&mut url, paths.prefix.iter().map(String::as_str))?;
-        self.extend(&mut url, ["namespaces", namespace.join(&paths.separator).as_str(), "tables"])?;
+        self.extend(&mut url, ["namespaces", namespace.join(&paths.separator).as_str(), kind])?;
         Ok(url)
+    }
+
+    async fn knows_views(&self) -> Result<bool> {
+        Ok(self.paths().await?.has_views)
+    }
+
+    async fn paths(&self) -> Result<&CatalogPaths> {
+        self.paths.get_or_try_init(|| self.read_paths()).await
     }
 
     async fn read_paths(&self) -> Result<CatalogPaths> {
         let mut url = self.url(&self.options.url)?;
         self.extend(&mut url, ["v1", "config"])?;
         if let Some(warehouse) = &self.options.warehouse {
-            url.query_pairs_mut().append_pair("warehouse", warehouse);
+            extend_query(&mut url, "warehouse", warehouse);
         }
         let config: CatalogConfig = self.ask("its configuration", &url).await?;
-        Ok(config.paths())
+        Ok(config.paths(&self.options.signing))
     }
 
     fn url(&self, text: &str) -> Result<Url> {
@@ -292,9 +356,22 @@ impl RestCatalog {
     }
 
     fn extend<'s>(&self, url: &mut Url, parts: impl IntoIterator<Item = &'s str>) -> Result<()> {
-        let mut segments = url.path_segments_mut().map_err(|()| self.invalid_url())?;
-        segments.pop_if_empty().extend(parts);
+        if url.cannot_be_a_base() {
+            return Err(self.invalid_url());
+        }
+        let mut path = url.path().trim_end_matches('/').to_owned();
+        // These would lead up.
+        for part in parts.into_iter().filter(|part| !matches!(*part, "." | "..")) {
+            path.push('/');
+            path.push_str(&signature::encode(part));
+        }
+        url.set_path(&path);
         Ok(())
+    }
+
+    /// How the next request is signed: before the catalog has said it, as the server's options say.
+    fn signing(&self) -> &CatalogSigning {
+        self.paths.get().map_or(&self.options.signing, |paths| &paths.signing)
     }
 
     /// What the catalog answers.
@@ -302,14 +379,31 @@ impl RestCatalog {
         let mut is_renewed = false;
         loop {
             let token = self.bearer(is_renewed).await?;
+            let mut headers = HeaderMap::new();
+            if self.lends_keys {
+                headers.insert("x-iceberg-access-delegation", HeaderValue::from_static("vended-credentials"));
+            }
+            let signing = self.signing();
+            let key = match (signing.is_on == Some(true), &self.keys) {
+                (false, _) => None,
+                (true, None) => return Err(self.no_keys(what)),
+                (true, Some(keys)) => Some(keys.current().await.ok_or_else(|| self.no_keys(what))?),
+            };
+            if key.is_some() {
+                headers.extend(
+                    token
+                        .as_ref()
+                        .and_then(signature::other_authorization)
+                        .map(|(name, value)| (HeaderName::from_static(name), value)),
+                );
+            }
             let request = || {
-                let mut request = self.client.get(url.clone());
-                if self.lends_keys {
-                    request = request.header("X-Iceberg-Access-Delegation", "vended-credentials");
-                }
-                match &token {
-                    Some(token) => request.bearer_auth(token.reveal()),
-                    None => request,
+                let request = self.client.get(url.clone());
+                match (&key, &token) {
+                    // A signature is good for some minutes: each try has its own.
+                    (Some(key), _) => request.headers(self.signed(url, headers.clone(), key)),
+                    (None, Some(token)) => request.headers(headers.clone()).bearer_auth(token.reveal()),
+                    (None, None) => request.headers(headers.clone()),
                 }
             };
             match self.answer(request).await {
@@ -321,6 +415,10 @@ impl RestCatalog {
                 Err(failure) => return Err(self.failed(what, failure)),
             }
         }
+    }
+
+    fn signed(&self, url: &Url, headers: HeaderMap, key: &AwsCredential) -> HeaderMap {
+        signature::sign(url, headers, key, self.signing(), self.region.as_deref())
     }
 
     /// The token to send, if the user mapping has one or is given one. `renewed`: not the one that is known.
@@ -393,9 +491,22 @@ impl RestCatalog {
         let mut response = request.send().await.map_err(|error| Failure::of(&error))?;
         let status = response.status();
         if !status.is_success() {
+            let header = response.headers().get("x-amzn-errortype");
+            let header = header.and_then(|value| value.to_str().ok()).map(str::to_owned);
+            let mut body = Vec::new();
+            // An error without a name is one, too.
+            while let Ok(Some(part)) = response.chunk().await
+                && body.len() < ERROR_BYTES_MAX
+            {
+                body.extend_from_slice(&part);
+            }
+            let name = error_name(header.as_deref(), &body);
             return Err(Failure {
                 status: Some(status.as_u16()),
-                reason: format!("it answered {status}"),
+                reason: match name {
+                    Some(name) => format!("it answered {status} ({name})"),
+                    None => format!("it answered {status}"),
+                },
                 may_pass: matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504),
             });
         }
@@ -412,12 +523,21 @@ impl RestCatalog {
     fn failed(&self, what: &str, failure: Failure) -> Error {
         let url = &self.options.url;
         match failure.status {
-            Some(404) => Error::new(ErrorKind::FileNotFound, format!("catalog \"{url}\" does not have {what}"))
-                .with_hint("Check the server options catalog and warehouse, and the name."),
+            Some(404) => {
+                Error::new(ErrorKind::FileNotFound, format!("catalog \"{url}\" does not have {what}"))
+                    .with_hint("Check the server options catalog and warehouse, and the name.")
+            }
             Some(401 | 403 | 419) => {
-                Error::new(ErrorKind::FilePermission, format!("catalog \"{url}\" refuses {what} to the role")).with_hint(
-                    "Give the role a user mapping with the option token, or with client_id and client_secret, and let the catalog allow it the table.",
-                )
+                let message = format!("catalog \"{url}\" refuses {what} to the role: {}", failure.reason);
+                let hint = match self.signing().is_on {
+                    Some(true) => {
+                        "Check access_key_id, secret_access_key and session_token of the user mapping, the server options signing_name and signing_region, and what the service allows the key."
+                    }
+                    _ => {
+                        "Give the role a user mapping with the option token, or with client_id and client_secret, and let the catalog allow it the table. A service of AWS needs the server option sigv4_enabled."
+                    }
+                };
+                Error::new(ErrorKind::FilePermission, message).with_hint(hint)
             }
             _ => {
                 let message = format!("catalog \"{url}\" was asked for {what}: {}", failure.reason);
@@ -442,6 +562,14 @@ impl RestCatalog {
         Error::new(ErrorKind::InvalidArgument, message).with_hint("Check the server option catalog.")
     }
 
+    fn no_keys(&self, what: &str) -> Error {
+        let message =
+            format!("no credentials for catalog \"{}\", of which the role asks for {what}", self.options.url);
+        Error::new(ErrorKind::FilePermission, message).with_hint(
+            "Requests to this catalog are signed: CREATE USER MAPPING for the role with the options access_key_id and secret_access_key.",
+        )
+    }
+
     fn lends_nothing(&self, table: &str) -> Error {
         let message = format!("catalog \"{}\" lends no keys of S3 for table \"{table}\"", self.options.url);
         Error::new(ErrorKind::FilePermission, message).with_hint(
@@ -451,6 +579,14 @@ impl RestCatalog {
 }
 
 impl LoadedTable {
+    /// Whether no key that is lent for the table ends within so long.
+    fn lends_for(&self, margin: Duration) -> bool {
+        let all = self.storage_credentials.iter().map(|keys| &keys.config).chain([&self.config]);
+        let ends = all.filter_map(|config| config.get("s3.session-token-expires-at-ms"));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + margin;
+        ends.filter_map(|end| end.reveal().parse::<u128>().ok()).all(|end| end > now.as_millis())
+    }
+
     /// The options of stores and the keys that the catalog lends for the table. What the server's options say counts first.
     fn lent(&self, location: &str, options: &StoreOptions) -> Option<(StoreOptions, Vec<(String, Secret)>)> {
         let fitting = self.storage_credentials.iter().filter(|keys| location.starts_with(&keys.prefix));
@@ -484,21 +620,76 @@ struct CatalogConfig {
     defaults: HashMap<String, Option<String>>,
     #[serde(default)]
     overrides: HashMap<String, Option<String>>,
+    /// What it can be asked for.
+    #[serde(default)]
+    endpoints: Vec<String>,
 }
 
 impl CatalogConfig {
-    fn paths(&self) -> CatalogPaths {
+    /// How requests are made from now on, on a server with these options.
+    fn paths(&self, own: &CatalogSigning) -> CatalogPaths {
         let value = |name: &str| self.overrides.get(name).or_else(|| self.defaults.get(name))?.as_deref();
         let prefix = value("prefix").unwrap_or_default();
-        let separator = value("namespace-separator").map_or(SEPARATOR.to_owned(), |encoded| {
-            let code = encoded.strip_prefix('%').and_then(|code| u8::from_str_radix(code, 16).ok());
-            code.map_or_else(|| encoded.to_owned(), |code| char::from(code).to_string())
-        });
+        let separator = value("namespace-separator").map_or(SEPARATOR.to_owned(), decoded);
         CatalogPaths {
-            prefix: prefix.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+            prefix: prefix.split('/').filter(|part| !part.is_empty()).map(decoded).collect(),
             separator,
+            signing: self.signing(own),
+            has_views: match self.endpoints.is_empty() {
+                // Catalogs that do not say what they can be asked for may say this.
+                true => value("view-endpoints-supported") == Some("true"),
+                false => self.endpoints.iter().any(|endpoint| endpoint == VIEWS_ENDPOINT),
+            },
         }
     }
+
+    /// How requests are signed: overrides count before the server's options, and defaults after them. An option that says
+    /// that they are not signed counts most, so that a catalog has no role's key used that was not to be.
+    fn signing(&self, own: &CatalogSigning) -> CatalogSigning {
+        let pick = |property: &str, own: Option<&str>, is_valid: fn(&str) -> bool| {
+            let of = |properties: &HashMap<String, Option<String>>| {
+                properties.get(property).cloned().flatten().filter(|text| is_valid(text))
+            };
+            of(&self.overrides).or_else(|| own.map(str::to_owned)).or_else(|| of(&self.defaults))
+        };
+        let is_on = own.is_on.map(|is_on| if is_on { "true" } else { "false" });
+        let is_boolean = |text: &str| ["true", "false"].contains(&text);
+        let is_on = match own.is_on {
+            Some(false) => Some(false),
+            _ => pick("rest.sigv4-enabled", is_on, is_boolean).map(|text| text == "true"),
+        };
+        CatalogSigning {
+            is_on,
+            name: pick("rest.signing-name", own.name.as_deref(), CatalogSigning::is_name),
+            region: pick("rest.signing-region", own.region.as_deref(), CatalogSigning::is_name),
+        }
+    }
+}
+
+/// A text of a catalog's configuration as it is without the encoding of URLs, in which catalogs send it.
+fn decoded(text: &str) -> String {
+    String::from_utf8(percent_decoded_bytes(text)).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Adds a pair to a query. A blank has one encoding there, which signatures demand.
+fn extend_query(url: &mut Url, name: &str, value: &str) {
+    let pair = format!("{}={}", signature::encode(name), signature::encode(value));
+    let query = url.query().map_or(pair.clone(), |query| format!("{query}&{pair}"));
+    url.set_query(Some(&query));
+}
+
+/// The name that a service gives an error, if it is a word.
+fn error_name(header: Option<&str>, body: &[u8]) -> Option<String> {
+    let of_body = || {
+        let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+        let names = [&body["error"]["type"], &body["__type"], &body["error"]];
+        names.into_iter().find_map(serde_json::Value::as_str).map(str::to_owned)
+    };
+    let name = header.map(str::to_owned).or_else(of_body)?;
+    // As in com.amazon.coral.service#ExpiredTokenException:http://internal.amazon.com/…
+    let name = name.split(':').next()?.rsplit('#').next()?;
+    let is_letter = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
+    ((1..=ERROR_NAME_MAX).contains(&name.len()) && name.chars().all(is_letter)).then(|| name.to_owned())
 }
 
 impl Failure {
@@ -534,15 +725,90 @@ mod tests {
 
     #[test]
     fn paths_are_made_as_the_catalog_says() {
-        let paths = |text: &str| serde_json::from_str::<CatalogConfig>(text).unwrap().paths();
+        let paths = |text: &str| {
+            serde_json::from_str::<CatalogConfig>(text).unwrap().paths(&CatalogSigning::default())
+        };
         let own = |prefix: &[&str], separator: &str| CatalogPaths {
             prefix: prefix.iter().map(|part| (*part).to_owned()).collect(),
             separator: separator.to_owned(),
+            signing: CatalogSigning::default(),
+            has_views: false,
         };
         assert_eq!(paths("{}"), own(&[], "\u{1F}"));
         let both = r#"{"defaults": {"prefix": "a", "x": null}, "overrides": {"prefix": "ws/b c"}}"#;
         assert_eq!(paths(both), own(&["ws", "b c"], "\u{1F}"));
         assert_eq!(paths(r#"{"defaults": {"namespace-separator": "%2E"}}"#), own(&[], "."));
+        let of_aws = r#"{"overrides": {"prefix": "arn%3Aaws%3As3tables%3Ar%3A1%3Abucket%2Flake"}}"#;
+        assert_eq!(paths(of_aws), own(&["arn:aws:s3tables:r:1:bucket/lake"], "\u{1F}"));
+    }
+
+    #[test]
+    fn a_catalog_says_whether_it_has_views() {
+        let has_views = |text: &str| {
+            let config: CatalogConfig = serde_json::from_str(text).unwrap();
+            config.paths(&CatalogSigning::default()).has_views
+        };
+        assert!(has_views(r#"{"endpoints": ["GET /v1/{prefix}/namespaces/{namespace}/views"]}"#));
+        assert!(has_views(r#"{"defaults": {"view-endpoints-supported": "true"}}"#));
+        assert!(!has_views("{}"));
+        assert!(!has_views(
+            r#"{"endpoints": ["GET /v1/{prefix}/namespaces"], "defaults": {"view-endpoints-supported": "true"}}"#
+        ));
+    }
+
+    #[test]
+    fn a_catalog_says_how_requests_are_signed_unless_the_server_forbids_it() {
+        let config: CatalogConfig = serde_json::from_str(
+            r#"{"defaults": {"rest.sigv4-enabled": "true", "rest.signing-region": "eu-west-1", "rest.signing-name": "a b"},
+                "overrides": {"rest.signing-name": "glue"}}"#,
+        )
+        .unwrap();
+        let own = |is_on, name: Option<&str>, region: Option<&str>| CatalogSigning {
+            is_on,
+            name: name.map(str::to_owned),
+            region: region.map(str::to_owned),
+        };
+        let glue = own(Some(true), Some("glue"), Some("eu-west-1"));
+        assert_eq!(config.signing(&CatalogSigning::default()), glue);
+        let with_own = config.signing(&own(Some(true), Some("s3tables"), Some("us-west-2")));
+        assert_eq!(with_own, own(Some(true), Some("glue"), Some("us-west-2")));
+        assert_eq!(config.signing(&own(Some(false), None, None)).is_on, Some(false));
+        // Names that are none are not taken.
+        let wrong: CatalogConfig = serde_json::from_str(
+            r#"{"overrides": {"rest.signing-name": "a/b", "rest.sigv4-enabled": "yes"}}"#,
+        )
+        .unwrap();
+        assert_eq!(wrong.signing(&CatalogSigning::default()), CatalogSigning::default());
+    }
+
+    #[test]
+    fn errors_have_the_name_that_a_service_gives_them_and_nothing_else() {
+        let aws = "com.amazon.coral.service#ExpiredTokenException:http://internal/";
+        assert_eq!(error_name(Some(aws), b"").as_deref(), Some("ExpiredTokenException"));
+        for (body, name) in [
+            (
+                r#"{"error": {"type": "NotAuthorizedException", "message": "hush"}}"#,
+                Some("NotAuthorizedException"),
+            ),
+            (r#"{"error": "invalid_client"}"#, Some("invalid_client")),
+            (r#"{"__type": "a.b#AccessDeniedException"}"#, Some("AccessDeniedException")),
+            (r#"{"error": {"type": "hush 1"}}"#, None),
+            (r#"{"message": "hush"}"#, None),
+            ("<html>", None),
+        ] {
+            assert_eq!(error_name(None, body.as_bytes()).as_deref(), name, "{body}");
+        }
+    }
+
+    #[test]
+    fn lent_keys_that_have_ended_are_not_kept() {
+        let lends = |text: &str| serde_json::from_str::<LoadedTable>(text).unwrap().lends_for(LENT_MARGIN);
+        assert!(lends("{}"));
+        assert!(lends(r#"{"config": {"s3.session-token-expires-at-ms": "99999999999999"}}"#));
+        assert!(!lends(r#"{"config": {"s3.session-token-expires-at-ms": "1700000000000"}}"#));
+        assert!(!lends(
+            r#"{"storage-credentials": [{"prefix": "s3", "config": {"s3.session-token-expires-at-ms": "1"}}]}"#
+        ));
     }
 
     #[test]
@@ -552,6 +818,7 @@ mod tests {
             warehouse: None,
             token_url: None,
             scope: None,
+            signing: CatalogSigning::default(),
         };
         let requests = Arc::new(Semaphore::new(1));
         let catalog = RestCatalog::new(&catalog, &options(), &[], requests).unwrap();

@@ -1,6 +1,6 @@
 //! Lowering without a server: sources that are made here, over the columns of one relation.
 //!
-//! - `numbers.rs`, `choices.rs`, `text.rs`, `moments.rs`, `comparisons.rs`, `arrays.rs`, `aggregates.rs`: what lowers to what
+//! - `numbers.rs`, `choices.rs`, `text.rs`, `moments.rs`, `comparisons.rs`, `records.rs`, `arrays.rs`, `aggregates.rs`: what lowers to what
 //! - `runtime.rs`: what PostgreSQL evaluates when the query starts, and in which branches
 //! - `refusals.rs`: limits, columns, and the words of refusals
 //! - `random.rs`: invariants, of random sources
@@ -13,6 +13,7 @@ mod json;
 mod moments;
 mod numbers;
 mod random;
+mod records;
 mod refusals;
 mod runtime;
 mod text;

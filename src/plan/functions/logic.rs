@@ -2,7 +2,7 @@
 
 use super::{
     Example, Form, FunctionEntry, NullRule, ResultType, Shown, Signature,
-    TypeClass::{Any, Bool},
+    TypeClass::{Any, Bool, Records},
 };
 use crate::Function;
 
@@ -35,7 +35,15 @@ pub(super) static NOT: FunctionEntry =
         .shown(Shown::Prefix("NOT"))
         .signatures(&[Signature::new(&[Bool], BOOL, &[Example::of("NOT {a}")])]);
 
-test!(IS_NULL, "is_null", Function::IsNull, "IS NULL", Any, "Whether the value is NULL.");
+pub(super) static IS_NULL: FunctionEntry =
+    FunctionEntry::new("is_null", Form::Plain(Function::IsNull), "Whether the value is NULL.")
+        .nulls(NullRule::Never)
+        .shown(Shown::Postfix("IS NULL"))
+        .signatures(&[
+            Signature::new(&[Any], BOOL, &[Example::of("{a} IS NULL")]),
+            // Of a composite value itself, which is no test of SQL.
+            Signature::new(&[Records], BOOL, &[]),
+        ]);
 test!(IS_NOT_NULL, "is_not_null", Function::IsNotNull, "IS NOT NULL", Any, "Whether the value is not NULL.");
 test!(IS_TRUE, "is_true", Function::IsTrue, "IS TRUE", Bool, "Whether the condition is true.");
 test!(

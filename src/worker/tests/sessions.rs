@@ -258,6 +258,15 @@ impl Engine for FakeEngine {
         Ok(Vec::new())
     }
 
+    async fn views(
+        &self,
+        _namespace: &[String],
+        _wants_texts: bool,
+        _request: (&pystachio_plan::StoreAccess, &StopFlag),
+    ) -> Result<Vec<pystachio_plan::CatalogView>> {
+        Ok(Vec::new())
+    }
+
     async fn remove(
         &self,
         _paths: Vec<String>,

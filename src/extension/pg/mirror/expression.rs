@@ -5,8 +5,8 @@ use std::rc::Rc;
 use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 use pystachio_lower::{
     ARRAY_SUBSCRIPT, AggregateSource, ArrayComparison, Call, CatalogFunction, ColumnReference, DEPTH_MAX,
-    JSON_SUBSCRIPT, OrderSource, Part, Placeholder, Refusal, RowColumn, Source, SourceType, UnknownPart,
-    WindowSource,
+    JSON_SUBSCRIPT, OrderSource, Part, Placeholder, RecordSource, RecordTest, Refusal, RowColumn, Source,
+    SourceType, UnknownPart, WindowSource,
 };
 use pystachio_plan::Function;
 
@@ -14,6 +14,7 @@ use super::{
     Origins,
     catalog::{function, function_name, source_type},
     collation, constant,
+    record::comparison_of_records,
 };
 use crate::{
     pg::{
@@ -41,8 +42,24 @@ pub fn mirror(node: tree::Node<'_>, origins: &Origins) -> Result<Source, Refusal
     }
 }
 
+/// A composite value by its fields, if it has some that are known.
+///
+/// # Errors
+///
+/// As of [`mirror`].
+pub fn mirror_record(node: tree::Node<'_>, origins: &Origins) -> Result<Option<RecordSource>, Refusal> {
+    let node = node.pointer();
+    // SAFETY: a valid expression.
+    unsafe {
+        if is_deeper(node, DEPTH_MAX) {
+            return Err(Refusal::TooDeep);
+        }
+        Mirror { origins }.record_source(node, &mut Contents::default())
+    }
+}
+
 /// A source, and facts about its parts.
-struct Seen {
+pub(super) struct Seen {
     source: Source,
     /// Something that PostgreSQL can't evaluate before it has a row.
     has_columns: bool,
@@ -50,15 +67,15 @@ struct Seen {
     is_volatile: bool,
 }
 
-struct Mirror<'a> {
+pub(super) struct Mirror<'a> {
     origins: &'a Origins,
 }
 
 /// What the parts of one node have in them.
 #[derive(Default)]
-struct Contents {
+pub(super) struct Contents {
     has_columns: bool,
-    has_given: bool,
+    pub(super) has_given: bool,
     is_volatile: bool,
 }
 
@@ -96,7 +113,7 @@ unsafe fn row_fields(record: *mut Node) -> Vec<String> {
 }
 
 impl Contents {
-    fn add(&mut self, seen: Seen) -> Source {
+    pub(super) fn add(&mut self, seen: Seen) -> Source {
         self.has_columns |= seen.has_columns;
         self.has_given |= seen.source.has_given;
         self.is_volatile |= seen.is_volatile;
@@ -108,7 +125,7 @@ impl Mirror<'_> {
     /// # Safety
     ///
     /// The node is a valid expression.
-    unsafe fn expression(&self, node: *mut Node) -> Result<Seen, Refusal> {
+    pub(super) unsafe fn expression(&self, node: *mut Node) -> Result<Seen, Refusal> {
         let mut contents = Contents::default();
         // SAFETY: the caller says that the node is valid.
         unsafe {
@@ -170,8 +187,7 @@ impl Mirror<'_> {
                         false => Part::Call(part),
                     }
                 }
-                NodeTag::T_OpExpr => Part::Call(self.operator(node.cast(), contents)?),
-                NodeTag::T_DistinctExpr => Part::Distinct(self.operator(node.cast(), contents)?),
+                NodeTag::T_OpExpr | NodeTag::T_DistinctExpr => self.binary(node, contents)?,
                 NodeTag::T_NullIfExpr => Part::NullIf(self.operator(node.cast(), contents)?),
                 NodeTag::T_ScalarArrayOpExpr => self.array_comparison(&mut *node.cast(), contents)?,
                 NodeTag::T_RowCompareExpr => self.row_comparison(&*node.cast(), contents)?,
@@ -371,6 +387,31 @@ impl Mirror<'_> {
         }
     }
 
+    /// An operator, or `IS DISTINCT FROM` by its operator `=`.
+    ///
+    /// # Safety
+    ///
+    /// The node is a valid one that is laid out as an operator's.
+    unsafe fn binary(&self, node: *mut Node, contents: &mut Contents) -> Result<Part, Refusal> {
+        // SAFETY: as the caller says.
+        unsafe {
+            let operator = node.cast::<pg_sys::OpExpr>();
+            let is_distinct = tag_of(node) == NodeTag::T_DistinctExpr;
+            pg_sys::set_opfuncid(operator);
+            if let Some(comparison) = comparison_of_records((*operator).opfuncid)
+                && let [left, right] = pointers((*operator).args).collect::<Vec<_>>()[..]
+            {
+                let test =
+                    if is_distinct { RecordTest::IsDistinct } else { RecordTest::Comparison(comparison) };
+                if let Some(part) = self.record_comparison(test, [left, right], contents)? {
+                    return Ok(part);
+                }
+            }
+            let call = self.operator(operator, contents)?;
+            Ok(if is_distinct { Part::Distinct(call) } else { Part::Call(call) })
+        }
+    }
+
     /// # Safety
     ///
     /// The node is valid.
@@ -405,6 +446,9 @@ impl Mirror<'_> {
         // SAFETY: as the caller says.
         let (function, operands) = unsafe {
             pg_sys::set_sa_opfuncid(call);
+            if let Some(part) = self.record_in_array(call, contents)? {
+                return Ok(part);
+            }
             (function(call.opfuncid), self.list(call.args, contents)?)
         };
         let operands = <[Source; 2]>::try_from(operands).ok();
@@ -621,7 +665,7 @@ fn is_of_rows(tag: NodeTag) -> bool {
 /// # Safety
 ///
 /// The node is a valid expression.
-unsafe fn type_of(node: *mut Node) -> Oid {
+pub(super) unsafe fn type_of(node: *mut Node) -> Oid {
     // SAFETY: the caller says that the node is valid, and the tag says what it is.
     unsafe {
         match tag_of(node) {

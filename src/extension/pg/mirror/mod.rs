@@ -3,6 +3,7 @@
 //! - `expression.rs`: one expression
 //! - `constant.rs`: values of constants
 //! - `catalog.rs`: types and functions; `collation.rs`: collations
+//! - `record.rs`: comparisons of composite values
 //! - `origins.rs`: nodes that PostgreSQL evaluates when the query starts
 //! - `server.rs`: what lowering asks of the server
 //!
@@ -16,11 +17,12 @@ mod collation;
 mod constant;
 mod expression;
 mod origins;
+mod record;
 mod server;
 
 pub use catalog::{function_name, is_builtin, source_type, type_name, type_name_with};
 pub use collation::collation;
 pub use constant::constant;
-pub use expression::mirror;
+pub use expression::{mirror, mirror_record};
 pub use origins::Origins;
 pub use server::Postgres;
