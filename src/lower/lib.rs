@@ -44,6 +44,7 @@ mod encoding;
 mod json;
 mod lowered;
 mod lowering;
+mod matching;
 mod meaning;
 mod moment;
 mod notes;

@@ -290,6 +290,14 @@ pub enum FunctionRefusal {
     VaryingExpression,
     #[error("with {0}")]
     Expression(String),
+    #[error("with a regular expression that repeats a part zero times")]
+    NothingRepeated,
+    #[error("with groups of a regular expression whose parts of a text are not known")]
+    Groups,
+    #[error("with flags that are no constants of c, g and i")]
+    Flags,
+    #[error("with a replacement that is no constant")]
+    VaryingReplacement,
     #[error("with a format that is no constant")]
     VaryingFormat,
     #[error("with a format of the locale's names")]

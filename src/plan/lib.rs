@@ -121,7 +121,7 @@ pub use narrow::{narrow, widen};
 pub use number_text::general_text;
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};
-pub use regular_expression::{CharacterClass, Letters, RegularExpression};
+pub use regular_expression::{CharacterClass, Letters, RegularExpression, Stretch};
 pub use relation::{
     AggregateCall, ColumnContent, ColumnId, CommonValue, Estimate, JoinKey, JoinKind, JoinSide,
     NamedExpression, Operator, Plan, Relation, ScanColumn, ScanExtent, SortKey, UnnestedArray,

@@ -8,8 +8,8 @@
 //!
 //! - `signature.rs`: what a function takes and gives, by classes of types
 //! - `name.rs`: names of functions with their parameters; `catalog.rs`: PostgreSQL's names
-//! - `array.rs`, `comparison.rs`, `logic.rs`, `arithmetic.rs`, `bits.rs`, `decimal.rs`, `float.rs`, `cast.rs`, `text.rs`, `form.rs`,
-//!   `bytes.rs`, `datetime.rs`, `moment.rs`, `statistics.rs`: the entries by family
+//! - `array.rs`, `comparison.rs`, `logic.rs`, `arithmetic.rs`, `bits.rs`, `decimal.rs`, `float.rs`, `cast.rs`, `text.rs`, `matching.rs`,
+//!   `form.rs`, `bytes.rs`, `datetime.rs`, `moment.rs`, `statistics.rs`: the entries by family
 //!
 //! Invariants: an entry is data and pure functions. What [`Function::is_strict`] and [`crate::call_could_fail`] say is in no
 //! other place. Every signature without arrays has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them. How a
@@ -30,6 +30,7 @@ mod decimal;
 mod float;
 mod form;
 mod logic;
+mod matching;
 mod moment;
 mod name;
 mod signature;
@@ -244,8 +245,12 @@ entries! {
     Function::Cast => cast::CAST,
     Function::Like => text::LIKE,
     Function::ILike(_) => text::ILIKE,
-    Function::Matches(_) => text::MATCHES,
-    Function::MatchesIgnoringCase(_) => text::MATCHES_IGNORING_CASE,
+    Function::Matches(_) => matching::MATCHES,
+    Function::MatchesIgnoringCase(_) => matching::MATCHES_IGNORING_CASE,
+    Function::ReplaceMatches(_) => matching::REPLACE_MATCHES,
+    Function::CountMatches(_) => matching::COUNT_MATCHES,
+    Function::MatchedPart(_) => matching::MATCHED_PART,
+    Function::MatchedParts(_) => matching::MATCHED_PARTS,
     Function::Substring => text::SUBSTRING,
     Function::Length => text::LENGTH,
     Function::OctetLength => text::OCTET_LENGTH,

@@ -468,7 +468,11 @@ impl Compilation {
             | Function::MomentText
             | Function::InstantText
             | Function::Matches(_)
-            | Function::MatchesIgnoringCase(_) => Self::NotOnDevice("there is no kernel"),
+            | Function::MatchesIgnoringCase(_)
+            | Function::ReplaceMatches(_)
+            | Function::CountMatches(_)
+            | Function::MatchedPart(_)
+            | Function::MatchedParts(_) => Self::NotOnDevice("there is no kernel"),
             // If every row evaluates it, `host_calls.rs` has taken it out before.
             Function::Variance { .. } | Function::VarianceScale { .. } => {
                 Self::NotOnDevice("the host computes variances, and for every row")
