@@ -60,6 +60,8 @@ pub fn case_files() -> Vec<CaseFile> {
         ("form", include_str!("postgresql/form.tsv")),
         ("moment", include_str!("postgresql/moment.tsv")),
         ("regex", include_str!("postgresql/regex.tsv")),
+        ("regex_parts", include_str!("postgresql/regex_parts.tsv")),
+        ("number", include_str!("postgresql/number.tsv")),
         ("quotient", include_str!("postgresql/quotient.tsv")),
         ("text", include_str!("postgresql/text.tsv")),
         ("variance", include_str!("postgresql/variance.tsv")),

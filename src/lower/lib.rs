@@ -48,6 +48,7 @@ mod matching;
 mod meaning;
 mod moment;
 mod notes;
+mod number_format;
 mod numeric;
 mod ordered_aggregate;
 mod outcomes;

@@ -124,9 +124,12 @@ impl CallSite<'_> {
         Ok(())
     }
 
-    /// `to_char` of a date or timestamp, by a constant format.
+    /// `to_char` of a date, a timestamp or a number, by a constant format.
     fn format_moment(&self, arguments: Vec<Lowered>) -> LoweredResult {
         let [value, format] = self.two(arguments)?;
+        if value.data_type().is_integer() || value.data_type().is_float() || value.data_type().is_decimal() {
+            return self.format_number(value, format);
+        }
         let has_zone = *value.data_type() == DataType::TimestampTz;
         if !has_zone && *value.data_type() != DataType::Timestamp {
             return Err(self.refuse(FunctionRefusal::Of(value.data_type().clone())));

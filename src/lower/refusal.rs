@@ -302,6 +302,10 @@ pub enum FunctionRefusal {
     VaryingFormat,
     #[error("with a format of the locale's names")]
     LocaleFormat,
+    #[error("with {0} in a format")]
+    NumberPattern(&'static str),
+    #[error("with patterns in a format that exclude each other")]
+    NumberPatterns,
     #[error("with a format that shows the time zone")]
     ZoneFormat,
     #[error("on a value that may be infinite")]

@@ -310,6 +310,8 @@ pub enum Function {
     /// `to_char(timestamp, format)` → text; NULL of an infinite timestamp and by an empty format. The format is one that
     /// [`crate::MomentFormat`] reads.
     FormatMoment,
+    /// `to_char(number, format)` of Int32, Int64, floats and decimals → text. The format is one that [`crate::NumberFormat`] reads.
+    FormatNumber,
     /// A date or timestamp as text: (a, the session's DateStyle: text) → text.
     MomentText,
     /// A timestamptz as text: (a, the zone as of [`Function::LocalTime`], the session's DateStyle: text) → text. Other styles than

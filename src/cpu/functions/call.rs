@@ -26,7 +26,7 @@ use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 use super::{
     arithmetic, bits, bytes, cast, comparison, datetime, decimal, float_function, form,
     invocation::Invocation, lanes::internal, like, list, make_moment, matching::Matcher, moment_text,
-    parts::PartFinder, quotient, repeated::Repeated, select, text, variance, zone,
+    number_text, parts::PartFinder, quotient, repeated::Repeated, select, text, variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -352,6 +352,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::AddTime => make_moment::add_time(call),
         Function::TurnTime => make_moment::turn_time(call),
         Function::FormatMoment => moment_text::format_moment(call),
+        Function::FormatNumber => number_text::format_number(call),
         Function::MomentText => moment_text::moment_text(call),
         Function::InstantText => moment_text::instant_text(call),
         Function::DateTruncInZone(field) => zone::date_trunc(field, call),

@@ -314,6 +314,7 @@ entries! {
     Function::AddTime => moment::ADD_TIME,
     Function::TurnTime => moment::TURN_TIME,
     Function::FormatMoment => moment::FORMAT_MOMENT,
+    Function::FormatNumber => form::FORMAT_NUMBER,
     Function::MomentText => moment::MOMENT_TEXT,
     Function::InstantText => moment::INSTANT_TEXT,
     Function::DateTruncInZone(_) => datetime::DATE_TRUNC_IN_ZONE,

@@ -465,6 +465,7 @@ impl Compilation {
             | Function::AddTime
             | Function::TurnTime
             | Function::FormatMoment
+            | Function::FormatNumber
             | Function::MomentText
             | Function::InstantText
             | Function::Matches(_)
