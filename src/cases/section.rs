@@ -58,6 +58,7 @@ pub fn case_files() -> Vec<CaseFile> {
         ("decimal", include_str!("postgresql/decimal.tsv")),
         ("float", include_str!("postgresql/float.tsv")),
         ("form", include_str!("postgresql/form.tsv")),
+        ("json", include_str!("postgresql/json.tsv")),
         ("moment", include_str!("postgresql/moment.tsv")),
         ("regex", include_str!("postgresql/regex.tsv")),
         ("regex_parts", include_str!("postgresql/regex_parts.tsv")),

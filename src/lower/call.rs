@@ -57,12 +57,14 @@ impl Lowering<'_> {
         site.build(meaning, arguments)
     }
 
-    /// A field of JSON, a part of a match, what is asked of an array, or a bucket; `None` for other calls. Not inlined: calls nest, and its frame is large.
+    /// A field of JSON, what is made JSON or a text by a format, a part of a match, what is asked of an array, or a bucket; `None` for other calls. Not inlined: calls nest, and its frame is large.
     #[inline(never)]
     fn lower_nested(&self, call: &Call) -> Option<LoweredResult> {
         self.lower_field_text(call)
             .map(Ok)
             .or_else(|| self.lower_matched_element(call))
+            .or_else(|| self.lower_json_call(call))
+            .or_else(|| self.lower_format(call))
             .or_else(|| self.lower_array_call(call))
             .or_else(|| self.lower_bucket(call))
     }
@@ -175,11 +177,11 @@ impl CallSite<'_> {
             {
                 self.substring_by_pattern(arguments)
             }
-            Function::Substring
-            | Function::Concat
-            | Function::ConcatSkippingNulls
-            | Function::Replace
-            | Function::Left => self.text_function(function, arguments),
+            Function::ConcatSkippingNulls => self.text_function(function, shown_integers(arguments)),
+            Function::ConcatSeparated => self.by_signature(function, shown_integers(arguments)),
+            Function::Substring | Function::Concat | Function::Replace | Function::Left => {
+                self.text_function(function, arguments)
+            }
             Function::InitCap(_) => self.by_signature(Function::InitCap(self.ctype()?), arguments),
             Function::PadLeft | Function::PadRight | Function::Repeat => {
                 if !arguments.get(1).is_some_and(is_short_count) {
@@ -193,7 +195,6 @@ impl CallSite<'_> {
             | Function::Reverse
             | Function::Ascii
             | Function::Character
-            | Function::ConcatSeparated
             | Function::Overlay
             | Function::QuoteLiteral
             | Function::ToHexadecimal
@@ -479,6 +480,15 @@ pub(crate) fn like(function: Function, is: CatalogUse, arguments: Vec<Lowered>) 
     let found = Expression::predicate(function, values(arguments));
     let is_negated = is == CatalogUse::Not;
     Lowered::plain(if is_negated { Expression::predicate(Function::Not, vec![found]) } else { found })
+}
+
+/// Values of which integers are texts.
+fn shown_integers(arguments: Vec<Lowered>) -> Vec<Lowered> {
+    let shown = |argument: Lowered| match argument.data_type().is_integer() {
+        true => Lowered::plain(cast_to(argument, &DataType::Text)),
+        false => argument,
+    };
+    arguments.into_iter().map(shown).collect()
 }
 
 /// Whether a count is a constant that makes no batch of rows much larger.

@@ -42,6 +42,7 @@ mod comparison;
 mod constant;
 mod encoding;
 mod json;
+mod json_value;
 mod lowered;
 mod lowering;
 mod matching;
@@ -60,6 +61,7 @@ mod shifted;
 mod source;
 #[cfg(test)]
 mod tests;
+mod text_format;
 mod types;
 mod wide_quotient;
 mod window;

@@ -96,6 +96,8 @@ pub enum Refusal {
     Relabel { from: String, to: String },
     #[error("a cast from {from} to {to}")]
     Cast { from: String, to: String },
+    #[error("{0} as JSON")]
+    JsonOf(String),
 
     // Comparisons and conditions.
     #[error("a condition of type {0}")]
@@ -258,6 +260,12 @@ pub enum FunctionRefusal {
     On(DataType),
     #[error("of {0}")]
     Of(DataType),
+    #[error("of {0}")]
+    OfType(String),
+    #[error("with a key that may be NULL")]
+    NullKey,
+    #[error("with %{0} in its text")]
+    Specifier(char),
     #[error("on a character value of unknown length")]
     UnknownLength,
     #[error("with a length that is no constant, or in an assignment")]
@@ -362,6 +370,10 @@ pub enum AggregateRefusal {
     Of(DataType),
     #[error(" of {0}")]
     OfType(String),
+    #[error(" of DISTINCT values")]
+    DistinctJson,
+    #[error(" with a key that may be NULL")]
+    NullKey,
 }
 
 /// Why a window function is left to PostgreSQL in one place: what follows its name.

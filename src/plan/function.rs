@@ -229,6 +229,8 @@ pub enum Function {
     QuoteLiteral,
     /// `to_hex(a)` of Int32 and Int64 → text, of the bits without a sign.
     ToHexadecimal,
+    /// A value as JSON: (a) of Bool, integers, decimals, dates, times, timestamps, Uuid and text → text, `null` of NULL.
+    JsonText,
     /// `md5` of text or bytea → 32 digits as text; `sha224` to `sha512` of bytea → bytea.
     Digest(Digest),
     /// `encode(bytea, format)` → text. The format is `hex`, `base64` or `escape`; any other is an error.

@@ -25,8 +25,8 @@ use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
     arithmetic, bits, bytes, cast, comparison, datetime, decimal, float_function, form,
-    invocation::Invocation, lanes::internal, like, list, make_moment, matching::Matcher, moment_text,
-    number_text, parts::PartFinder, quotient, repeated::Repeated, select, text, variance, zone,
+    invocation::Invocation, json_text, lanes::internal, like, list, make_moment, matching::Matcher,
+    moment_text, number_text, parts::PartFinder, quotient, repeated::Repeated, select, text, variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -320,6 +320,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::QuoteLiteral => form::quote_literal(call),
         Function::Ascii => bytes::ascii(call),
         Function::Character => bytes::character(call),
+        Function::JsonText => json_text::json_text(call),
         Function::ToHexadecimal => bytes::to_hexadecimal(call),
         Function::Digest(digest) => bytes::digest(digest, call),
         Function::Encode => bytes::encode(call),

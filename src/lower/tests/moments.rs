@@ -131,7 +131,13 @@ fn formats_are_constants_without_names_of_the_locale() {
         "function to_char with a format that shows the time zone"
     );
     assert_eq!(reason(column(LOCAL), column(NAME)), "function to_char with a format that is no constant");
-    assert_eq!(reason(column(NUMBER), text("999")), "function to_char of integer");
+    assert_eq!(lowered(&formatted(column(NUMBER), text("FM999"))), "format_number(column 1, 'FM999')");
+    assert_eq!(reason(column(NUMBER), text("S999")), "function to_char with S in a format");
+    assert_eq!(
+        reason(column(NUMBER), text("9.9.9")),
+        "function to_char with patterns in a format that exclude each other"
+    );
+    assert_eq!(reason(column(FLOAT), text("9th")), "function to_char with TH in a format");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! - `signature.rs`: what a function takes and gives, by classes of types
 //! - `name.rs`: names of functions with their parameters; `catalog.rs`: PostgreSQL's names
 //! - `array.rs`, `comparison.rs`, `logic.rs`, `arithmetic.rs`, `bits.rs`, `decimal.rs`, `float.rs`, `cast.rs`, `text.rs`, `matching.rs`,
-//!   `form.rs`, `bytes.rs`, `datetime.rs`, `moment.rs`, `statistics.rs`: the entries by family
+//!   `form.rs`, `json.rs`, `bytes.rs`, `datetime.rs`, `moment.rs`, `statistics.rs`: the entries by family
 //!
 //! Invariants: an entry is data and pure functions. What [`Function::is_strict`] and [`crate::call_could_fail`] say is in no
 //! other place. Every signature without arrays has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them. How a
@@ -29,6 +29,7 @@ mod datetime;
 mod decimal;
 mod float;
 mod form;
+mod json;
 mod logic;
 mod matching;
 mod moment;
@@ -278,6 +279,7 @@ entries! {
     Function::ConcatSeparated => form::CONCAT_SEPARATED,
     Function::Overlay => form::OVERLAY,
     Function::QuoteLiteral => form::QUOTE_LITERAL,
+    Function::JsonText => json::JSON_TEXT,
     Function::ToHexadecimal => bytes::TO_HEXADECIMAL,
     Function::Digest(Digest::Md5) => bytes::MD5,
     Function::Digest(Digest::Sha224) => bytes::SHA224,

@@ -454,6 +454,7 @@ impl Compilation {
             | Function::Overlay
             | Function::QuoteLiteral
             | Function::ToHexadecimal
+            | Function::JsonText
             | Function::Digest(_)
             | Function::Encode
             | Function::Decode
