@@ -331,8 +331,19 @@ FORMATS = ["YYYY-MM-DD HH24:MI:SS.US", "Day, DDth Month YYYY HH12:MI AM", "IYYY-
            'FMDay FMDDth FMMonth FMRM Y,YYY B.C. "Q"Q', ""]
 
 
+READ_FORMATS = ["YYYY-MM-DD", "YYYYMMDD", "DD.FMMM.YYYY"]
+
+
 def _moment_entries():
     """Dates and times that are made of numbers, and their texts."""
+    for name in TEXTS:
+        for form in READ_FORMATS:
+            yield Entry(f"to_date({name}, {form})", (name,), f"to_date(a.v, '{form}')")
+        yield Entry(f"to_timestamp({name})", (name,), "to_timestamp(a.v, 'YYYY-MM-DD HH24:MI:SS')")
+        yield Entry(f"local to_date({name})", (name,), "to_date(a.v, 'DD Mon YYYY')")
+    for name in ("date", "timestamp"):
+        yield Entry(f"to_date of text of {name}", (name,), "to_date(a.v::text, 'YYYY-MM-DD')")
+        yield Entry(f"to_timestamp of text of {name}", (name,), "to_timestamp(a.v::text, 'YYYY-MM-DD HH24:MI:SS')")
     yield Entry("make_date(int4)", ("int4",), "make_date(a.v, 2, 29)")
     yield Entry("make_date(int4, int4)", ("int4", "int4"), "make_date(2024, a.v, b.v)")
     yield Entry("make_time(int4, float8)", ("int4", "float8"), "make_time(a.v, 30, b.v)")

@@ -59,6 +59,7 @@ pub fn case_files() -> Vec<CaseFile> {
         ("float", include_str!("postgresql/float.tsv")),
         ("form", include_str!("postgresql/form.tsv")),
         ("json", include_str!("postgresql/json.tsv")),
+        ("reading", include_str!("postgresql/reading.tsv")),
         ("moment", include_str!("postgresql/moment.tsv")),
         ("regex", include_str!("postgresql/regex.tsv")),
         ("regex_parts", include_str!("postgresql/regex_parts.tsv")),

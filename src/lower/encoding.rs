@@ -58,6 +58,8 @@ pub(crate) fn check_encoding(
                         | Function::MatchedPart(_)
                         | Function::MatchedParts(_)
                         | Function::Character
+                        | Function::ReadDate
+                        | Function::ReadTimestamp
                         | Function::Ascii
                         | Function::Digest(_)
                         | Function::Decode
@@ -119,6 +121,8 @@ fn has_value_of_bytes(meaning: Meaning, call: &Call, arguments: &[Lowered]) -> b
         | Function::CountMatches(_)
         | Function::MatchedPart(_)
         | Function::MatchedParts(_)
+        | Function::ReadDate
+        | Function::ReadTimestamp
         | Function::Decode => false,
         Function::OctetLength | Function::ConcatSkippingNulls | Function::ConcatSeparated => !has_blanks,
         Function::Like | Function::ILike(_) => {

@@ -12,13 +12,13 @@ impl CallSite<'_> {
         };
         let parsed = NumberFormat::parse(text).map_err(|why| {
             self.refuse(match why {
-                NumberFormatRefusal::Pattern(pattern) => FunctionRefusal::NumberPattern(pattern),
-                NumberFormatRefusal::Together => FunctionRefusal::NumberPatterns,
+                NumberFormatRefusal::Pattern(pattern) => FunctionRefusal::Pattern(pattern.to_owned()),
+                NumberFormatRefusal::Together => FunctionRefusal::Patterns,
             })
         })?;
         if value.data_type().is_float() && parsed.has_ordinal() {
             // Of infinity it is an error.
-            return Err(self.refuse(FunctionRefusal::NumberPattern("TH")));
+            return Err(self.refuse(FunctionRefusal::Pattern("TH".to_owned())));
         }
         if value.data_type().is_decimal() {
             type_scale(value.data_type())?;

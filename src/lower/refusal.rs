@@ -311,9 +311,9 @@ pub enum FunctionRefusal {
     #[error("with a format of the locale's names")]
     LocaleFormat,
     #[error("with {0} in a format")]
-    NumberPattern(&'static str),
+    Pattern(String),
     #[error("with patterns in a format that exclude each other")]
-    NumberPatterns,
+    Patterns,
     #[error("with a format that shows the time zone")]
     ZoneFormat,
     #[error("on a value that may be infinite")]

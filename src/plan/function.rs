@@ -312,6 +312,10 @@ pub enum Function {
     /// `to_char(timestamp, format)` → text; NULL of an infinite timestamp and by an empty format. The format is one that
     /// [`crate::MomentFormat`] reads.
     FormatMoment,
+    /// `to_date(text, format)` → date. The format is one that [`crate::MomentReading`] reads.
+    ReadDate,
+    /// The local time of `to_timestamp(text, format)` → timestamp. The format is one that [`crate::MomentReading`] reads.
+    ReadTimestamp,
     /// `to_char(number, format)` of Int32, Int64, floats and decimals → text. The format is one that [`crate::NumberFormat`] reads.
     FormatNumber,
     /// A date or timestamp as text: (a, the session's DateStyle: text) → text.

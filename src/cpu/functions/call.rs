@@ -26,7 +26,8 @@ use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 use super::{
     arithmetic, bits, bytes, cast, comparison, datetime, decimal, float_function, form,
     invocation::Invocation, json_text, lanes::internal, like, list, make_moment, matching::Matcher,
-    moment_text, number_text, parts::PartFinder, quotient, repeated::Repeated, select, text, variance, zone,
+    moment_text, number_text, parts::PartFinder, quotient, read_moment, repeated::Repeated, select, text,
+    variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -179,6 +180,8 @@ impl ScalarCall {
                     | Function::QuoteLiteral
                     | Function::Digest(_)
                     | Function::Decode
+                    | Function::ReadDate
+                    | Function::ReadTimestamp
             ),
             Kernel::Upper(_)
             | Kernel::Lower(_)
@@ -353,6 +356,8 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::AddTime => make_moment::add_time(call),
         Function::TurnTime => make_moment::turn_time(call),
         Function::FormatMoment => moment_text::format_moment(call),
+        Function::ReadDate => read_moment::read_date(call),
+        Function::ReadTimestamp => read_moment::read_timestamp(call),
         Function::FormatNumber => number_text::format_number(call),
         Function::MomentText => moment_text::moment_text(call),
         Function::InstantText => moment_text::instant_text(call),

@@ -141,6 +141,22 @@ fn formats_are_constants_without_names_of_the_locale() {
 }
 
 #[test]
+fn formats_by_which_moments_are_read_have_numbers_alone() {
+    let read = |name, of, format| call(name, of, vec![column(NAME), format]);
+    let date = |format| read("to_date", SourceType::Date, format);
+    assert_eq!(lowered(&date(text("YYYYMMDD"))), "to_date(column 4, 'YYYYMMDD')");
+    let notes = Notes::default();
+    let moment = read("to_timestamp", SourceType::TimestampTz, text("YYYY-MM-DD HH24:MI:SS"));
+    assert_eq!(*lower_with(&moment, &notes).unwrap().data_type(), DataType::TimestampTz);
+    assert_eq!(refused(&date(text("DD Mon YYYY"))).to_string(), "function to_date with Mon in a format");
+    assert_eq!(refused(&date(text("YYYY YYYY"))).to_string(), "function to_date with YYYY in a format");
+    assert_eq!(
+        refused(&date(column(NAME))).to_string(),
+        "function to_date with a format that is no constant"
+    );
+}
+
+#[test]
 fn texts_of_moments_are_of_the_session_s_style_and_zone() {
     let notes = Notes::default();
     let printed = |attribute| Source::new(Part::CoerceViaText(Box::new(column(attribute))), SourceType::Text);

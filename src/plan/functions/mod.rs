@@ -316,6 +316,8 @@ entries! {
     Function::AddTime => moment::ADD_TIME,
     Function::TurnTime => moment::TURN_TIME,
     Function::FormatMoment => moment::FORMAT_MOMENT,
+    Function::ReadDate => moment::READ_DATE,
+    Function::ReadTimestamp => moment::READ_TIMESTAMP,
     Function::FormatNumber => form::FORMAT_NUMBER,
     Function::MomentText => moment::MOMENT_TEXT,
     Function::InstantText => moment::INSTANT_TEXT,

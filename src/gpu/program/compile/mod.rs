@@ -467,6 +467,8 @@ impl Compilation {
             | Function::TurnTime
             | Function::FormatMoment
             | Function::FormatNumber
+            | Function::ReadDate
+            | Function::ReadTimestamp
             | Function::MomentText
             | Function::InstantText
             | Function::Matches(_)
