@@ -84,7 +84,7 @@ impl CallSite<'_> {
         Refusal::FunctionUse { name: self.name.to_owned(), why }
     }
 
-    fn collation(&self) -> Option<&Collation> {
+    pub(crate) fn collation(&self) -> Option<&Collation> {
         self.call.collation.as_deref()
     }
 

@@ -4,8 +4,9 @@ use pystachio_plan::{CatalogUse, Ctype, DataType, Expression, Function, RegularE
 
 use crate::{
     ARRAY_SUBSCRIPT, Call, CatalogFunction, FunctionRefusal, Lowered, LoweredResult, Lowering, Part, Refusal,
-    Scale,
+    Scale, TextForm,
     call::{CallSite, like, values},
+    collation::is_deterministic,
     numeric::type_magnitude,
 };
 
@@ -152,6 +153,13 @@ impl CallSite<'_> {
 
     /// `substring(text FROM pattern)`: the first group's part, if there is a group.
     pub(crate) fn substring_by_pattern(&self, texts: Vec<Lowered>) -> LoweredResult {
+        // That of places has these values in more databases and under more collations.
+        if !is_deterministic(self.collation()) {
+            return Err(self.refuse(FunctionRefusal::NondeterministicCollation));
+        }
+        if self.server.text_form() != TextForm::Utf8 {
+            return Err(self.refuse(FunctionRefusal::Encoding(self.server.encoding_name())));
+        }
         let flags = Flags::default();
         let (parsed, ctype) = self.pattern_of(&texts, flags)?;
         self.part(texts, (&parsed, ctype), [1, 1, 1], flags)

@@ -161,7 +161,7 @@ mod tests {
         };
         assert_eq!(shown("YYYYMMDD"), "YYYY MM DD*");
         assert_eq!(shown("yyyy-mm-dd"), "yyyy* - mm* - dd*");
-        assert_eq!(shown("DD\"1-\"FMMMTHH24"), "DD 1 - MM* T HH24*");
+        assert_eq!(shown("DD\"1-T\"FMMMxHH24"), "DD 1 - T MM* x HH24*");
     }
 
     #[test]

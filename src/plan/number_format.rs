@@ -128,6 +128,10 @@ impl NumberFormat {
                 rest = characters.as_str();
             }
         }
+        // The number has no last digit, which decides the ending.
+        if target.whole_digits == 0 && target.has_ordinal() {
+            return Err(NumberFormatRefusal::Together);
+        }
         Ok(target)
     }
 
@@ -240,7 +244,7 @@ mod tests {
         for (format, name) in [("9D9", "D"), ("9g999", "G"), ("S9", "S"), ("9eeee", "EEEE"), ("RN", "RN")] {
             assert_eq!(NumberFormat::parse(format), Err(NumberFormatRefusal::Pattern(name)));
         }
-        for format in ["9.9.9", "9PR9", "MI9PR"] {
+        for format in ["9.9.9", "9PR9", "MI9PR", "th", ".9TH"] {
             assert_eq!(NumberFormat::parse(format), Err(NumberFormatRefusal::Together), "{format}");
         }
     }

@@ -163,8 +163,9 @@ impl<'a> Writer<'a> {
         }
         let blanks = whole.saturating_sub(own);
         let is_positive = !number.is_negative;
-        let has_brackets = format.has_brackets
-            && !(is_positive && format.is_compact && !format.has_plus && !format.has_minus);
+        let has_other_sign = format.has_plus || format.has_minus;
+        let has_no_sign = is_positive && format.is_compact && !has_other_sign;
+        let has_brackets = format.has_brackets && !has_no_sign;
         let is_sign_written = match (format.has_plus, format.has_minus) {
             (false, false) => is_positive && format.is_compact,
             (has_plus, has_minus) => !has_plus || has_minus,
@@ -306,8 +307,8 @@ impl<'a> Writer<'a> {
 /// The last digit behind the point that is no zero, or that the format has as one.
 fn last_relevant(number: &[u8], zeros_to: usize, blanks: usize) -> Option<usize> {
     let point = number.iter().position(|byte| *byte == b'.')?;
-    let digits = number.iter().enumerate().skip(point + 1);
-    let last = digits.filter(|(_, digit)| **digit != b'0').map(|(place, _)| place).last().unwrap_or(point);
+    // At least the point is no zero.
+    let last = number.iter().rposition(|digit| *digit != b'0').unwrap_or(point);
     if zeros_to <= blanks {
         return Some(last);
     }
