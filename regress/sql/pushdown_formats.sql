@@ -47,11 +47,29 @@ SELECT same($$SELECT json_agg(a ORDER BY id), json_agg(json_build_object('id', i
 SELECT same($$SELECT jsonb_agg(jsonb_build_object('id', id, 'name', c) ORDER BY id), json_agg(a) FROM t0$$);
 SELECT same($$SELECT id, json_build_object('a', a, 'c', c), jsonb_build_object('b', b, 'a', n, 'b', id), json_build_array(), jsonb_build_array(d, s, m), json_build_object(), to_json(c), to_jsonb(n), to_json(ts) FROM t1$$);
 SELECT same($$SELECT id, jsonb_build_object('b', n) -> 'b', json_build_object('c', c) ->> 'c' FROM t1$$);
-EXPLAIN (VERBOSE, COSTS OFF) SELECT json_agg(f), json_agg(DISTINCT a), json_object_agg(a, c), json_agg(ARRAY[a]), json_agg(t1) FROM t1;
+SELECT public.pushed($$SELECT json_agg(f) FROM t1$$);
+SELECT public.pushed($$SELECT json_agg(DISTINCT a) FROM t1$$);
+SELECT public.pushed($$SELECT json_object_agg(a, c) FROM t1$$);
+SELECT public.pushed($$SELECT json_agg(ARRAY[a]) FROM t1$$);
+SELECT public.pushed($$SELECT json_agg(ts::timestamptz) FROM t1$$);
 EXPLAIN (VERBOSE, COSTS OFF) SELECT json_build_object('f', f), json_build_object(c, a), json_build_object('a'), to_json(ts::timestamptz) FROM t1;
 SELECT same($$SELECT json_agg(f ORDER BY id), json_agg(DISTINCT a), json_agg(ARRAY[a] ORDER BY id), json_build_array(count(f)) FROM t1$$);
 SELECT same($$SELECT json_object_agg(a, c) FROM t1$$);
 SELECT same($$SELECT json_build_object('a') FROM t1$$);
+
+--
+-- Dates and timestamps that are read
+--
+EXPLAIN (VERBOSE, COSTS OFF) SELECT to_date(d::text, 'YYYY-MM-DD') AS day, count(*) FROM t1 GROUP BY 1;
+SELECT same($$SELECT id, to_date(to_char(d, 'DD.MM.YYYY'), 'DD.MM.YYYY'), to_date(to_char(d, 'YYYYMMDD'), 'YYYYMMDD'), to_date(to_char(d, 'FMMM/FMDD/YYYY'), 'MM/DD/YYYY'),
+  to_timestamp(to_char(ts, 'YYYY-MM-DD HH24:MI:SS'), 'YYYY-MM-DD HH24:MI:SS') FROM t1 WHERE d IS NOT NULL AND ts IS NOT NULL$$);
+SELECT same($$SELECT to_date(c, 'YYYY-MM-DD') FROM t1$$);
+SELECT same($$SELECT to_date(to_char(d, 'YYYYMMDD') || '1', 'YYYYDDMM') FROM t1$$);
+SELECT same($$SELECT to_timestamp('2024-01-01 ' || id || ':00:00', 'YYYY-MM-DD HH24:MI:SS') FROM t1$$);
+SET timezone = 'Europe/Berlin';
+SELECT same($$SELECT id, to_timestamp('2024-03-31 0' || id % 5 || ':30', 'YYYY-MM-DD HH24:MI') FROM t1$$);
+RESET timezone;
+EXPLAIN (VERBOSE, COSTS OFF) SELECT to_date(c, 'DD Mon YYYY'), to_date(c, c), to_timestamp(c, 'YYYY-MM-DD HH12:MI AM'), to_timestamp(c, 'YYYY TZ') FROM t1;
 
 --
 -- format(), concat() and arrays of character(n)
