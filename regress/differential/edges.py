@@ -473,6 +473,9 @@ def column_queries():
         yield f"count distinct {name}", f"SELECT count(DISTINCT v) FROM edge_{name}", False
         yield f"array of {name}", f"SELECT array_agg(v ORDER BY v, id), array_agg(v ORDER BY v DESC NULLS LAST, id DESC) FROM edge_{name}", False
         yield f"arrays of {name}", f"SELECT id % 3, array_agg(v ORDER BY id), array_agg(id ORDER BY v, id) FROM edge_{name} GROUP BY 1", False
+        if name not in FLOATS + ["timestamptz", "bytea"]:
+            yield f"json of {name}", (f"SELECT id % 3, json_agg(v ORDER BY id), jsonb_agg(v ORDER BY id DESC), json_object_agg('k' || id, v ORDER BY id) "
+                                      f"FROM edge_{name} GROUP BY 1"), False
         if name not in FLOATS:
             yield f"distinct array of {name}", f"SELECT array_agg(DISTINCT v), array_agg(DISTINCT v ORDER BY v DESC) FROM edge_{name}", False
             yield f"percentile of {name}", (f"SELECT id % 3, mode() WITHIN GROUP (ORDER BY v), percentile_disc(0.5) WITHIN GROUP (ORDER BY v), "

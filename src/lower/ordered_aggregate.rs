@@ -348,6 +348,10 @@ impl Lowering<'_> {
             DataType::Decimal { .. } => {
                 shown_decimal(argument)?.ok_or_else(|| refuse(aggregate, AggregateRefusal::VaryingScale))
             }
+            // DISTINCT puts elements in order by what is an element, which has blanks at its end.
+            _ if value.of == SourceType::Character && aggregate.is_distinct => {
+                Err(refuse(aggregate, AggregateRefusal::OfType(value.of.name().to_owned())))
+            }
             _ if value.of == SourceType::Character => {
                 let unknown = || refuse(aggregate, AggregateRefusal::OfType(value.of.name().to_owned()));
                 let length = character_length(value.modifier).ok_or_else(unknown)?;
