@@ -155,16 +155,10 @@ impl LoweringInput<'_> {
             Function::Lower(ctype) => self.with_letters(Kernel::Lower, ctype, arguments, data_type),
             Function::Matches(ctype) => self.lower_match(ctype, false, first()?, second()?),
             Function::MatchesIgnoringCase(ctype) => self.lower_match(ctype, true, first()?, second()?),
-            Function::ReplaceMatches(ctype) => {
-                self.lower_parts(PartFunction::Replace, ctype, arguments, data_type)
-            }
-            Function::CountMatches(ctype) => {
-                self.lower_parts(PartFunction::Count, ctype, arguments, data_type)
-            }
-            Function::MatchedPart(ctype) => self.lower_parts(PartFunction::One, ctype, arguments, data_type),
-            Function::MatchedParts(ctype) => {
-                self.lower_parts(PartFunction::Groups, ctype, arguments, data_type)
-            }
+            Function::ReplaceMatches(ctype)
+            | Function::CountMatches(ctype)
+            | Function::MatchedPart(ctype)
+            | Function::MatchedParts(ctype) => self.lower_parts(function, ctype, arguments, data_type),
             Function::InitCap(ctype) => self.with_letters(Kernel::InitCap, ctype, arguments, data_type),
             Function::ILike(ctype) => self.with_letters(Kernel::ILike, ctype, arguments, data_type),
             Function::Cast => self.lower_cast(first()?, data_type),
@@ -206,10 +200,11 @@ impl LoweringInput<'_> {
         Ok(call(Kernel::Matches(Arc::new(matcher)), arguments, &DataType::Bool))
     }
 
-    /// What parts of a text match a regular expression, which is compiled here if it is a constant.
+    /// What parts of a text match a regular expression, which is compiled here if it is a constant. Not inlined: calls nest.
+    #[inline(never)]
     fn lower_parts(
         &self,
-        part: PartFunction,
+        function: Function,
         ctype: Ctype,
         arguments: &[Expression],
         data_type: &DataType,
@@ -221,6 +216,12 @@ impl LoweringInput<'_> {
         let constant = match (constant(arguments.get(1))?, constant(arguments.last())?) {
             (Some(Value::Text(pattern)), Some(Value::Bool(ignores_case))) => Some((pattern, ignores_case)),
             _ => None,
+        };
+        let part = match function {
+            Function::ReplaceMatches(_) => PartFunction::Replace,
+            Function::CountMatches(_) => PartFunction::Count,
+            Function::MatchedPart(_) => PartFunction::One,
+            _ => PartFunction::Groups,
         };
         let finder = PartFinder::new(CharacterCase::of(ctype)?, part, constant)?;
         let arguments =

@@ -231,7 +231,7 @@ fn formats_show_texts_and_integers() {
     let formatted = |arguments| call("format", SourceType::Text, arguments);
     assert_eq!(
         lowered(&formatted(vec![text("%s: %L%%"), column(NAME), column(NUMBER)])),
-        "(COALESCE(column 4, '') || ': ' || COALESCE(quote_literal((column 1)::text), 'NULL') || '%')"
+        "(coalesce(column 4, '') || ': ' || coalesce(quote_literal((column 1)::text), 'NULL') || '%')"
     );
     let reason = |arguments| refused(&formatted(arguments)).to_string();
     assert_eq!(reason(vec![text("%I"), column(NAME)]), "function format with %I in its text");
