@@ -57,7 +57,8 @@ impl Lowering<'_> {
         site.build(meaning, arguments)
     }
 
-    /// A field of JSON, what is made JSON or a text by a format, a part of a match, what is asked of an array, or a bucket; `None` for other calls. Not inlined: calls nest, and its frame is large.
+    /// A call that is lowered by the shape of its arguments: a field of JSON, what is made JSON or a text by a format, a part of a match,
+    /// what is asked of an array, or a bucket; `None` for other calls. Not inlined: calls nest, and its frame is large.
     #[inline(never)]
     fn lower_nested(&self, call: &Call) -> Option<LoweredResult> {
         self.lower_field_text(call)

@@ -3,8 +3,8 @@
 //! ```text
 //! lower, bound, conditional, aggregate ──► failure ──► call ──► comparison, arithmetic, decimal, quotient, variance,
 //!                                                               cast, text, form, json_text, bytes, like, datetime, bits,
-//!                                                               float_function, make_moment, moment_text, read_moment, number_text, parts ──► matching,
-//!                                                               select, repeated
+//!                                                               float_function, make_moment, moment_text, read_moment, number_text,
+//!                                                               parts ──► matching, select, repeated
 //!                                                                       │
 //! scalars      sum ──────────────────────────────────────────► digits ◄─┴─► format ──► calendar
 //!                                                                 └──► invocation ──► lanes        faults
@@ -19,8 +19,8 @@
 //! - `failure.rs`: which expressions could fail, the plan's and DataFusion's
 //! - `repeated.rs`: texts that many rows share; `select.rs`: CASE over columns and constants
 //! - `comparison.rs`, `arithmetic.rs`, `bits.rs`, `float_function.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`,
-//!   `text.rs`, `form.rs`, `json_text.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`, `moment_text.rs`, `read_moment.rs`, `number_text.rs`: the functions by
-//!   family, none of which knows another; `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`
+//!   `text.rs`, `form.rs`, `json_text.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`,
+//!   `moment_text.rs`, `read_moment.rs`, `number_text.rs`: the functions by family, none of which knows another; `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
 //! - `digits.rs`, `calendar.rs`, `format.rs`, `faults.rs`: what families share: decimals, dates, texts of values, errors of
 //!   numbers
