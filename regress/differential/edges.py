@@ -189,6 +189,8 @@ def _text_entries():
     yield Entry("length(bytea)", ("bytea",), "length(a.v)")
     yield Entry("octet_length(bytea)", ("bytea",), "octet_length(a.v)")
     yield Entry("concat(int4, text)", ("int4", "text"), "concat(a.v, b.v)")
+    yield Entry("format(text, int8)", ("text", "int8"), "format('%s is %L, %%', a.v, b.v)")
+    yield Entry("local format(text)", ("text",), "format('%I', a.v)")
     yield Entry("char || text", ("char", "text"), "a.v || b.v")
 
 
@@ -209,6 +211,37 @@ def _expression_entries():
         yield Entry(f"{name} ~ C", (name,), "a.v COLLATE \"C\" ~* '\\m[[:alpha:]]+\\M|\u00c4'", "boolean")
         yield Entry(f"{name} SIMILAR TO", (name,), "a.v SIMILAR TO '(a|x)_*%|[[:upper:]]%'", "boolean")
         yield Entry(f"local {name} ~ {name}", (name, name), "a.v ~ ('^' || left(b.v, 1))", "boolean")
+
+
+# Those with groups whose parts are known, and what a match becomes.
+GROUPS = ["(a+)(b*)", "([a-z]+?)(\\d|$)", "^(\\w+)[ -]*(.*)$", "(x|ab|a)b?"]
+REPLACEMENTS = ["", "<\\&>", "\\1-\\2\\", "\\\\&"]
+
+
+def _part_entries():
+    """Parts of texts that match, and how many there are."""
+    for name in TEXTS:
+        for expression in EXPRESSIONS:
+            for call in (f"regexp_replace(a.v, '{expression}', '<\\&>', 'g')", f"regexp_replace(a.v, '{expression}', '[\\&]', 2, 2)",
+                         f"regexp_count(a.v, '{expression}')", f"regexp_substr(a.v, '{expression}', 1, 2)"):
+                yield Entry(f"{name} {call}", (name,), call)
+        for expression in ("^A", "B+?|c"):
+            yield Entry(f"{name} replace {expression}", (name,), f"regexp_replace(a.v, '{expression}', 'x', 'gi')")
+        for expression in ("A", "b*"):
+            yield Entry(f"{name} count {expression}", (name,), f"regexp_count(a.v, '{expression}', 2, 'i')")
+        for expression in GROUPS:
+            for replacement in REPLACEMENTS:
+                yield Entry(f"{name} replace {expression} {replacement}", (name,), f"regexp_replace(a.v, '{expression}', '{replacement}')")
+            for call in (f"regexp_substr(a.v, '{expression}', 1, 1, 'i', 2)", f"(regexp_match(a.v, '{expression}'))[2]",
+                         f"regexp_match(a.v, '{expression}', 'i')"):
+                yield Entry(f"{name} {call}", (name,), call)
+        for expression in EXPRESSIONS:
+            # The part of a group that is repeated is not known.
+            local = "local " if "(ab)+" in expression or "(a|b)*" in expression else ""
+            for call in (f"substring(a.v FROM '{expression}')", f"regexp_match(a.v, '{expression}')"):
+                yield Entry(f"{local}{name} {call}", (name,), call)
+        for expression in OTHER_EXPRESSIONS:
+            yield Entry(f"local {name} replace {expression!r}", (name,), f"regexp_replace(a.v, '{expression}', 'x')")
 
 
 def _form_entries():
@@ -250,6 +283,20 @@ def _form_entries():
         yield Entry(f"to_hex({name})", (name,), "to_hex(a.v)")
 
 
+NUMBER_FORMATS = ["999", "FM999,990.009", "000.99", "9,999,999,999.99PR", "MI9.9", "9999PL", "SG099.9", "FM9.99", '9 "x" 999th', ""]
+# Without the ending of an ordinal number, which infinity does not have.
+FLOAT_NUMBER_FORMATS = ["999", "FM999,990.009", "000.99", "9,999,999,999.99PR", "MI9.9", "FM999999999999999.9999999999999999"]
+
+
+def _json_entries():
+    for name in ["bool", "date", "time", "timestamp", "uuid"] + INTEGERS + NUMERICS + TEXTS:
+        yield Entry(f"to_json({name})", (name,), "to_json(a.v)")
+        yield Entry(f"json_build_object({name})", (name,), "json_build_object('v', a.v, 'list', json_build_array(a.v, NULL))")
+        yield Entry(f"jsonb_build_array({name})", (name,), "jsonb_build_array(a.v, a.id)")
+    for name in FLOATS + ["timestamptz", "bytea"]:
+        yield Entry(f"local to_json({name})", (name,), "to_json(a.v)")
+
+
 def _number_entries():
     """Bits of integers, and functions of floats that the C library computes."""
     for name in INTEGERS:
@@ -270,6 +317,11 @@ def _number_entries():
         yield Entry(f"{name} ^ {name}", (name, name), "a.v ^ b.v")
         yield Entry(f"atan2({name})", (name, name), "atan2(a.v, b.v)")
         yield Entry(f"local width_bucket({name})", (name,), "width_bucket(a.v, -1.5, 10, 7)")
+    for name in ["int4", "int8"] + FLOATS + NUMERICS:
+        for form in FLOAT_NUMBER_FORMATS if name in FLOATS else NUMBER_FORMATS:
+            yield Entry(f"to_char({name}, {form})", (name,), f"to_char(a.v, '{form}')")
+        for form in ("S999", "9D9", "L9", "RN", "9.9.9"):
+            yield Entry(f"local to_char({name}, {form})", (name,), f"to_char(a.v, '{form}')")
     for name in NUMERICS:
         yield Entry(f"div({name})", (name, name), "div(a.v, b.v)")
         yield Entry(f"local ln({name})", (name,), "ln(abs(a.v) + 1)")
@@ -279,8 +331,19 @@ FORMATS = ["YYYY-MM-DD HH24:MI:SS.US", "Day, DDth Month YYYY HH12:MI AM", "IYYY-
            'FMDay FMDDth FMMonth FMRM Y,YYY B.C. "Q"Q', ""]
 
 
+READ_FORMATS = ["YYYY-MM-DD", "YYYYMMDD", "DD.FMMM.YYYY"]
+
+
 def _moment_entries():
     """Dates and times that are made of numbers, and their texts."""
+    for name in TEXTS:
+        for form in READ_FORMATS:
+            yield Entry(f"to_date({name}, {form})", (name,), f"to_date(a.v, '{form}')")
+        yield Entry(f"to_timestamp({name})", (name,), "to_timestamp(a.v, 'YYYY-MM-DD HH24:MI:SS')")
+        yield Entry(f"local to_date({name})", (name,), "to_date(a.v, 'DD Mon YYYY')")
+    for name in ("date", "timestamp"):
+        yield Entry(f"to_date of text of {name}", (name,), "to_date(a.v::text, 'YYYY-MM-DD')")
+        yield Entry(f"to_timestamp of text of {name}", (name,), "to_timestamp(a.v::text, 'YYYY-MM-DD HH24:MI:SS')")
     yield Entry("make_date(int4)", ("int4",), "make_date(a.v, 2, 29)")
     yield Entry("make_date(int4, int4)", ("int4", "int4"), "make_date(2024, a.v, b.v)")
     yield Entry("make_time(int4, float8)", ("int4", "float8"), "make_time(a.v, 30, b.v)")
@@ -377,8 +440,8 @@ def _array_entries():
 
 def entries():
     """Every entry, in a fixed order."""
-    for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _expression_entries, _form_entries,
-                 _number_entries, _moment_entries, _time_entries, _array_entries):
+    for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _expression_entries, _part_entries,
+                 _form_entries, _json_entries, _number_entries, _moment_entries, _time_entries, _array_entries):
         yield from make()
 
 
@@ -410,6 +473,9 @@ def column_queries():
         yield f"count distinct {name}", f"SELECT count(DISTINCT v) FROM edge_{name}", False
         yield f"array of {name}", f"SELECT array_agg(v ORDER BY v, id), array_agg(v ORDER BY v DESC NULLS LAST, id DESC) FROM edge_{name}", False
         yield f"arrays of {name}", f"SELECT id % 3, array_agg(v ORDER BY id), array_agg(id ORDER BY v, id) FROM edge_{name} GROUP BY 1", False
+        if name not in FLOATS + ["timestamptz", "bytea"]:
+            yield f"json of {name}", (f"SELECT id % 3, json_agg(v ORDER BY id), jsonb_agg(v ORDER BY id DESC), json_object_agg('k' || id, v ORDER BY id) "
+                                      f"FROM edge_{name} GROUP BY 1"), False
         if name not in FLOATS:
             yield f"distinct array of {name}", f"SELECT array_agg(DISTINCT v), array_agg(DISTINCT v ORDER BY v DESC) FROM edge_{name}", False
             yield f"percentile of {name}", (f"SELECT id % 3, mode() WITHIN GROUP (ORDER BY v), percentile_disc(0.5) WITHIN GROUP (ORDER BY v), "

@@ -640,11 +640,11 @@ class Generator:
             f"SELECT x.a, count(*), rank() OVER (ORDER BY count(*)) FROM {self.table()} x GROUP BY GROUPING SETS ((x.a), ())",
             f"SELECT x.a, (SELECT max(id) FROM t2) AS m FROM {self.table()} x GROUP BY ROLLUP (x.a, x.i)",
             f"SELECT DISTINCT ON (x.a) x.a, x.id FROM {self.table()} x ORDER BY x.a, x.id",
-            f"SELECT json_agg(x.c ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
-            f"SELECT array_agg(x.s ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
+            f"SELECT json_agg(x.f ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
+            f"SELECT array_agg(ARRAY[x.s] ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
             f"SELECT x.id, generate_series(1, x.i) FROM {self.table()} x WHERE x.i < 4",
             f"SELECT x.id, x::text FROM {self.table()} x WHERE x.id < 5",
-            f"SELECT x.id, format('%s', x.c), to_char(x.d, 'TMYYYY Mon') FROM {self.table()} x WHERE format('%s', x.c) > 'e'",
+            f"SELECT x.id, format('%1$s', x.c), to_char(x.d, 'TMYYYY Mon') FROM {self.table()} x WHERE format('%1$s', x.c) > 'e'",
             f"SELECT percentile_disc(x.i / 10.0) WITHIN GROUP (ORDER BY x.n) FROM {self.table()} x WHERE x.i >= 0 GROUP BY x.i",
             f"SELECT * FROM {self.table()} x FULL JOIN {self.table()} y USING (id) WHERE coalesce(x.a, y.a) > 2",
             f"SELECT * FROM {self.table()} x NATURAL JOIN (SELECT y.a, y.i FROM {self.table()} y) q",
@@ -762,7 +762,7 @@ class Generator:
     def by_part(self, name):
         """Subqueries in columns, conditions, groups and aggregates, beside what only PostgreSQL computes."""
         table = self.pick([self.table(), self.table(), self.table(), "public.local_t3"])
-        value, local = self.row_value(), self.pick(["to_char(x.d, 'TMYYYY')", "format('%s', x.c)"])
+        value, local = self.row_value(), self.pick(["to_char(x.d, 'TMYYYY')", "format('%1$s', x.c)"])
         where = f"WHERE {self.predicate(['x'], 1)}" if self.chance(0.5) else f"WHERE {local} IS NOT NULL"
         columns, rest = self.pick([
             (["x.id", value], f"FROM {table} x {where}"),

@@ -4,7 +4,7 @@
 \getenv abs_srcdir PG_ABS_SRCDIR
 \i :abs_srcdir/include/tables.sql
 EXPLAIN (COSTS OFF) SELECT x.c, count(*), sum(x.n) FROM t1 x JOIN t2 y ON x.a = y.a WHERE y.d > date '1994-09-01' GROUP BY x.c ORDER BY 3 DESC LIMIT 5;
-EXPLAIN (VERBOSE, COSTS OFF) SELECT x.id FROM t3 x LEFT JOIN t2 y ON x.a = y.a AND y.k WHERE format('%s', x.c) > 'a';
+EXPLAIN (VERBOSE, COSTS OFF) SELECT x.id FROM t3 x LEFT JOIN t2 y ON x.a = y.a AND y.k WHERE format('%1$s', x.c) > 'a';
 
 -- Times and counts vary: only the names are shown here. Each device has operators of its own.
 CREATE FUNCTION public.explain_names(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$

@@ -43,10 +43,10 @@ BEGIN
   END LOOP;
 END $$;
 SELECT line FROM public.engine_runs($$SELECT x.id, s.v FROM t3 x LEFT JOIN LATERAL (SELECT y.id, coalesce(y.i, x.a) AS v FROM t2 y) s ON x.id = s.id$$) line;
-SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT min(x.a + y.i) FROM t2 y WHERE to_char(y.id, '999') = to_char(x.id, '999')) FROM t3 x$$) line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT min(x.a + y.i) FROM t2 y WHERE to_char(y.id, '999V') = to_char(x.id, '999V')) FROM t3 x$$) line;
 SELECT same($$SELECT x.id, s.v FROM t3 x LEFT JOIN LATERAL (SELECT y.id, coalesce(y.i, x.a) AS v FROM t2 y) s ON x.id = s.id$$);
-SELECT same($$SELECT x.id, (SELECT min(x.a + y.i) FROM t2 y WHERE to_char(y.id, '999') = to_char(x.id, '999')) FROM t3 x$$);
-SELECT same($$SELECT x.id, EXISTS (SELECT 1 FROM t2 y WHERE to_char(y.id, '999') <> to_char(x.id, '999')) FROM t3 x$$);
+SELECT same($$SELECT x.id, (SELECT min(x.a + y.i) FROM t2 y WHERE to_char(y.id, '999V') = to_char(x.id, '999V')) FROM t3 x$$);
+SELECT same($$SELECT x.id, EXISTS (SELECT 1 FROM t2 y WHERE to_char(y.id, '999V') <> to_char(x.id, '999V')) FROM t3 x$$);
 RESET pystachio.rewrite;
 -- A subquery whose keys come from a heap table reads all its rows after some queries, if they are few enough.
 SELECT line FROM public.engine_runs($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM heap.t1 x$$) line;

@@ -97,6 +97,6 @@ SELECT left(query, 60) AS query, p.* FROM (VALUES
 -- Nor does it matter where both are partial.
 SELECT left(query, 60) AS query, p.* FROM (VALUES
   ('text', 'SELECT count(*) FROM t1 WHERE to_char(d, $1) > ''1994''', '''TMYYYY'''),
-  ('integer', 'SELECT to_char(a, ''999''), count(*) FROM t1 WHERE a > $1 GROUP BY 1', '3')) q(types, query, arguments),
+  ('integer', 'SELECT to_char(a, ''999V''), count(*) FROM t1 WHERE a > $1 GROUP BY 1', '3')) q(types, query, arguments),
   LATERAL public.prepared(types, q.query, arguments) p;
 DROP FUNCTION public.prepared, public.rows_of, public.is_one_scan;

@@ -74,8 +74,8 @@ SELECT keyed('SELECT id, note FROM t1 JOIN few ON a = x AND c = name');
 SELECT same('SELECT id, note FROM t1 JOIN few ON a = x AND c = name');
 SELECT keyed('SELECT id, note FROM t1 JOIN few ON a + 1 = x * 2');
 SELECT same('SELECT id, note FROM t1 JOIN few ON a + 1 = x * 2');
-SELECT keyed('SELECT id, note FROM t1 JOIN few ON format(''%s'', c) = format(''%s'', name)');
-SELECT same('SELECT id, note FROM t1 JOIN few ON format(''%s'', c) = format(''%s'', name)');
+SELECT keyed('SELECT id, note FROM t1 JOIN few ON format(''%1$s'', c) = format(''%1$s'', name)');
+SELECT same('SELECT id, note FROM t1 JOIN few ON format(''%1$s'', c) = format(''%1$s'', name)');
 
 -- No rows: the engine is not asked. Only NULLs.
 SELECT keyed('SELECT id FROM t1 JOIN empty ON a = x');
@@ -123,7 +123,7 @@ SELECT keyed('SELECT t1.id, note FROM t1 JOIN t2 ON t1.c = t2.c JOIN few ON t2.a
 SELECT same('SELECT t1.id, note FROM t1 JOIN t2 ON t1.c = t2.c JOIN few ON t2.a = x');
 SELECT same('SELECT t1.id, f.note, g.note FROM t1 JOIN few f ON t1.a = f.x JOIN few g ON t1.c = g.name');
 SELECT same('SELECT t1.id, t2.id, note FROM few JOIN t1 ON t1.a = x JOIN t2 ON t2.id = t1.id + x');
-SELECT same('SELECT t1.id, note FROM t1 JOIN few ON a = x WHERE format(''%s'', c) > note ORDER BY id, note LIMIT 5');
+SELECT same('SELECT t1.id, note FROM t1 JOIN few ON a = x WHERE format(''%1$s'', c) > note ORDER BY id, note LIMIT 5');
 
 -- Groups and unions of the engine's tables.
 SELECT keyed('SELECT note, k FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) g JOIN few ON a = x');

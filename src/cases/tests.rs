@@ -23,7 +23,7 @@ fn every_signature_has_cases_with_null_and_edge_values() {
         let is_nested = |signature: &&Signature| {
             signature.arguments.contains(&TypeClass::Lists)
                 || signature.arguments.contains(&TypeClass::Records)
-                || signature.result == ResultType::Of(TypeClass::Records)
+                || matches!(signature.result, ResultType::Of(TypeClass::Lists | TypeClass::Records))
         };
         for signature in entry.signatures.iter().filter(|signature| !is_nested(signature)) {
             let of_it = || sections.iter().filter(|section| is_of(section, entry, signature));

@@ -1,4 +1,5 @@
-//! Rows once for each element of an array, or of several side by side.
+//! Rows once for each element of an array, or of several side by side. A number stands for the array of those from 1 to it, which is
+//! not made.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -17,7 +18,7 @@ use crate::datafusion::{
 use arrow::{
     array::{
         Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, RecordBatch, RecordBatchOptions,
-        StructArray, UInt32Array,
+        StructArray, UInt32Array, UInt64Array,
     },
     compute::{nullif, take},
     datatypes::{DataType, Field, Schema, SchemaRef},
@@ -29,7 +30,7 @@ use crate::{inputs::with_one_input, scan::BATCH_ROWS};
 /// What comes out beside a row.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements {
-    /// Lists, whose elements come out side by side; of shorter lists NULL.
+    /// Lists and series, whose elements come out side by side; of shorter ones NULL.
     pub(crate) arrays: Vec<ElementColumns>,
     /// The name of the column with their numbers from 1, if that is wanted.
     pub(crate) number: Option<String>,
@@ -37,10 +38,10 @@ pub(crate) struct Elements {
     pub(crate) keeps_rows: bool,
 }
 
-/// The elements of a list.
+/// The elements of a list, or the numbers of a series.
 #[derive(Clone, Debug)]
 pub(crate) struct ElementColumns {
-    /// The list.
+    /// The list, or the last number.
     pub(crate) array: Arc<dyn PhysicalExpr>,
     /// The name of the column with the elements, or of structs those of the columns with their fields, as far as they are wanted.
     pub(crate) columns: Vec<Option<String>>,
@@ -71,12 +72,14 @@ impl UnnestExec {
         let below = input.schema();
         let mut fields: Vec<Field> = projection.iter().map(|column| below.field(*column).clone()).collect();
         for ElementColumns { array, columns } in &elements.arrays {
-            let DataType::List(item) = array.data_type(&below)? else {
-                return Err(DataFusionError::Internal("an unnested expression is no array".to_owned()));
+            let item = match array.data_type(&below)? {
+                DataType::List(item) => item.data_type().clone(),
+                DataType::Int64 => DataType::Int64,
+                _ => return Err(DataFusionError::Internal("an unnested expression is no array".to_owned())),
             };
-            let types: Vec<DataType> = match item.data_type() {
+            let types: Vec<DataType> = match item {
                 DataType::Struct(fields) => fields.iter().map(|field| field.data_type().clone()).collect(),
-                single => vec![single.clone()],
+                single => vec![single],
             };
             let columns = columns.iter().zip(types);
             fields.extend(
@@ -100,10 +103,61 @@ impl UnnestExec {
     }
 }
 
+/// What the rows of a batch are repeated for.
+enum Set {
+    List(ListArray),
+    /// Each row's last number.
+    Series(Int64Array),
+}
+
+impl Set {
+    fn new(array: &ArrayRef) -> DataFusionResult<Self> {
+        if let Some(last) = array.as_primitive_opt() {
+            return Ok(Self::Series(last.clone()));
+        }
+        let list = array.as_list_opt().cloned();
+        list.map(Self::List)
+            .ok_or_else(|| DataFusionError::Internal("an unnested expression is no array".to_owned()))
+    }
+
+    /// Where the elements of a row are among those of all rows; the numbers of a series begin anew with each row.
+    fn range(&self, row: usize) -> Range<usize> {
+        match self {
+            Self::List(list) if list.is_valid(row) => {
+                let offsets = list.value_offsets();
+                offsets[row] as usize..offsets[row + 1] as usize
+            }
+            Self::Series(last) if last.is_valid(row) => 0..usize::try_from(last.value(row)).unwrap_or(0),
+            Self::List(_) | Self::Series(_) => 0..0,
+        }
+    }
+
+    /// The columns that are wanted, of the elements at some places.
+    fn columns(&self, of: &ElementColumns, places: Vec<Option<u64>>) -> DataFusionResult<Vec<ArrayRef>> {
+        let wanted = of.columns.iter().enumerate().filter(|(_, name)| name.is_some());
+        match self {
+            Self::Series(_) => {
+                let numbers = places.into_iter().map(|place| place.map(|place| place as i64 + 1));
+                let numbers: ArrayRef = Arc::new(Int64Array::from_iter(numbers));
+                Ok(wanted.map(|_| numbers.clone()).collect())
+            }
+            Self::List(list) => {
+                let places = UInt64Array::from(places);
+                wanted
+                    .map(|(number, _)| match list.values().as_struct_opt() {
+                        Some(record) => take_field(record, number, &places),
+                        None => Ok(take(list.values(), &places, None)?),
+                    })
+                    .collect()
+            }
+        }
+    }
+}
+
 /// A batch whose arrays are on their way out.
 struct Unnesting {
     columns: Vec<ArrayRef>,
-    lists: Vec<ListArray>,
+    sets: Vec<Set>,
     row_count: usize,
     schema: SchemaRef,
     elements: Arc<Elements>,
@@ -118,22 +172,21 @@ impl Unnesting {
         projection: &[usize],
         elements: Arc<Elements>,
     ) -> DataFusionResult<Self> {
-        let list = |of: &ElementColumns| {
-            let list = of.array.evaluate(batch)?.into_array(batch.num_rows())?;
-            Ok(list.as_list().clone())
-        };
-        let lists = elements.arrays.iter().map(list).collect::<DataFusionResult<_>>()?;
+        let set = |of: &ElementColumns| Set::new(&of.array.evaluate(batch)?.into_array(batch.num_rows())?);
+        let sets = elements.arrays.iter().map(set).collect::<DataFusionResult<_>>()?;
         let columns = projection.iter().map(|column| batch.column(*column).clone()).collect();
-        Ok(Self { columns, lists, row_count: batch.num_rows(), schema, elements, next: (0, 0) })
+        Ok(Self { columns, sets, row_count: batch.num_rows(), schema, elements, next: (0, 0) })
     }
 
     /// The next rows, as many as a batch has; `None` after the last.
     fn next_batch(&mut self) -> DataFusionResult<Option<RecordBatch>> {
         let (mut rows, mut numbers) = (Vec::new(), Vec::new());
-        let mut places = vec![Vec::new(); self.lists.len()];
+        let mut places = vec![Vec::new(); self.sets.len()];
+        let mut ranges = Vec::with_capacity(self.sets.len());
         let (mut row, mut taken) = self.next;
         while row < self.row_count && rows.len() < BATCH_ROWS {
-            let ranges: Vec<Range<usize>> = self.lists.iter().map(|list| range_of(list, row)).collect();
+            ranges.clear();
+            ranges.extend(self.sets.iter().map(|set| set.range(row)));
             let count = ranges.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
             if count == 0 && self.elements.keeps_rows {
                 rows.push(row as u32);
@@ -144,7 +197,7 @@ impl Unnesting {
             for number in taken..end {
                 rows.push(row as u32);
                 for (places, range) in places.iter_mut().zip(&ranges) {
-                    places.push((number < range.len()).then(|| (range.start + number) as u32));
+                    places.push((number < range.len()).then(|| (range.start + number) as u64));
                 }
                 numbers.push(Some(number as i64 + 1));
             }
@@ -160,14 +213,8 @@ impl Unnesting {
         for column in &self.columns {
             columns.push(take(column, &rows, None)?);
         }
-        for ((list, of), places) in self.lists.iter().zip(&self.elements.arrays).zip(places) {
-            let places = UInt32Array::from(places);
-            for (number, _) in of.columns.iter().enumerate().filter(|(_, name)| name.is_some()) {
-                columns.push(match list.values().as_struct_opt() {
-                    Some(record) => take_field(record, number, &places)?,
-                    None => take(list.values(), &places, None)?,
-                });
-            }
+        for ((set, of), places) in self.sets.iter().zip(&self.elements.arrays).zip(places) {
+            columns.extend(set.columns(of, places)?);
         }
         if self.elements.number.is_some() {
             columns.push(Arc::new(Int64Array::from(numbers)));
@@ -176,17 +223,8 @@ impl Unnesting {
     }
 }
 
-/// Where the elements of a row's list are among those of all rows.
-fn range_of(list: &ListArray, row: usize) -> Range<usize> {
-    let offsets = list.value_offsets();
-    match list.is_null(row) {
-        true => 0..0,
-        false => offsets[row] as usize..offsets[row + 1] as usize,
-    }
-}
-
 /// A field of some structs, which is NULL where they are.
-fn take_field(record: &StructArray, field: usize, places: &UInt32Array) -> DataFusionResult<ArrayRef> {
+fn take_field(record: &StructArray, field: usize, places: &UInt64Array) -> DataFusionResult<ArrayRef> {
     let taken = take(record.column(field), places, None)?;
     let Some(nulls) = record.nulls().filter(|nulls| nulls.null_count() > 0) else { return Ok(taken) };
     let is_null = take(&BooleanArray::new(!nulls.inner(), None), places, None)?;
@@ -352,6 +390,24 @@ mod tests {
         assert_eq!(column(0), [Some(1), None, None, Some(2), Some(3)]);
         assert_eq!(column(1), [Some(7), None, Some(9), None, None]);
         assert!(unnesting.next_batch().unwrap().is_none());
+    }
+
+    #[test]
+    fn numbers_of_a_series_come_in_batches() {
+        let last: ArrayRef = Arc::new(Int64Array::from(vec![Some(2), None, Some(-1), Some(i64::MAX)]));
+        let below = Schema::new(vec![Field::new("last", DataType::Int64, true)]);
+        let batch = RecordBatch::try_new(Arc::new(below), vec![last]).unwrap();
+        let schema = Arc::new(Schema::new(vec![Field::new("number", DataType::Int64, true)]));
+        let array = Arc::new(Column::new("last", 0));
+        let arrays = vec![ElementColumns { array, columns: vec![Some("number".to_owned())] }];
+        let elements = Arc::new(Elements { arrays, number: None, keeps_rows: true });
+        let mut unnesting = Unnesting::begin(&batch, schema, &[], elements).unwrap();
+        let first = unnesting.next_batch().unwrap().unwrap();
+        assert_eq!(first.num_rows(), BATCH_ROWS);
+        let numbers = first.column(0).as_primitive::<arrow::datatypes::Int64Type>().iter();
+        let expected = [Some(1), Some(2), None, None].into_iter().chain((1..).map(Some));
+        assert!(numbers.eq(expected.take(BATCH_ROWS)));
+        assert_eq!(unnesting.next_batch().unwrap().unwrap().num_rows(), BATCH_ROWS);
     }
 
     #[test]

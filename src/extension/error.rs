@@ -29,6 +29,7 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
         ErrorKind::NumericOutOfRange => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
         ErrorKind::DivisionByZero => PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO,
         ErrorKind::DatetimeOutOfRange => PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
+        ErrorKind::InvalidDatetime => PgSqlErrorCode::ERRCODE_INVALID_DATETIME_FORMAT,
         ErrorKind::InvalidArgument => PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
         ErrorKind::SubstringLength => PgSqlErrorCode::ERRCODE_SUBSTRING_ERROR,
         ErrorKind::EscapeSequence => PgSqlErrorCode::ERRCODE_INVALID_ESCAPE_SEQUENCE,

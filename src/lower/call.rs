@@ -1,6 +1,6 @@
 //! Functions and operators.
 
-use pystachio_plan::{CatalogUse, Caveat, Ctype, DataType, Expression, Function, RegularExpression, Value};
+use pystachio_plan::{CatalogUse, Caveat, Ctype, DataType, Expression, Function, Value};
 
 use crate::{
     Call, Collation, FunctionRefusal, Lowered, LoweredResult, Lowering, Meaning, Notes, Refusal, Scale,
@@ -57,11 +57,15 @@ impl Lowering<'_> {
         site.build(meaning, arguments)
     }
 
-    /// A field of JSON, what is asked of an array, or a bucket; `None` for other calls. Not inlined: calls nest, and its frame is large.
+    /// A call that is lowered by the shape of its arguments: a field of JSON, what is made JSON or a text by a format, a part of a match,
+    /// what is asked of an array, or a bucket; `None` for other calls. Not inlined: calls nest, and its frame is large.
     #[inline(never)]
     fn lower_nested(&self, call: &Call) -> Option<LoweredResult> {
         self.lower_field_text(call)
             .map(Ok)
+            .or_else(|| self.lower_matched_element(call))
+            .or_else(|| self.lower_json_call(call))
+            .or_else(|| self.lower_format(call))
             .or_else(|| self.lower_array_call(call))
             .or_else(|| self.lower_bucket(call))
     }
@@ -81,7 +85,7 @@ impl CallSite<'_> {
         Refusal::FunctionUse { name: self.name.to_owned(), why }
     }
 
-    fn collation(&self) -> Option<&Collation> {
+    pub(crate) fn collation(&self) -> Option<&Collation> {
         self.call.collation.as_deref()
     }
 
@@ -164,11 +168,21 @@ impl CallSite<'_> {
                 }
                 self.text_function(function, arguments)
             }
+            Function::ReplaceMatches(_) => self.replace_matches(arguments),
+            Function::CountMatches(_) => self.count_matches(arguments),
+            Function::MatchedPart(_) => self.matched_part(arguments),
+            Function::MatchedParts(_) => self.matched_parts(arguments),
             Function::Substring
-            | Function::Concat
-            | Function::ConcatSkippingNulls
-            | Function::Replace
-            | Function::Left => self.text_function(function, arguments),
+                if arguments.get(1).is_some_and(|pattern| *pattern.data_type() == DataType::Text)
+                    && arguments.len() == 2 =>
+            {
+                self.substring_by_pattern(arguments)
+            }
+            Function::ConcatSkippingNulls => self.text_function(function, shown_integers(arguments)),
+            Function::ConcatSeparated => self.by_signature(function, shown_integers(arguments)),
+            Function::Substring | Function::Concat | Function::Replace | Function::Left => {
+                self.text_function(function, arguments)
+            }
             Function::InitCap(_) => self.by_signature(Function::InitCap(self.ctype()?), arguments),
             Function::PadLeft | Function::PadRight | Function::Repeat => {
                 if !arguments.get(1).is_some_and(is_short_count) {
@@ -182,7 +196,6 @@ impl CallSite<'_> {
             | Function::Reverse
             | Function::Ascii
             | Function::Character
-            | Function::ConcatSeparated
             | Function::Overlay
             | Function::QuoteLiteral
             | Function::ToHexadecimal
@@ -201,35 +214,6 @@ impl CallSite<'_> {
             Function::DivideWhole => self.divide_whole(arguments),
             _ => self.build_moment(function, is, arguments),
         }
-    }
-
-    /// A match with a constant regular expression. Flags, which `regexp_like` may have, say whether case counts.
-    fn matches(&self, function: Function, is: CatalogUse, mut arguments: Vec<Lowered>) -> LoweredResult {
-        let mut ignores_case = matches!(function, Function::MatchesIgnoringCase(_));
-        if arguments.len() == 3 {
-            let flags = arguments.pop();
-            ignores_case = match flags.as_ref().and_then(Lowered::literal).map(|literal| &literal.value) {
-                Some(Value::Text(flags)) if flags == "i" => true,
-                Some(Value::Text(flags)) if flags.is_empty() || flags == "c" => false,
-                _ => return Err(self.refuse(FunctionRefusal::Arguments)),
-            };
-        }
-        let [text, pattern] = self.two(arguments)?;
-        let Some(Value::Text(expression)) = pattern.literal().map(|literal| &literal.value) else {
-            return Err(self.refuse(FunctionRefusal::VaryingExpression));
-        };
-        let parsed = RegularExpression::parse(expression)
-            .map_err(|why| self.refuse(FunctionRefusal::Expression(why.message)))?;
-        let has_letters = ignores_case || parsed.has_classes() || parsed.has_boundaries();
-        let ctype = if has_letters { self.ctype()? } else { Ctype::Ascii };
-        if parsed.has_boundaries() && ctype != Ctype::Ascii {
-            let why = "a regular expression with boundaries of words, except under C and POSIX".to_owned();
-            return Err(self.refuse(FunctionRefusal::Expression(why)));
-        }
-        let arguments = vec![text, pattern];
-        self.check_texts(&arguments, 2)?;
-        let make = if ignores_case { Function::MatchesIgnoringCase } else { Function::Matches };
-        Ok(like(make(ctype), is, arguments))
     }
 
     /// A function whose types say all: those of a signature of the registry, and PostgreSQL's of the result.
@@ -261,7 +245,7 @@ impl CallSite<'_> {
     }
 
     /// The letters of the collation.
-    fn ctype(&self) -> Result<Ctype, Refusal> {
+    pub(crate) fn ctype(&self) -> Result<Ctype, Refusal> {
         let ctype = self.collation().map_or(Err(UnknownLetters::NoCollation), |collation| collation.ctype);
         ctype.map_err(|why| self.refuse(FunctionRefusal::Letters(why)))
     }
@@ -456,7 +440,7 @@ impl CallSite<'_> {
         }
     }
 
-    fn check_texts(&self, arguments: &[Lowered], text_count: usize) -> Result<(), Refusal> {
+    pub(crate) fn check_texts(&self, arguments: &[Lowered], text_count: usize) -> Result<(), Refusal> {
         let is_text = |argument: &Lowered| *argument.data_type() == DataType::Text;
         if arguments.iter().take(text_count).all(is_text) {
             return Ok(());
@@ -493,10 +477,19 @@ pub(crate) fn values(arguments: Vec<Lowered>) -> Vec<Expression> {
 }
 
 /// LIKE and its kin.
-fn like(function: Function, is: CatalogUse, arguments: Vec<Lowered>) -> Lowered {
+pub(crate) fn like(function: Function, is: CatalogUse, arguments: Vec<Lowered>) -> Lowered {
     let found = Expression::predicate(function, values(arguments));
     let is_negated = is == CatalogUse::Not;
     Lowered::plain(if is_negated { Expression::predicate(Function::Not, vec![found]) } else { found })
+}
+
+/// Values of which integers are texts.
+fn shown_integers(arguments: Vec<Lowered>) -> Vec<Lowered> {
+    let shown = |argument: Lowered| match argument.data_type().is_integer() {
+        true => Lowered::plain(cast_to(argument, &DataType::Text)),
+        false => argument,
+    };
+    arguments.into_iter().map(shown).collect()
 }
 
 /// Whether a count is a constant that makes no batch of rows much larger.

@@ -53,7 +53,13 @@ pub(crate) fn check_encoding(
                     Function::OctetLength
                         | Function::Matches(_)
                         | Function::MatchesIgnoringCase(_)
+                        | Function::ReplaceMatches(_)
+                        | Function::CountMatches(_)
+                        | Function::MatchedPart(_)
+                        | Function::MatchedParts(_)
                         | Function::Character
+                        | Function::ReadDate
+                        | Function::ReadTimestamp
                         | Function::Ascii
                         | Function::Digest(_)
                         | Function::Decode
@@ -111,6 +117,12 @@ fn has_value_of_bytes(meaning: Meaning, call: &Call, arguments: &[Lowered]) -> b
         | Function::Character
         | Function::Matches(_)
         | Function::MatchesIgnoringCase(_)
+        | Function::ReplaceMatches(_)
+        | Function::CountMatches(_)
+        | Function::MatchedPart(_)
+        | Function::MatchedParts(_)
+        | Function::ReadDate
+        | Function::ReadTimestamp
         | Function::Decode => false,
         Function::OctetLength | Function::ConcatSkippingNulls | Function::ConcatSeparated => !has_blanks,
         Function::Like | Function::ILike(_) => {

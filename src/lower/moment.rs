@@ -1,7 +1,8 @@
 //! Functions of dates and times.
 
 use pystachio_plan::{
-    CatalogUse, DataType, DateField, Expression, Function, Interval, Literal, MomentFormat, Value,
+    CatalogUse, DataType, DateField, Expression, Function, Interval, Literal, MomentFormat, MomentReading,
+    Value,
 };
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     call::{CallSite, values},
     has_parameter,
     numeric::{cast_to, decimal_type},
-    zone::{add_in_session_zone, session_zone, to_local_time},
+    zone::{add_in_session_zone, in_session_zone, session_zone, to_local_time},
 };
 
 impl CallSite<'_> {
@@ -27,7 +28,12 @@ impl CallSite<'_> {
             Function::Extract(_) | Function::DatePart(_) => self.extract(arguments),
             Function::DateTrunc(_) => self.date_trunc(arguments),
             Function::DateBin => self.date_bin(arguments),
+            Function::ToTimestamp if arguments.len() == 2 => self.read_timestamp(arguments),
             Function::ToTimestamp => self.to_timestamp(arguments),
+            Function::ReadDate => {
+                let arguments = self.reading(arguments)?;
+                Ok(Lowered::plain(Expression::call(function, arguments, DataType::Date)))
+            }
             Function::LocalTime => self.at_time_zone(arguments),
             Function::AddDays | Function::SubtractDays => plain(self.two(arguments)?.into(), DataType::Date),
             Function::DaysBetween => plain(arguments, DataType::Int32),
@@ -124,9 +130,12 @@ impl CallSite<'_> {
         Ok(())
     }
 
-    /// `to_char` of a date or timestamp, by a constant format.
+    /// `to_char` of a date, a timestamp or a number, by a constant format.
     fn format_moment(&self, arguments: Vec<Lowered>) -> LoweredResult {
         let [value, format] = self.two(arguments)?;
+        if value.data_type().is_integer() || value.data_type().is_float() || value.data_type().is_decimal() {
+            return self.format_number(value, format);
+        }
         let has_zone = *value.data_type() == DataType::TimestampTz;
         if !has_zone && *value.data_type() != DataType::Timestamp {
             return Err(self.refuse(FunctionRefusal::Of(value.data_type().clone())));
@@ -240,6 +249,25 @@ impl CallSite<'_> {
         }
         let arguments = vec![seconds.expression];
         Ok(Lowered::plain(Expression::call(Function::ToTimestamp, arguments, DataType::TimestampTz)))
+    }
+
+    /// `to_timestamp(text, format)`: a local time of the session's zone.
+    fn read_timestamp(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let arguments = self.reading(arguments)?;
+        let local = Expression::call(Function::ReadTimestamp, arguments, DataType::Timestamp);
+        let moment = in_session_zone(self.notes, Function::Instant, local, DataType::TimestampTz);
+        Ok(Lowered::plain(moment))
+    }
+
+    /// A text, and the constant format by which it is read.
+    fn reading(&self, arguments: Vec<Lowered>) -> Result<Vec<Expression>, Refusal> {
+        self.check_texts(&arguments, 2)?;
+        let [text, format] = self.two(arguments)?;
+        let Some(Value::Text(known)) = format.literal().map(|literal| &literal.value) else {
+            return Err(self.refuse(FunctionRefusal::VaryingFormat));
+        };
+        MomentReading::parse(known).map_err(|why| self.refuse(FunctionRefusal::Pattern(why.message)))?;
+        Ok(vec![text.expression, format.expression])
     }
 
     /// `AT TIME ZONE`, and `AT LOCAL` without a zone.

@@ -151,6 +151,19 @@ impl Scale {
     }
 }
 
+/// A decimal that has as many digits after the point as PostgreSQL shows; `None` if their number varies by row.
+pub(crate) fn shown_decimal(value: Lowered) -> Result<Option<Expression>, Refusal> {
+    let own = type_scale(value.data_type())?;
+    Ok(match value.scale {
+        Scale::Varies(_) => None,
+        Scale::Fixed(digits) if digits != own => {
+            let shown = decimal_type(value.magnitude, digits)?;
+            Some(Expression::call(Function::Cast, vec![value.expression], shown))
+        }
+        _ => Some(value.expression),
+    })
+}
+
 /// The one scale that all have; `None` if they differ or vary.
 pub fn common_scale(values: &[Lowered]) -> Option<Scale> {
     let mut common: Option<i32> = None;

@@ -13,9 +13,9 @@ use pystachio_plan::{Aggregate, AggregateCall, DataType, Expression, Function, S
 
 use crate::{
     AggregateRefusal, AggregateSource, Comparison, Lowered, LoweredAggregate, LoweredResult, Lowering,
-    OrderSource, Refusal, Scale, Source, SourceType, check_equality, check_order,
+    OrderSource, Refusal, Scale, Source, SourceType, character_length, check_equality, check_order,
     comparison::compare,
-    numeric::{GROUP_ROWS_MAX, decimal_type, type_scale},
+    numeric::{GROUP_ROWS_MAX, shown_decimal},
 };
 
 /// A hypothetical row is compared by one key: where the row's own value comes before it, and where it equals it.
@@ -38,6 +38,10 @@ impl Lowering<'_> {
         let lowered = match (name, aggregate.direct.as_slice(), aggregate.arguments.as_slice()) {
             ("array_agg", [], [value]) => self.lower_array_agg(aggregate, value)?,
             ("string_agg", [], [value, delimiter]) => self.lower_string_agg(aggregate, value, delimiter)?,
+            ("json_agg" | "jsonb_agg", [], [value]) => self.lower_json_agg(aggregate, value)?,
+            ("json_object_agg" | "jsonb_object_agg", [], [key, value]) => {
+                self.lower_json_object_agg(aggregate, key, value)?
+            }
             ("mode", [], [value]) => self.lower_mode(aggregate, value)?,
             ("percentile_cont" | "percentile_disc", [fraction], [value]) => {
                 self.lower_percentile(aggregate, fraction, value)?
@@ -270,7 +274,7 @@ impl Lowering<'_> {
     }
 
     /// The array of a value, in the aggregate's order.
-    fn array_call(
+    pub(crate) fn array_call(
         &self,
         aggregate: &AggregateSource,
         argument: Expression,
@@ -336,18 +340,23 @@ impl Lowering<'_> {
         value: &Source,
     ) -> Result<Expression, Refusal> {
         let argument = self.lower(value)?;
-        if value.of == SourceType::Character {
-            return Err(refuse(aggregate, AggregateRefusal::OfType(value.of.name().to_owned())));
-        }
-        match (argument.data_type(), &argument.scale) {
-            (DataType::Numeric, _) => Err(refuse(aggregate, AggregateRefusal::RuntimeNumeric)),
-            (_, Scale::Varies(_)) => Err(refuse(aggregate, AggregateRefusal::VaryingScale)),
-            (other @ (DataType::List(_) | DataType::Record(_)), _) => {
+        match argument.data_type() {
+            DataType::Numeric => Err(refuse(aggregate, AggregateRefusal::RuntimeNumeric)),
+            other @ (DataType::List(_) | DataType::Record(_)) => {
                 Err(refuse(aggregate, AggregateRefusal::Of(other.clone())))
             }
-            (own @ DataType::Decimal { .. }, Scale::Fixed(digits)) if type_scale(own)? != *digits => {
-                let shown = decimal_type(argument.magnitude, *digits)?;
-                Ok(Expression::call(Function::Cast, vec![argument.expression], shown))
+            DataType::Decimal { .. } => {
+                shown_decimal(argument)?.ok_or_else(|| refuse(aggregate, AggregateRefusal::VaryingScale))
+            }
+            // DISTINCT puts elements in order by what is an element, which has blanks at its end.
+            _ if value.of == SourceType::Character && aggregate.is_distinct => {
+                Err(refuse(aggregate, AggregateRefusal::OfType(value.of.name().to_owned())))
+            }
+            _ if value.of == SourceType::Character => {
+                let unknown = || refuse(aggregate, AggregateRefusal::OfType(value.of.name().to_owned()));
+                let length = character_length(value.modifier).ok_or_else(unknown)?;
+                let arguments = vec![argument.expression, Expression::int32(length)];
+                Ok(Expression::call(Function::PadBlanks, arguments, DataType::Text))
             }
             _ => Ok(argument.expression),
         }
@@ -374,10 +383,10 @@ fn any_of(conditions: impl Iterator<Item = Expression>) -> Expression {
     }
 }
 
-fn result(call: &AggregateCall) -> Expression {
+pub(crate) fn result(call: &AggregateCall) -> Expression {
     Expression::column(call.id, call.data_type.clone())
 }
 
-fn refuse(aggregate: &AggregateSource, why: AggregateRefusal) -> Refusal {
+pub(crate) fn refuse(aggregate: &AggregateSource, why: AggregateRefusal) -> Refusal {
     Refusal::AggregateUse { name: aggregate.function.name.clone(), why }
 }

@@ -96,6 +96,8 @@ pub enum Refusal {
     Relabel { from: String, to: String },
     #[error("a cast from {from} to {to}")]
     Cast { from: String, to: String },
+    #[error("{0} as JSON")]
+    JsonOf(String),
 
     // Comparisons and conditions.
     #[error("a condition of type {0}")]
@@ -260,6 +262,12 @@ pub enum FunctionRefusal {
     On(DataType),
     #[error("of {0}")]
     Of(DataType),
+    #[error("of {0}")]
+    OfType(String),
+    #[error("with a key that may be NULL")]
+    NullKey,
+    #[error("with %{0} in its text")]
+    Specifier(char),
     #[error("on a character value of unknown length")]
     UnknownLength,
     #[error("with a length that is no constant, or in an assignment")]
@@ -292,10 +300,22 @@ pub enum FunctionRefusal {
     VaryingExpression,
     #[error("with {0}")]
     Expression(String),
+    #[error("with a regular expression that repeats a part zero times")]
+    NothingRepeated,
+    #[error("with groups of a regular expression whose parts of a text are not known")]
+    Groups,
+    #[error("with flags that are no constants of c, g and i")]
+    Flags,
+    #[error("with a replacement that is no constant")]
+    VaryingReplacement,
     #[error("with a format that is no constant")]
     VaryingFormat,
     #[error("with a format of the locale's names")]
     LocaleFormat,
+    #[error("with {0} in a format")]
+    Pattern(String),
+    #[error("with patterns in a format that exclude each other")]
+    Patterns,
     #[error("with a format that shows the time zone")]
     ZoneFormat,
     #[error("on a value that may be infinite")]
@@ -352,6 +372,10 @@ pub enum AggregateRefusal {
     Of(DataType),
     #[error(" of {0}")]
     OfType(String),
+    #[error(" of DISTINCT values")]
+    DistinctJson,
+    #[error(" with a key that may be NULL")]
+    NullKey,
 }
 
 /// Why a window function is left to PostgreSQL in one place: what follows its name.

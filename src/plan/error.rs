@@ -29,6 +29,8 @@ pub enum ErrorKind {
     DivisionByZero,
     /// A date or timestamp outside its type.
     DatetimeOutOfRange,
+    /// A text that is no date or time of a format.
+    InvalidDatetime,
     /// An argument that PostgreSQL rejects too, such as a negative substring length.
     InvalidArgument,
     /// A negative length of a substring.

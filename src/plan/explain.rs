@@ -69,7 +69,10 @@ impl Names {
             }
             Operator::Unnest { arrays, number, .. } => {
                 for UnnestedArray { array, columns } in arrays {
-                    let text = format!("unnest({})", self.expression(array));
+                    let text = match array.data_type() {
+                        DataType::Int64 => self.unnested(array),
+                        _ => format!("unnest({})", self.expression(array)),
+                    };
                     match array.data_type().fields() {
                         Some(fields) => self.columns.extend(
                             columns
@@ -188,6 +191,14 @@ impl Names {
 
     fn list(&self, expressions: &[Expression]) -> String {
         join(expressions.iter().map(|part| self.expression(part)))
+    }
+
+    /// What rows are unnested of: an array, or the last number of a series.
+    fn unnested(&self, array: &Expression) -> String {
+        match array.data_type() {
+            DataType::Int64 => format!("generate_series(1, {})", self.expression(array)),
+            _ => self.expression(array),
+        }
     }
 
     fn expression(&self, expression: &Expression) -> String {
@@ -395,7 +406,7 @@ fn describe(relation: &Relation, names: &Names) -> String {
         Operator::Unnest { arrays, number, keeps_rows, .. } => {
             let numbered = if number.is_some() { " with ordinality" } else { "" };
             let kept = if *keeps_rows { ", keeping rows without elements" } else { "" };
-            let arrays: Vec<_> = arrays.iter().map(|unnested| names.expression(&unnested.array)).collect();
+            let arrays: Vec<_> = arrays.iter().map(|unnested| names.unnested(&unnested.array)).collect();
             format!("Unnest {}{numbered}{kept}", arrays.join(", "))
         }
         Operator::Window { partition, order, calls, .. } => {

@@ -159,6 +159,19 @@ pub enum Function {
     Matches(Ctype),
     /// `a ~* pattern`: the same, where the case of letters does not count.
     MatchesIgnoringCase(Ctype),
+    /// `regexp_replace(text, pattern, replacement, start, number)`: (text, pattern, replacement, start: Int32, number: Int32, whether
+    /// case is ignored: bool) → text. The number-th match behind the start is replaced, or every one if it is 0. In the replacement
+    /// `\1` to `\9` are parts that groups matched, and `\&` is the match.
+    ReplaceMatches(Ctype),
+    /// `regexp_count(text, pattern, start)`: (text, pattern, start: Int32, whether case is ignored: bool) → Int32.
+    CountMatches(Ctype),
+    /// `regexp_substr(text, pattern, start, number, group)`: (text, pattern, start: Int32, number: Int32, group: Int32, whether case is
+    /// ignored: bool) → text: the number-th match behind the start, or the part of a group in it; NULL if there is none. A pattern
+    /// without groups has a group 1, which is all of it.
+    MatchedPart(Ctype),
+    /// `regexp_match(text, pattern)`: (text, pattern, whether case is ignored: bool) → array of text: the parts of the first match that
+    /// groups matched, or all of it if there are no groups; NULL if there is no match.
+    MatchedParts(Ctype),
     /// `substring(text, from)` and `substring(text, from, count)`; a negative count is an error.
     Substring,
     /// `length(text)`, `length(bytea)` → Int32.
@@ -216,6 +229,8 @@ pub enum Function {
     QuoteLiteral,
     /// `to_hex(a)` of Int32 and Int64 → text, of the bits without a sign.
     ToHexadecimal,
+    /// A value as JSON: (a) of Bool, integers, decimals, dates, times, timestamps, Uuid and text → text, `null` of NULL.
+    JsonText,
     /// `md5` of text or bytea → 32 digits as text; `sha224` to `sha512` of bytea → bytea.
     Digest(Digest),
     /// `encode(bytea, format)` → text. The format is `hex`, `base64` or `escape`; any other is an error.
@@ -297,6 +312,12 @@ pub enum Function {
     /// `to_char(timestamp, format)` → text; NULL of an infinite timestamp and by an empty format. The format is one that
     /// [`crate::MomentFormat`] reads.
     FormatMoment,
+    /// `to_date(text, format)` → date. The format is one that [`crate::MomentReading`] reads.
+    ReadDate,
+    /// The local time of `to_timestamp(text, format)` → timestamp. The format is one that [`crate::MomentReading`] reads.
+    ReadTimestamp,
+    /// `to_char(number, format)` of Int32, Int64, floats and decimals → text. The format is one that [`crate::NumberFormat`] reads.
+    FormatNumber,
     /// A date or timestamp as text: (a, the session's DateStyle: text) → text.
     MomentText,
     /// A timestamptz as text: (a, the zone as of [`Function::LocalTime`], the session's DateStyle: text) → text. Other styles than

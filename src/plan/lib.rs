@@ -17,7 +17,7 @@
 //! - `group_filter.rs`: how many groups pass a condition on an aggregate
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
 //! - `moment.rs`: comparisons of dates and timestamps of several types; `zone.rs`: time zones as tables
-//! - `moment_format.rs`: formats of `to_char`; `number_text.rs`: numbers as C prints them;
+//! - `moment_format.rs`, `number_format.rs`: formats of `to_char`; `moment_reading.rs`: those of `to_date`; `number_text.rs`: numbers as C prints them;
 //!   `regular_expression.rs`: patterns of `~`
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
 //! - `distribute/`: a plan becomes one that all ranks run
@@ -60,7 +60,9 @@ mod memory;
 mod message;
 mod moment;
 mod moment_format;
+mod moment_reading;
 mod narrow;
+mod number_format;
 mod number_text;
 mod partial;
 mod prune;
@@ -118,11 +120,13 @@ pub use message::{
 };
 pub use moment::{NextTransition, TimeZone, are_mixed_moments, settle_moments};
 pub use moment_format::{FormatPart, LetterCase, MomentFormat, Pattern};
+pub use moment_reading::{MomentReading, ReadingField, ReadingPart, is_blank, is_separator};
 pub use narrow::{narrow, widen};
+pub use number_format::{NumberFormat, NumberFormatRefusal, NumberPart};
 pub use number_text::general_text;
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};
-pub use regular_expression::{CharacterClass, Letters, RegularExpression};
+pub use regular_expression::{CharacterClass, Letters, RegularExpression, Stretch};
 pub use relation::{
     AggregateCall, ColumnContent, ColumnId, CommonValue, Estimate, JoinKey, JoinKind, JoinSide,
     NamedExpression, Operator, Plan, Relation, ScanColumn, ScanExtent, SortKey, UnnestedArray,

@@ -231,13 +231,13 @@ impl MomentFormat {
     }
 }
 
-fn strip<'t>(text: &'t str, prefixes: &[&str]) -> Option<&'t str> {
+pub(crate) fn strip<'t>(text: &'t str, prefixes: &[&str]) -> Option<&'t str> {
     prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))
 }
 
 /// The pattern that a text begins with, and what follows. Words in lower case mean the same as those in upper case, where they
 /// have no meaning of their own.
-fn pattern_of(text: &str) -> Option<(Pattern, &str)> {
+pub(crate) fn pattern_of(text: &str) -> Option<(Pattern, &str)> {
     let is_lower = text.starts_with(|first: char| first.is_ascii_lowercase());
     let own = PATTERNS.iter().find_map(|(word, pattern)| Some((*pattern, text.strip_prefix(word)?)));
     if !is_lower {

@@ -1,11 +1,12 @@
-//! PostgreSQL's regular expressions, as far as whether a text matches is the same in engines.
+//! PostgreSQL's regular expressions, as far as whether a text matches, and by which part, is the same in engines.
 //!
 //! ```text
 //! pattern ──parse──► RegularExpression ──write, with letters──► the syntax of the crate `regex`
 //! ```
 //!
-//! A text matches if any part of it is in the pattern's language. Which part it is, and what prefers longer or shorter parts, does not
-//! matter.
+//! A text matches if any part of it is in the pattern's language. Of such parts PostgreSQL takes one that begins first, and of these
+//! the longest, or the shortest if the first quantifier that has a preference is one with `?`. Where a part lies that a group matched is
+//! known if groups stand side by side in a sequence: each element of it takes the most, or the least, that leaves a match to the rest.
 //!
 //! Invariants: the planner and engines read a pattern alike. A pattern of which PostgreSQL raises an error is refused, so that
 //! PostgreSQL raises it.
@@ -13,8 +14,8 @@
 //! Deliberately absent: back-references, look-around, options in a pattern, escapes by numbers, collating elements, word boundaries of
 //! other letters than ASCII.
 //!
-//! Source: PostgreSQL 15, `regc_lex.c`, `regcomp.c` and `regc_locale.c`: advanced regular expressions without newline-sensitive
-//! matching.
+//! Source: PostgreSQL 15, `regc_lex.c`, `regcomp.c` (`parseqatom`), `regexec.c` (`find`, `ccondissect`, `crevcondissect`) and
+//! `regc_locale.c`: advanced regular expressions without newline-sensitive matching.
 
 use std::fmt::Write;
 
@@ -48,7 +49,33 @@ enum Node {
     Boundary(Boundary),
     Sequence(Vec<Node>),
     Alternatives(Vec<Node>),
-    Repeated { node: Box<Node>, least: u32, most: Option<u32> },
+    /// A group whose part of a text can be asked for.
+    Group(Box<Node>),
+    Repeated {
+        node: Box<Node>,
+        least: u32,
+        most: Option<u32>,
+        /// None of an exact count, which has that of what is repeated.
+        preference: Option<Preference>,
+    },
+}
+
+/// Which of the parts of a text that match is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Preference {
+    Longer,
+    Shorter,
+}
+
+/// A stretch of a sequence: a group, or what is between groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// What it matches.
+    pub expression: RegularExpression,
+    /// What the elements behind it match.
+    pub rest: RegularExpression,
+    /// Whether it is a group.
+    pub is_group: bool,
 }
 
 /// A place between characters.
@@ -177,6 +204,60 @@ impl RegularExpression {
         self.has_boundaries
     }
 
+    /// How many groups it has whose parts of a text can be asked for.
+    pub fn group_count(&self) -> usize {
+        let mut count = 0;
+        self.root.walk(&mut |node| count += usize::from(matches!(node, Node::Group(_))));
+        count
+    }
+
+    /// Whether the shortest part that matches is taken, and not the longest.
+    pub fn prefers_shorter(&self) -> bool {
+        self.root.preference() == Some(Preference::Shorter)
+    }
+
+    /// Whether a part is repeated zero times, of which PostgreSQL forgets what it prefers and which groups it has.
+    pub fn has_nothing_repeated(&self) -> bool {
+        let mut is_there = false;
+        self.root.walk(&mut |node| is_there |= matches!(node, Node::Repeated { most: Some(0), .. }));
+        is_there
+    }
+
+    /// The stretches whose parts of a text tell those of the groups; `None` where groups are repeated, alternatives, or within each
+    /// other, or where one stretch prefers both.
+    pub fn stretches(&self) -> Option<Vec<Stretch>> {
+        let nodes = match &self.root {
+            Node::Sequence(nodes) => nodes.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        // Where each stretch begins.
+        let mut begins = Vec::new();
+        let mut follows_group = true;
+        for (place, node) in nodes.iter().enumerate() {
+            let is_group = matches!(node, Node::Group(_));
+            if is_group || follows_group {
+                begins.push(place);
+            }
+            follows_group = is_group;
+        }
+        let part = |nodes: &[Node]| {
+            let root = Node::Sequence(nodes.to_vec());
+            Self { root, has_classes: self.has_classes, has_boundaries: self.has_boundaries }
+        };
+        let ends = begins.iter().skip(1).copied().chain([nodes.len()]);
+        let mut stretches = Vec::new();
+        for (begin, end) in begins.iter().zip(ends) {
+            let (stretch, rest) = (nodes.get(*begin..end)?, nodes.get(end..)?);
+            let expression = part(stretch);
+            let is_group = matches!(stretch, [Node::Group(_)]);
+            if expression.group_count() != usize::from(is_group) || expression.root.is_mixed() {
+                return None;
+            }
+            stretches.push(Stretch { expression, rest: part(rest), is_group });
+        }
+        Some(stretches)
+    }
+
     /// The pattern in the syntax of the crate `regex`, for matching whole characters.
     pub fn write(&self, letters: &dyn Letters, ignores_case: bool) -> String {
         let mut target = String::new();
@@ -192,7 +273,8 @@ impl Node {
             Self::Sequence(nodes) | Self::Alternatives(nodes) => {
                 nodes.iter().fold(1, |size: u64, node| size.saturating_add(node.size()))
             }
-            Self::Repeated { node, least, most } => {
+            Self::Group(node) => node.size().saturating_add(1),
+            Self::Repeated { node, least, most, .. } => {
                 let times = most.unwrap_or(*least).max(*least).max(1);
                 node.size().saturating_mul(times.into()).saturating_add(1)
             }
@@ -200,6 +282,39 @@ impl Node {
             Self::Set(set) => 1 + 20 * set.classes.len() as u64,
             _ => 1,
         }
+    }
+
+    /// Visits the node and those in it.
+    fn walk(&self, visit: &mut dyn FnMut(&Node)) {
+        visit(self);
+        match self {
+            Self::Sequence(nodes) | Self::Alternatives(nodes) => {
+                nodes.iter().for_each(|node| node.walk(visit));
+            }
+            Self::Group(node) | Self::Repeated { node, .. } => node.walk(visit),
+            _ => {}
+        }
+    }
+
+    /// What it prefers: of a sequence it is the first preference in it, and alternatives prefer longer parts.
+    fn preference(&self) -> Option<Preference> {
+        match self {
+            Self::Sequence(nodes) => nodes.iter().find_map(Node::preference),
+            Self::Alternatives(_) => Some(Preference::Longer),
+            Self::Group(node) => node.preference(),
+            Self::Repeated { node, preference, .. } => preference.or_else(|| node.preference()),
+            _ => None,
+        }
+    }
+
+    /// Whether something in it prefers longer parts, and something shorter ones.
+    fn is_mixed(&self) -> bool {
+        let (mut has_longer, mut has_shorter) = (false, false);
+        self.walk(&mut |node| {
+            has_longer |= node.preference() == Some(Preference::Longer);
+            has_shorter |= node.preference() == Some(Preference::Shorter);
+        });
+        has_longer && has_shorter
     }
 
     /// Whether a quantifier may follow.
@@ -269,7 +384,8 @@ impl Parser {
             Some('.') => Node::Any,
             Some('[') => Node::Set(self.set()?),
             Some('(') => {
-                if self.take('?') && !self.take(':') {
+                let is_asked_for = !self.take('?');
+                if !is_asked_for && !self.take(':') {
                     return Err(refused("look-around or options"));
                 }
                 let group = self.alternatives(level + 1)?;
@@ -277,7 +393,7 @@ impl Parser {
                     return Err(refused("unbalanced parentheses"));
                 }
                 // A group may be repeated, whatever is in it.
-                Node::Sequence(vec![group])
+                if is_asked_for { Node::Group(Box::new(group)) } else { Node::Sequence(vec![group]) }
             }
             Some('*' | '+' | '?') => return Err(refused("a quantifier of nothing")),
             Some('{') if self.peek().is_some_and(|next| next.is_ascii_digit()) => {
@@ -317,6 +433,8 @@ impl Parser {
     }
 
     fn quantified(&mut self, node: Node) -> Result<Node> {
+        let begin = self.place;
+        let is_bound = self.peek() == Some('{');
         let (least, most) = match self.peek() {
             Some('*') => (0, None),
             Some('+') => (1, None),
@@ -327,10 +445,10 @@ impl Parser {
             }
             _ => return Ok(node),
         };
+        let is_exact = is_bound && !self.rest.get(begin..self.place).unwrap_or_default().contains(&',');
         // Of a bound this is its brace.
         self.place += 1;
-        // Which repetitions are preferred does not matter.
-        self.take('?');
+        let preference = if self.take('?') { Preference::Shorter } else { Preference::Longer };
         let has_another = match self.peek() {
             Some('*' | '+' | '?') => true,
             Some('{') => self.peek_second().is_some_and(|next| next.is_ascii_digit()),
@@ -339,7 +457,8 @@ impl Parser {
         if has_another || !node.is_repeatable() {
             return Err(refused("a quantifier of a quantifier or of a place"));
         }
-        Ok(Node::Repeated { node: Box::new(node), least, most })
+        let preference = Some(preference).filter(|_| !is_exact);
+        Ok(Node::Repeated { node: Box::new(node), least, most, preference })
     }
 
     /// The numbers of a bound, up to its brace.
@@ -501,7 +620,8 @@ impl Writer<'_> {
                     self.node(branch, target);
                 }
             }
-            Node::Repeated { node, least, most } => {
+            Node::Group(node) => self.grouped(node, target),
+            Node::Repeated { node, least, most, .. } => {
                 target.push_str("(?:");
                 self.node(node, target);
                 target.push(')');
@@ -622,6 +742,45 @@ mod tests {
             assert_eq!(written(pattern, false).as_deref(), Some(expected), "{pattern}");
         }
         assert_eq!(written("aB1[b-d]", true).as_deref(), Some("[Aa][Bb]1[b-dBCD]"));
+    }
+
+    #[test]
+    fn groups_side_by_side_make_stretches() {
+        let shown = |pattern: &str| {
+            let parsed = RegularExpression::parse(pattern).unwrap();
+            let stretches = parsed.stretches()?;
+            let shown = stretches.iter().map(|stretch| {
+                let text = stretch.expression.write(&Ascii, false);
+                let rest = stretch.rest.write(&Ascii, false);
+                (text, rest, stretch.is_group, stretch.expression.prefers_shorter())
+            });
+            Some(shown.collect::<Vec<_>>())
+        };
+        let of = |text: &str, rest: &str, is_group, is_shorter| {
+            (text.to_owned(), rest.to_owned(), is_group, is_shorter)
+        };
+        assert_eq!(shown("ab*"), Some(vec![of("a(?:b)*", "", false, false)]));
+        assert_eq!(
+            shown("a(b+?)c"),
+            Some(vec![
+                of("a", "(?:b)+c", false, false),
+                of("(?:b)+", "c", true, true),
+                of("c", "", false, false)
+            ])
+        );
+        for unknown in ["(a)*", "(a(b))", "a|(b)", "(?:(a))", "a+b*?(c)", "(a|b*?)"] {
+            assert_eq!(shown(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn the_first_preference_counts() {
+        let shorter = ["a*?", "ab*?c*", "(a+?)b*", "(?:a*?){2}b+", "a{1,2}?"];
+        let longer = ["a*", "ab*c*?", "a*?|b", "(?:a|b)c*?", "a{2}b*", "abc"];
+        let prefers = |pattern: &&str| RegularExpression::parse(pattern).unwrap().prefers_shorter();
+        assert!(shorter.iter().all(prefers));
+        assert!(!longer.iter().any(prefers));
+        assert!(RegularExpression::parse("(a*){0,0}b").unwrap().has_nothing_repeated());
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub enum Operator {
         columns: Vec<(ColumnId, DataType)>,
     },
     /// Each row once for each element of its longest array, in their order; of shorter arrays NULL. Columns: the input's, those of
-    /// `arrays`, and `number` where it is wanted.
+    /// `arrays`, and `number` where it is wanted. An Int64 stands for the array of the numbers from 1 to it, which may be many.
     Unnest {
         /// Input.
         input: Arc<Relation>,
@@ -333,7 +333,7 @@ pub struct Plan {
 /// An array whose elements become rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnnestedArray {
-    /// The array.
+    /// The array, or an Int64: the last number of a series from 1 on.
     pub array: Expression,
     /// The id of the element; of elements of a composite type those of their fields, in order.
     pub columns: Vec<ColumnId>,

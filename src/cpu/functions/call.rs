@@ -25,8 +25,9 @@ use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
     arithmetic, bits, bytes, cast, comparison, datetime, decimal, float_function, form,
-    invocation::Invocation, lanes::internal, like, list, make_moment, matching::Matcher, moment_text,
-    quotient, repeated::Repeated, select, text, variance, zone,
+    invocation::Invocation, json_text, lanes::internal, like, list, make_moment, matching::Matcher,
+    moment_text, number_text, parts::PartFinder, quotient, read_moment, repeated::Repeated, select, text,
+    variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -45,6 +46,8 @@ pub(super) enum Kernel {
     InitCap(Arc<CharacterCase>),
     /// `~` and `~*`.
     Matches(Arc<Matcher>),
+    /// Functions of the parts of a text that match a regular expression.
+    Parts(Arc<PartFinder>),
     /// The first argument, or NULL where the second is true.
     NullWhere,
     /// CASE: conditions and results in turn, and ELSE. All of them are evaluated.
@@ -104,6 +107,7 @@ impl ScalarCall {
             Kernel::ILike(_) => "ilike".to_owned(),
             Kernel::InitCap(_) => "initcap".to_owned(),
             Kernel::Matches(_) => "matches".to_owned(),
+            Kernel::Parts(finder) => finder.name().to_owned(),
             other => format!("{other:?}").to_lowercase(),
         };
         Self { kernel, name, result, signature: Signature::variadic_any(Volatility::Immutable) }
@@ -121,6 +125,7 @@ impl ScalarCall {
             | Kernel::Lower(_)
             | Kernel::InitCap(_)
             | Kernel::Matches(_)
+            | Kernel::Parts(_)
             | Kernel::NullWhere
             | Kernel::Select
             | Kernel::NormalizeFloat
@@ -175,11 +180,14 @@ impl ScalarCall {
                     | Function::QuoteLiteral
                     | Function::Digest(_)
                     | Function::Decode
+                    | Function::ReadDate
+                    | Function::ReadTimestamp
             ),
             Kernel::Upper(_)
             | Kernel::Lower(_)
             | Kernel::ILike(_)
             | Kernel::InitCap(_)
+            | Kernel::Parts(_)
             | Kernel::Matches(_) => true,
             _ => false,
         }
@@ -231,6 +239,7 @@ fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
         Kernel::ILike(case) => like::like(Some(case.lower()), call),
         Kernel::InitCap(case) => form::initial_capitals(case, call),
         Kernel::Matches(matcher) => matcher.matches(call),
+        Kernel::Parts(finder) => finder.evaluate(call),
         Kernel::NullWhere => comparison::null_where(call),
         Kernel::Select => select::select(call),
         Kernel::NormalizeFloat => arithmetic::normalize_float(call, true),
@@ -314,6 +323,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::QuoteLiteral => form::quote_literal(call),
         Function::Ascii => bytes::ascii(call),
         Function::Character => bytes::character(call),
+        Function::JsonText => json_text::json_text(call),
         Function::ToHexadecimal => bytes::to_hexadecimal(call),
         Function::Digest(digest) => bytes::digest(digest, call),
         Function::Encode => bytes::encode(call),
@@ -346,6 +356,9 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::AddTime => make_moment::add_time(call),
         Function::TurnTime => make_moment::turn_time(call),
         Function::FormatMoment => moment_text::format_moment(call),
+        Function::ReadDate => read_moment::read_date(call),
+        Function::ReadTimestamp => read_moment::read_timestamp(call),
+        Function::FormatNumber => number_text::format_number(call),
         Function::MomentText => moment_text::moment_text(call),
         Function::InstantText => moment_text::instant_text(call),
         Function::DateTruncInZone(field) => zone::date_trunc(field, call),
@@ -366,6 +379,10 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         | Function::InitCap(_)
         | Function::Matches(_)
         | Function::MatchesIgnoringCase(_)
+        | Function::ReplaceMatches(_)
+        | Function::CountMatches(_)
+        | Function::MatchedPart(_)
+        | Function::MatchedParts(_)
         | Function::ILike(_) => Err(Error::internal(format!("{function:?} is not evaluated as a call"))),
     }
 }

@@ -18,6 +18,7 @@ use super::{
     call::{Kernel, call},
     like,
     matching::Matcher,
+    parts::{PartFinder, PartFunction},
     scalars::{scalar, text_scalar},
 };
 
@@ -154,6 +155,10 @@ impl LoweringInput<'_> {
             Function::Lower(ctype) => self.with_letters(Kernel::Lower, ctype, arguments, data_type),
             Function::Matches(ctype) => self.lower_match(ctype, false, first()?, second()?),
             Function::MatchesIgnoringCase(ctype) => self.lower_match(ctype, true, first()?, second()?),
+            Function::ReplaceMatches(ctype)
+            | Function::CountMatches(ctype)
+            | Function::MatchedPart(ctype)
+            | Function::MatchedParts(ctype) => self.lower_parts(function, ctype, arguments, data_type),
             Function::InitCap(ctype) => self.with_letters(Kernel::InitCap, ctype, arguments, data_type),
             Function::ILike(ctype) => self.with_letters(Kernel::ILike, ctype, arguments, data_type),
             Function::Cast => self.lower_cast(first()?, data_type),
@@ -193,6 +198,35 @@ impl LoweringInput<'_> {
         let matcher = Matcher::new(CharacterCase::of(ctype)?, ignores_case, constant)?;
         let arguments = vec![self.lower(text)?, self.lower(pattern)?];
         Ok(call(Kernel::Matches(Arc::new(matcher)), arguments, &DataType::Bool))
+    }
+
+    /// What parts of a text match a regular expression, which is compiled here if it is a constant. Not inlined: calls nest.
+    #[inline(never)]
+    fn lower_parts(
+        &self,
+        function: Function,
+        ctype: Ctype,
+        arguments: &[Expression],
+        data_type: &DataType,
+    ) -> Result<Expr> {
+        let constant = |argument: Option<&Expression>| match argument {
+            Some(argument) => Ok(self.constant(argument)?.map(|literal| literal.value.clone())),
+            None => Ok::<_, Error>(None),
+        };
+        let constant = match (constant(arguments.get(1))?, constant(arguments.last())?) {
+            (Some(Value::Text(pattern)), Some(Value::Bool(ignores_case))) => Some((pattern, ignores_case)),
+            _ => None,
+        };
+        let part = match function {
+            Function::ReplaceMatches(_) => PartFunction::Replace,
+            Function::CountMatches(_) => PartFunction::Count,
+            Function::MatchedPart(_) => PartFunction::One,
+            _ => PartFunction::Groups,
+        };
+        let finder = PartFinder::new(CharacterCase::of(ctype)?, part, constant)?;
+        let arguments =
+            arguments.iter().map(|argument| self.lower(argument)).collect::<Result<Vec<Expr>>>()?;
+        Ok(call(Kernel::Parts(Arc::new(finder)), arguments, data_type))
     }
 
     /// A function whose letters are those of a ctype.

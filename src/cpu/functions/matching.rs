@@ -16,7 +16,7 @@ use regex::{Regex, RegexBuilder};
 use super::invocation::Invocation;
 
 /// Bytes of a compiled expression. Those that the planner allows take far less.
-const COMPILED_BYTES_MAX: usize = 64 << 20;
+pub(super) const COMPILED_BYTES_MAX: usize = 64 << 20;
 
 /// Matches texts. Equal if letters, case and pattern are.
 pub(super) struct Matcher {
@@ -62,16 +62,17 @@ impl Matcher {
     }
 }
 
-fn compile(case: &CharacterCase, ignores_case: bool, pattern: &str) -> Result<Regex> {
+pub(super) fn compile(case: &CharacterCase, ignores_case: bool, pattern: &str) -> Result<Regex> {
     let written = RegularExpression::parse(pattern)?.write(case, ignores_case);
     let compiled = RegexBuilder::new(&written).size_limit(COMPILED_BYTES_MAX).build();
-    compiled.map_err(|error| {
-        Error::new(
-            ErrorKind::NotSupported,
-            format!("regular expression \"{pattern}\" can't be used: {error}"),
-        )
+    compiled.map_err(|error| unusable(pattern, &error.to_string()))
+}
+
+/// The error of a pattern that the planner should have refused.
+pub(super) fn unusable(pattern: &str, why: &str) -> Error {
+    let message = format!("regular expression \"{pattern}\" can't be used: {why}");
+    Error::new(ErrorKind::NotSupported, message)
         .with_hint("SET pystachio.pushdown = off lets PostgreSQL match it.")
-    })
 }
 
 impl PartialEq for Matcher {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! lower, bound, conditional, aggregate ──► failure ──► call ──► comparison, arithmetic, decimal, quotient, variance,
-//!                                                               cast, text, form, bytes, like, datetime, bits,
-//!                                                               float_function, make_moment, moment_text, matching, select, repeated
+//!                                                               cast, text, form, json_text, bytes, like, datetime, bits,
+//!                                                               float_function, make_moment, moment_text, read_moment, number_text,
+//!                                                               parts ──► matching, select, repeated
 //!                                                                       │
 //! scalars      sum ──────────────────────────────────────────► digits ◄─┴─► format ──► calendar
 //!                                                                 └──► invocation ──► lanes        faults
@@ -18,7 +19,8 @@
 //! - `failure.rs`: which expressions could fail, the plan's and DataFusion's
 //! - `repeated.rs`: texts that many rows share; `select.rs`: CASE over columns and constants
 //! - `comparison.rs`, `arithmetic.rs`, `bits.rs`, `float_function.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`,
-//!   `text.rs`, `form.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`, `moment_text.rs`: the functions by family, none of which knows another
+//!   `text.rs`, `form.rs`, `json_text.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`,
+//!   `moment_text.rs`, `read_moment.rs`, `number_text.rs`: the functions by family, none of which knows another; `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
 //! - `digits.rs`, `calendar.rs`, `format.rs`, `faults.rs`: what families share: decimals, dates, texts of values, errors of
 //!   numbers
@@ -52,6 +54,7 @@ mod float_sum;
 mod form;
 mod format;
 mod invocation;
+mod json_text;
 mod lanes;
 mod like;
 mod list;
@@ -59,7 +62,10 @@ mod lower;
 mod make_moment;
 mod matching;
 mod moment_text;
+mod number_text;
+mod parts;
 mod quotient;
+mod read_moment;
 mod repeated;
 mod scalars;
 mod select;

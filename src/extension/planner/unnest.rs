@@ -1,8 +1,9 @@
-//! `unnest(column)` in FROM: the elements of an array beside the row that it is of.
+//! `unnest(column)` and `generate_series(1, n)` in FROM: the elements of an array, or numbers, beside the row that it is of.
 //!
 //! ```text
 //! FROM t, unnest(t.tags) AS tag                       ──►  Unnest tags over t
 //! FROM t LEFT JOIN unnest(t.tags) AS tag ON true      ──►  the same, keeping rows without elements
+//! FROM t, generate_series(1, t.n) AS number           ──►  the same of the numbers from 1 to n, each a bigint
 //! FROM t, unnest(t.tags, t.codes) AS u (tag, code)    ──►  Unnest tags, codes over t: NULL for what the shorter one lacks
 //! ```
 //!
@@ -36,10 +37,18 @@ use crate::{
     types::{self, CompositeField},
 };
 
-/// The arrays of functions in FROM, and whether their elements are numbered.
+/// What functions in FROM give rows of, and whether these are numbered.
 pub struct Unnested<'p> {
-    arrays: Vec<Node<'p>>,
+    sets: Vec<Set<'p>>,
     is_numbered: bool,
+}
+
+/// What a function in FROM gives rows of.
+enum Set<'p> {
+    /// The elements of an array.
+    Array(Node<'p>),
+    /// Numbers from 1 to this one.
+    Series(Node<'p>),
 }
 
 /// Marks an [`Unnested`] that is kept with a relation.
@@ -52,7 +61,7 @@ impl Attachment for KeptUnnested {
 impl<'p> Unnested<'p> {
     /// Labels a function in FROM that is one of these.
     pub fn label(root: Root<'p>, relation: Rel<'p>, entry: RangeEntry<'p>) {
-        let Some(arrays) = arrays_of(entry) else { return };
+        let Some(sets) = sets_of(entry) else { return };
         let mut outside = relation.lateral_relids().iter();
         let Some(other) = outside.next().and_then(|index| root.relation(index)) else { return };
         if RelationInfo::of(other).is_none() || other.routine().is_none() {
@@ -62,7 +71,11 @@ impl<'p> Unnested<'p> {
         relation.set_user_oid(pg_sys::InvalidOid);
         relation.set_user_is_current(false);
         relation.set_routine(other.routine());
-        relation.attach::<KeptUnnested>(Self { arrays, is_numbered: entry.has_ordinality() });
+        if sets.iter().any(|set| matches!(set, Set::Series(_))) {
+            // PostgreSQL expects a thousand numbers of any row. Most are few: how often a row is repeated.
+            relation.set_rows(1.0);
+        }
+        relation.attach::<KeptUnnested>(Self { sets, is_numbered: entry.has_ordinality() });
     }
 
     fn of(relation: Rel<'p>) -> Option<&'p Self> {
@@ -77,8 +90,15 @@ impl<'p> Unnested<'p> {
         let mut columns = HashMap::new();
         let mut arrays = Vec::new();
         let mut width = 0;
-        for node in &self.arrays {
-            let array = Lowering::new(outer.scope()).lower_array(*node)?.expression;
+        for set in &self.sets {
+            let lowering = Lowering::new(outer.scope());
+            let node = match set {
+                Set::Array(node) | Set::Series(node) => *node,
+            };
+            let array = match set {
+                Set::Array(_) => lowering.lower_array(node)?.expression,
+                Set::Series(_) => lowering.lower(node)?.expression,
+            };
             let item = array.data_type().item();
             let parts: Vec<Part> = match item {
                 DataType::Record(fields) => {
@@ -173,12 +193,22 @@ impl Part {
     }
 }
 
-/// The arrays of an entry of FROM that is `unnest` of an array, or of several.
-fn arrays_of(entry: RangeEntry<'_>) -> Option<Vec<Node<'_>>> {
+/// The sets of an entry of FROM that is of functions that are known here.
+fn sets_of(entry: RangeEntry<'_>) -> Option<Vec<Set<'_>>> {
     let calls = entry.only_calls().into_iter().map(|call| {
         let mut arguments = call.arguments().iter();
-        let array = arguments.next()?;
-        (is_builtin(call.function(), "unnest") && arguments.next().is_none()).then_some(array)
+        let (first, second) = (arguments.next()?, arguments.next());
+        match second {
+            None => is_builtin(call.function(), "unnest").then_some(Set::Array(first)),
+            Some(last) => {
+                let is_series = u32::from(call.function()) == pg_sys::F_GENERATE_SERIES_INT8_INT8;
+                let is_one = first.downcast::<pg_sys::Const>().is_some_and(|one| {
+                    let is_known = !one.is_null();
+                    is_known && one.value().value() as i64 == 1
+                });
+                (is_series && is_one).then_some(Set::Series(last))
+            }
+        }
     });
-    calls.collect::<Option<Vec<_>>>().filter(|arrays| !arrays.is_empty())
+    calls.collect::<Option<Vec<_>>>().filter(|sets| !sets.is_empty())
 }

@@ -146,7 +146,13 @@ fn columns_of_calls_are_new_ones() {
 
 #[test]
 fn refusals_name_the_aggregate() {
-    assert_eq!(refused(&aggregate("json_agg", Some(column(NAME)))), "aggregate json_agg");
+    assert_eq!(refused(&aggregate("xmlagg", Some(column(NAME)))), "aggregate xmlagg");
+    assert_eq!(refused(&aggregate("json_agg", Some(column(FLOAT)))), "double precision as JSON");
+    let distinct = AggregateSource { is_distinct: true, ..aggregate("json_agg", Some(column(NUMBER))) };
+    assert_eq!(refused(&distinct), "aggregate json_agg of DISTINCT values");
+    let mut fields = aggregate("json_object_agg", Some(column(NAME)));
+    fields.arguments.push(column(NUMBER));
+    assert_eq!(refused(&fields), "aggregate json_object_agg with a key that may be NULL");
     let keeps = TestServer { keeps_float_sums: true, ..TestServer::default() };
     let lowered = Lowering::new(&scope(), &Notes::default(), &keeps)
         .lower_aggregate(&aggregate("stddev", Some(column(FLOAT))))

@@ -103,3 +103,28 @@ fn what_is_no_text_of_a_known_field_stays_with_postgresql() {
         assert_eq!(lowered(&stays), None, "{stays:?}");
     }
 }
+
+#[test]
+fn json_is_made_of_values_whose_text_is_known() {
+    let made = |name: &str, arguments| call(name, SourceType::Json, arguments);
+    let shown = |source: &Source| crate::tests::lowered(source);
+    assert_eq!(
+        shown(&made("json_build_object", vec![text("a"), column(NUMBER), text("b"), null(SourceType::Text)])),
+        "('{' || json_text('a') || ' : ' || json_text(column 1) || ', ' || json_text('b') || ' : null}')"
+    );
+    assert_eq!(shown(&made("json_build_array", Vec::new())), "'[]'");
+    assert_eq!(
+        shown(&made("to_json", vec![column(DAY)])),
+        "CASE WHEN (column 5 IS NOT NULL) THEN json_text(column 5) END"
+    );
+    let reason = |name: &str, arguments| refused(&made(name, arguments)).to_string();
+    assert_eq!(reason("json_build_array", vec![column(FLOAT)]), "double precision as JSON");
+    assert_eq!(
+        reason("json_build_object", vec![column(NAME), column(NUMBER)]),
+        "function json_build_object with a key that may be NULL"
+    );
+    assert_eq!(
+        reason("json_build_object", vec![text("a")]),
+        "function json_build_object with these arguments"
+    );
+}

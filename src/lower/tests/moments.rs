@@ -131,7 +131,29 @@ fn formats_are_constants_without_names_of_the_locale() {
         "function to_char with a format that shows the time zone"
     );
     assert_eq!(reason(column(LOCAL), column(NAME)), "function to_char with a format that is no constant");
-    assert_eq!(reason(column(NUMBER), text("999")), "function to_char of integer");
+    assert_eq!(lowered(&formatted(column(NUMBER), text("FM999"))), "format_number(column 1, 'FM999')");
+    assert_eq!(reason(column(NUMBER), text("S999")), "function to_char with S in a format");
+    assert_eq!(
+        reason(column(NUMBER), text("9.9.9")),
+        "function to_char with patterns in a format that exclude each other"
+    );
+    assert_eq!(reason(column(FLOAT), text("9th")), "function to_char with TH in a format");
+}
+
+#[test]
+fn formats_by_which_moments_are_read_have_numbers_alone() {
+    let read = |name, of, format| call(name, of, vec![column(NAME), format]);
+    let date = |format| read("to_date", SourceType::Date, format);
+    assert_eq!(lowered(&date(text("YYYYMMDD"))), "to_date(column 4, 'YYYYMMDD')");
+    let notes = Notes::default();
+    let moment = read("to_timestamp", SourceType::TimestampTz, text("YYYY-MM-DD HH24:MI:SS"));
+    assert_eq!(*lower_with(&moment, &notes).unwrap().data_type(), DataType::TimestampTz);
+    assert_eq!(refused(&date(text("DD Mon YYYY"))).to_string(), "function to_date with Mon in a format");
+    assert_eq!(refused(&date(text("YYYY YYYY"))).to_string(), "function to_date with YYYY in a format");
+    assert_eq!(
+        refused(&date(column(NAME))).to_string(),
+        "function to_date with a format that is no constant"
+    );
 }
 
 #[test]

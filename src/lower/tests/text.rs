@@ -182,3 +182,60 @@ fn regular_expressions_need_letters_only_where_they_have_some() {
     assert_eq!(lowered(&flags("c")), "(column 4 ~ 'a')");
     assert!(lower(&flags("n")).is_err());
 }
+
+#[test]
+fn parts_that_match_are_known_where_no_group_is_repeated() {
+    let call = |name: &str, arguments: Vec<Source>| {
+        let call = Call { collation: bytes_collation(), ..call_of(name, arguments) };
+        Source::new(Part::Call(call), SourceType::Text)
+    };
+    let replaced = |pattern: &str, replacement: &str, flags: &str| {
+        call("regexp_replace", vec![column(NAME), text(pattern), text(replacement), text(flags)])
+    };
+    assert_eq!(lowered(&replaced("(a)+", "", "gi")), "replace_matches(column 4, '(a)+', '', 1, 0, true)");
+    assert_eq!(
+        lowered(&replaced("(a)b", "\\1", "")),
+        "replace_matches(column 4, '(a)b', '\\1', 1, 1, false)"
+    );
+    let part = call("substring", vec![column(NAME), text("b(a)")]);
+    assert_eq!(lowered(&part), "matched_part(column 4, 'b(a)', 1, 1, 1, false)");
+    let element = |number| {
+        let parts = call("regexp_match", vec![column(NAME), text("(a)(b)")]);
+        Source::new(
+            Part::Call(call_of(crate::ARRAY_SUBSCRIPT, vec![parts, integer(number)])),
+            SourceType::Text,
+        )
+    };
+    assert_eq!(lowered(&element(2)), "matched_part(column 4, '(a)(b)', 1, 1, 2, false)");
+    assert_eq!(lowered(&element(0)), "NULL");
+    let reason = |source: &Source| refused(source).to_string();
+    let groups =
+        "function regexp_replace with groups of a regular expression whose parts of a text are not known";
+    assert_eq!(reason(&replaced("(a)+", "\\1", "")), groups);
+    assert_eq!(reason(&replaced("((a)b)", "<\\2>", "")), groups);
+    assert_eq!(
+        reason(&replaced("a", "", "n")),
+        "function regexp_replace with flags that are no constants of c, g and i"
+    );
+    assert_eq!(
+        reason(&replaced("a{0}b", "", "")),
+        "function regexp_replace with a regular expression that repeats a part zero times"
+    );
+    let varying = call("regexp_replace", vec![column(NAME), text("a"), column(NAME)]);
+    assert_eq!(reason(&varying), "function regexp_replace with a replacement that is no constant");
+    assert!(lower(&call("regexp_substr", vec![column(NAME), text("a"), integer(0)])).is_err());
+}
+
+#[test]
+fn formats_show_texts_and_integers() {
+    let formatted = |arguments| call("format", SourceType::Text, arguments);
+    assert_eq!(
+        lowered(&formatted(vec![text("%s: %L%%"), column(NAME), column(NUMBER)])),
+        "(coalesce(column 4, '') || ': ' || coalesce(quote_literal((column 1)::text), 'NULL') || '%')"
+    );
+    let reason = |arguments| refused(&formatted(arguments)).to_string();
+    assert_eq!(reason(vec![text("%I"), column(NAME)]), "function format with %I in its text");
+    assert_eq!(reason(vec![text("%s"), column(FLAG)]), "function format of boolean");
+    assert_eq!(reason(vec![text("%s")]), "function format with these arguments");
+    assert_eq!(reason(vec![text("x"), column(NAME)]), "function format with these arguments");
+}

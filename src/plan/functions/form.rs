@@ -2,7 +2,7 @@
 
 use super::{
     CatalogNames, Caveat, Example, FailureRule, Form, FunctionEntry, NullRule, ResultType, Signature,
-    TypeClass::{Int32, Text},
+    TypeClass::{Decimals, Floats, Int32, Int64, Text},
 };
 use crate::{DataType, Expression, Function, Literal, Value};
 
@@ -16,6 +16,35 @@ const FIELDS: &[&str] = &["-3", "-1", "0", "1", "2"];
 const TIMES: &[&str] = &["-1", "0", "1", "3"];
 /// Where another text is placed.
 const STARTS: &[&str] = &["0", "1", "3", "100", "2147483647"];
+
+/// Formats of numbers with each kind of pattern.
+const NUMBER_FORMATS: &[&str] = &[
+    "999",
+    "FM999,990.009",
+    "000.99",
+    "9,999,999,999.99PR",
+    "MI9.9",
+    "9999PL",
+    "SG099.9",
+    "FM9.99",
+    "9 \"x\" 999th",
+    "",
+];
+
+/// The same without the ending of an ordinal number, which infinity does not have.
+const FLOAT_FORMATS: &[&str] =
+    &["999", "FM999,990.009", "000.99", "9,999,999,999.99PR", "MI9.9", "FM999999999999999.9999999999999999"];
+
+pub(super) static FORMAT_NUMBER: FunctionEntry =
+    FunctionEntry::new("format_number", Form::Plain(Function::FormatNumber), "The number in a format.")
+        .expensive()
+        .on_host()
+        .signatures(&[
+            Signature::new(&[Int32, Text], TEXT, &[Example::with("to_char({a}, '{n}')", NUMBER_FORMATS)]),
+            Signature::new(&[Int64, Text], TEXT, &[Example::with("to_char({a}, '{n}')", NUMBER_FORMATS)]),
+            Signature::new(&[Decimals, Text], TEXT, &[Example::with("to_char({a}, '{n}')", NUMBER_FORMATS)]),
+            Signature::new(&[Floats, Text], TEXT, &[Example::with("to_char({a}, '{n}')", FLOAT_FORMATS)]),
+        ]);
 
 macro_rules! pad {
     ($entry:ident, $name:literal, $function:expr, $meaning:literal) => {

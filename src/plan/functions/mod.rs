@@ -8,8 +8,8 @@
 //!
 //! - `signature.rs`: what a function takes and gives, by classes of types
 //! - `name.rs`: names of functions with their parameters; `catalog.rs`: PostgreSQL's names
-//! - `array.rs`, `comparison.rs`, `logic.rs`, `arithmetic.rs`, `bits.rs`, `decimal.rs`, `float.rs`, `cast.rs`, `text.rs`, `form.rs`,
-//!   `bytes.rs`, `datetime.rs`, `moment.rs`, `statistics.rs`: the entries by family
+//! - `array.rs`, `comparison.rs`, `logic.rs`, `arithmetic.rs`, `bits.rs`, `decimal.rs`, `float.rs`, `cast.rs`, `text.rs`, `matching.rs`,
+//!   `form.rs`, `json.rs`, `bytes.rs`, `datetime.rs`, `moment.rs`, `statistics.rs`: the entries by family
 //!
 //! Invariants: an entry is data and pure functions. What [`Function::is_strict`] and [`crate::call_could_fail`] say is in no
 //! other place. Every signature without arrays has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them. How a
@@ -29,7 +29,9 @@ mod datetime;
 mod decimal;
 mod float;
 mod form;
+mod json;
 mod logic;
+mod matching;
 mod moment;
 mod name;
 mod signature;
@@ -244,8 +246,12 @@ entries! {
     Function::Cast => cast::CAST,
     Function::Like => text::LIKE,
     Function::ILike(_) => text::ILIKE,
-    Function::Matches(_) => text::MATCHES,
-    Function::MatchesIgnoringCase(_) => text::MATCHES_IGNORING_CASE,
+    Function::Matches(_) => matching::MATCHES,
+    Function::MatchesIgnoringCase(_) => matching::MATCHES_IGNORING_CASE,
+    Function::ReplaceMatches(_) => matching::REPLACE_MATCHES,
+    Function::CountMatches(_) => matching::COUNT_MATCHES,
+    Function::MatchedPart(_) => matching::MATCHED_PART,
+    Function::MatchedParts(_) => matching::MATCHED_PARTS,
     Function::Substring => text::SUBSTRING,
     Function::Length => text::LENGTH,
     Function::OctetLength => text::OCTET_LENGTH,
@@ -273,6 +279,7 @@ entries! {
     Function::ConcatSeparated => form::CONCAT_SEPARATED,
     Function::Overlay => form::OVERLAY,
     Function::QuoteLiteral => form::QUOTE_LITERAL,
+    Function::JsonText => json::JSON_TEXT,
     Function::ToHexadecimal => bytes::TO_HEXADECIMAL,
     Function::Digest(Digest::Md5) => bytes::MD5,
     Function::Digest(Digest::Sha224) => bytes::SHA224,
@@ -309,6 +316,9 @@ entries! {
     Function::AddTime => moment::ADD_TIME,
     Function::TurnTime => moment::TURN_TIME,
     Function::FormatMoment => moment::FORMAT_MOMENT,
+    Function::ReadDate => moment::READ_DATE,
+    Function::ReadTimestamp => moment::READ_TIMESTAMP,
+    Function::FormatNumber => form::FORMAT_NUMBER,
     Function::MomentText => moment::MOMENT_TEXT,
     Function::InstantText => moment::INSTANT_TEXT,
     Function::DateTruncInZone(_) => datetime::DATE_TRUNC_IN_ZONE,

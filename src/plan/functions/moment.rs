@@ -117,6 +117,35 @@ pub(super) static TURN_TIME: FunctionEntry = FunctionEntry::new(
     CatalogNames { names: &["time_mi_interval"], is: CatalogUse::MinusSecond },
 ]);
 
+/// Formats by which dates are read.
+const READ_FORMATS: &[&str] = &["YYYY-MM-DD", "YYYYMMDD", "DD.FMMM.YYYY"];
+
+pub(super) static READ_DATE: FunctionEntry =
+    FunctionEntry::new("to_date", Form::Plain(Function::ReadDate), "The date that a text is in a format.")
+        .failure(FailureRule::Always)
+        .expensive()
+        .on_host()
+        .signatures(&[Signature::new(
+            &[Text, Text],
+            ResultType::Of(Date),
+            &[Example::with("to_date({a}, '{n}')", READ_FORMATS)],
+        )])
+        .catalog(&[CatalogNames::itself(&["to_date"])]);
+
+pub(super) static READ_TIMESTAMP: FunctionEntry = FunctionEntry::new(
+    "read_timestamp",
+    Form::Plain(Function::ReadTimestamp),
+    "The local time that a text is in a format.",
+)
+.failure(FailureRule::Always)
+.expensive()
+.on_host()
+.signatures(&[Signature::new(
+    &[Text, Text],
+    ResultType::Of(Timestamps),
+    &[Example::with("to_timestamp({a}, '{n}')", &["YYYY-MM-DD HH24:MI:SS"])],
+)]);
+
 pub(super) static FORMAT_MOMENT: FunctionEntry =
     FunctionEntry::new("to_char", Form::Plain(Function::FormatMoment), "The moment in a format.")
         .nulls(NullRule::StrictAndOwn)

@@ -54,59 +54,6 @@ pub(super) static ILIKE: FunctionEntry = FunctionEntry::new(
 .caveats(&[Caveat::Deterministic, Caveat::KeepsBlanks])
 .catalog(ILIKE_NAMES);
 
-/// Patterns with each kind of part.
-const EXPRESSIONS: &[&str] = &[
-    "",
-    "b",
-    "^a",
-    "a$",
-    "^$",
-    "a.c|^x",
-    "[A-Fb]{2,3}",
-    "(ab)+|[^a-z ]",
-    "^(a|b)*$",
-    "\\d+|\\s",
-    "x[[:alpha:]]*y",
-];
-
-pub(super) static MATCHES: FunctionEntry = FunctionEntry::new(
-    "matches",
-    Form::Letters(Function::Matches),
-    "Whether a part of the text matches a regular expression.",
-)
-.expensive()
-.on_host()
-.shown(Shown::Infix("~"))
-.signatures(&[Signature::new(
-    &[Text, Text],
-    BOOL,
-    &[Example::with("{a} ~ '{n}'", EXPRESSIONS), Example::with("{a} !~ '{n}'", &["^[ab]"])],
-)])
-.caveats(&[Caveat::Deterministic, Caveat::KeepsBlanks])
-.catalog(&[
-    CatalogNames::itself(&["textregexeq", "bpcharregexeq", "regexp_like"]),
-    CatalogNames { names: &["textregexne", "bpcharregexne"], is: CatalogUse::Not },
-]);
-
-pub(super) static MATCHES_IGNORING_CASE: FunctionEntry = FunctionEntry::new(
-    "matches_ignoring_case",
-    Form::Letters(Function::MatchesIgnoringCase),
-    "Whether a part of the text matches a regular expression, whatever the case of letters.",
-)
-.expensive()
-.on_host()
-.shown(Shown::Infix("~*"))
-.signatures(&[Signature::new(
-    &[Text, Text],
-    BOOL,
-    &[Example::with("{a} ~* '{n}'", EXPRESSIONS), Example::with("{a} !~* '{n}'", &["^[ab]"])],
-)])
-.caveats(&[Caveat::Deterministic, Caveat::KeepsBlanks])
-.catalog(&[
-    CatalogNames::itself(&["texticregexeq", "bpcharicregexeq"]),
-    CatalogNames { names: &["texticregexne", "bpcharicregexne"], is: CatalogUse::Not },
-]);
-
 pub(super) static SUBSTRING: FunctionEntry = FunctionEntry::new(
     "substring",
     Form::Plain(Function::Substring),

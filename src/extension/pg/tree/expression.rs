@@ -111,12 +111,16 @@ fields! { 'p ScalarArrayOpExpr {
 
 fields! { 'p FuncExpr {
     funcid as function: pg_sys::Oid;
+    funcid = set_function: pg_sys::Oid;
     funcresulttype as result_type: pg_sys::Oid;
+    funcresulttype = set_result_type: pg_sys::Oid;
     funcretset as returns_set: bool;
+    funcretset = set_returns_set: bool;
     funcvariadic as is_variadic: bool;
     funccollid as collation: pg_sys::Oid;
     args as arguments: List<'p, pg_sys::Node>;
     args = set_arguments: List<'p, pg_sys::Node>;
+    location = set_location: i32;
 } }
 
 fields! { 'p BoolExpr {
@@ -204,6 +208,7 @@ fields! { 'p Aggref {
     aggorder as order: List<'p, pg_sys::SortGroupClause>;
     aggdistinct as distinct: List<'p, pg_sys::SortGroupClause>;
     aggfilter as filter: Option<Node<'p>>;
+    aggfilter = set_filter: Option<Node<'p>>;
     aggstar = set_is_star: bool;
     aggkind = set_kind: u8;
     agglevelsup as levels_up: u32;
@@ -214,13 +219,7 @@ fields! { 'p Aggref {
 } }
 
 fields! { 'p WindowFunc {
-    winfnoid = set_function: pg_sys::Oid;
-    wintype = set_type_oid: pg_sys::Oid;
-    args = set_arguments: List<'p, pg_sys::Node>;
-    winagg = set_is_aggregate: bool;
     winref as window: u32;
-    winref = set_window: u32;
-    location = set_location: i32;
 } }
 
 fields! { 'p GroupingFunc {
@@ -458,6 +457,24 @@ impl<'p> SubLink<'p> {
     pub fn query(self) -> Query<'p> {
         // SAFETY: the parser has made a query of it.
         unsafe { Ref::known((*self.pointer()).subselect.cast()) }
+    }
+}
+
+impl<'p> FunctionCall<'p> {
+    /// A call of a function that returns a set of values without collations.
+    pub fn of_set(
+        memory: Memory<'p>,
+        function: u32,
+        result_type: pg_sys::Oid,
+        arguments: List<'p, pg_sys::Node>,
+    ) -> Self {
+        let call = memory.make::<pg_sys::FuncExpr>();
+        call.set_function(function.into());
+        call.set_result_type(result_type);
+        call.set_returns_set(true);
+        call.set_arguments(arguments);
+        call.set_location(-1);
+        call
     }
 }
 

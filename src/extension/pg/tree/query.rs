@@ -149,13 +149,9 @@ fields! { 'p SortGroupClause {
 
 fields! { 'p WindowClause {
     winref as number: u32;
-    winref = set_number: u32;
     partitionClause as partition: List<'p, pg_sys::SortGroupClause>;
-    partitionClause = set_partition: List<'p, pg_sys::SortGroupClause>;
     orderClause as order: List<'p, pg_sys::SortGroupClause>;
-    orderClause = set_order: List<'p, pg_sys::SortGroupClause>;
     frameOptions as frame_options: i32;
-    frameOptions = set_frame_options: i32;
     startOffset as start_offset: Option<Node<'p>>;
     endOffset as end_offset: Option<Node<'p>>;
 } }
@@ -428,17 +424,6 @@ impl<'p> WindowClause<'p> {
 }
 
 impl<'p> WindowFunction<'p> {
-    /// A call over the window of this number, which returns a bigint.
-    pub fn new(memory: Memory<'p>, function: u32, window: u32, arguments: List<'p, pg_sys::Node>) -> Self {
-        let call = memory.make::<pg_sys::WindowFunc>();
-        call.set_function(function.into());
-        call.set_type_oid(pg_sys::INT8OID);
-        call.set_arguments(arguments);
-        call.set_window(window);
-        call.set_location(-1);
-        call
-    }
-
     /// The conditions on the function behind which PostgreSQL stops, and which it tests nowhere else.
     pub fn run_conditions(self) -> Vec<Node<'p>> {
         // SAFETY: a function of a planning, in whose memory the conditions are.

@@ -64,6 +64,7 @@ fields! { 'p RelOptInfo {
     relids as relids: Relids<'p>;
     relid as index: u32;
     rows as rows: f64;
+    rows = set_rows: f64;
     tuples as tuples: f64;
     tuples = set_tuples: f64;
     reltarget as target: Target<'p>;

@@ -3,7 +3,9 @@
 use pgrx::pg_sys;
 
 use super::conjunction;
-use crate::pg::tree::{Alias, Join, List, Memory, Node, NullTest, Query, RangeEntry, TargetEntry, Var};
+use crate::pg::tree::{
+    Alias, FunctionCall, Join, List, Memory, Node, NullTest, Query, RangeEntry, TargetEntry, Var,
+};
 
 /// Whether a subquery is FROM and WHERE and columns of every row: its rows exist, or are members, whatever else it says.
 pub fn is_simple(subquery: Query<'_>) -> bool {
@@ -106,6 +108,33 @@ pub fn append_entry<'p>(query: Query<'p>, subquery: Query<'p>) -> Node<'p> {
     let reference = memory.make::<pg_sys::RangeTblRef>();
     reference.set_index(append_to_range_table(query, entry));
     reference.node()
+}
+
+/// Adds functions that return sets to FROM, side by side, beside what is there. Returns their number in the range table.
+pub fn append_functions<'p>(
+    query: Query<'p>,
+    calls: Vec<FunctionCall<'p>>,
+    name: &'static std::ffi::CStr,
+) -> i32 {
+    let memory = query.memory();
+    let entry = memory.make::<pg_sys::RangeTblEntry>();
+    let names = List::of(calls.iter().map(|_| memory.name(name)));
+    let functions = calls.into_iter().map(|call| {
+        let function = memory.make::<pg_sys::RangeTblFunction>();
+        function.set_call(call.node());
+        function.set_column_count(1);
+        function
+    });
+    entry.set_kind(pg_sys::RTEKind::RTE_FUNCTION);
+    entry.set_called_functions(List::of(functions));
+    entry.set_is_lateral(true);
+    entry.set_is_in_from(true);
+    entry.set_names(Some(Alias::new(memory, name, names)));
+    let index = append_to_range_table(query, entry);
+    let reference = memory.make::<pg_sys::RangeTblRef>();
+    reference.set_index(index);
+    query.set_from_items(query.from_items().with(reference.node()));
+    index
 }
 
 /// Adds an entry to the range table, and returns its number.

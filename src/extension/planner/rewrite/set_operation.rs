@@ -1,18 +1,17 @@
-//! Set operations become groups over UNION ALL, which core flattens, or windows where rows count.
+//! Set operations become groups over UNION ALL, which core flattens.
 //!
 //! ```text
 //! a UNION b      ─►  SELECT DISTINCT … FROM (a UNION ALL b) s, without DISTINCT if no two rows can be equal
 //! a INTERSECT b  ─►  SELECT … FROM (a, 0 UNION ALL b, 1) s GROUP BY … HAVING min(side) < max(side)
 //! a EXCEPT b     ─►  SELECT … FROM (a, 0 UNION ALL b, 1) s GROUP BY … HAVING max(side) = 0
 //!
-//! a EXCEPT ALL b     ─►  SELECT … FROM (SELECT …, side,
-//!                                              row_number() OVER (PARTITION BY … ORDER BY side) AS number,
-//!                                              sum(side) OVER (PARTITION BY …) AS others
-//!                                       FROM (a, 0 UNION ALL b, 1) s) n WHERE side = 0 AND others < number
-//! a INTERSECT ALL b  ─►  the same WHERE side = 0 AND NOT others < number
+//! a EXCEPT ALL b     ─►  SELECT … FROM (SELECT …, count(*) FILTER (WHERE side = 0) AS own, count(*) FILTER (WHERE side = 1) AS others
+//!                                       FROM (a, 0 UNION ALL b, 1) s GROUP BY …) g, generate_series(1, own) AS number
+//!                        WHERE others < number
+//! a INTERSECT ALL b  ─►  the same WHERE NOT others < number
 //! ```
 //!
-//! Rows of the left side have the first numbers among equal ones, and `sum(side)` counts those of the right side.
+//! So each row comes as often as its group has such numbers.
 //!
 //! An operand that is another operation becomes a subquery first: in `(a INTERSECT b) UNION c` the INTERSECT does.
 //!
@@ -23,13 +22,16 @@ use pgrx::pg_sys;
 
 use super::{
     Level,
-    derived::{append_entry, column_named_as, empty_select, limit_reads_ctes, select_as, select_from},
+    derived::{
+        append_entry, append_functions, column_named_as, empty_select, limit_reads_ctes, select_as,
+        select_from,
+    },
     distinct_rows::are_distinct,
     scale::fixed_scale,
 };
 use crate::pg::tree::{
-    AggregateCall, List, Logic, Memory, Node, OidList, OperatorCall, Query, RangeEntry, Ref, SetOperation,
-    SortGroupClause, TargetEntry, Var, WindowFunction, check_stack_depth, is_deterministic,
+    AggregateCall, FunctionCall, List, Logic, Memory, Node, OidList, OperatorCall, Query, RangeEntry, Ref,
+    SetOperation, SortGroupClause, TargetEntry, Var, check_stack_depth, is_deterministic,
 };
 
 /// Rewrites a query that is a set operation. Returns whether it changed anything.
@@ -300,14 +302,12 @@ impl<'p> SetOperationTree<'p> {
             add_side_column(inner);
         }
         let counts = matches!(self.kind, Kind::IntersectAll | Kind::ExceptAll);
-        let inner = if counts { numbered(inner, groups) } else { inner };
+        let inner = if counts { counted(inner, groups) } else { inner };
         let outer = select_as(query, inner, &columns);
         columns.iter().for_each(|column| column.set_reference(0));
         match self.kind {
             Kind::IntersectAll | Kind::ExceptAll => {
-                if let Some(tree) = outer.join_tree() {
-                    tree.set_condition(self.kept(inner, columns.len()));
-                }
+                self.repeat_rows(outer, inner, columns.len());
             }
             Kind::Union => outer.set_distinct(grouping_clauses(outer, groups)),
             Kind::UnionOfDistinct => {}
@@ -321,20 +321,28 @@ impl<'p> SetOperationTree<'p> {
         query.replace_with(outer);
     }
 
-    /// What must hold for a numbered row to be one of the result, in the query over those rows. The side follows `column_count` columns.
-    fn kept(&self, numbered: Query<'p>, column_count: usize) -> Option<Node<'p>> {
-        let column = |place: usize| {
-            numbered.targets().get(column_count + place).map(|target| Var::of_target(1, target).node())
+    /// Gives each row of `counted` as often as the operation says, by its two counts behind `column_count` columns.
+    fn repeat_rows(&self, outer: Query<'p>, counted: Query<'p>, column_count: usize) -> Option<()> {
+        let memory = outer.memory();
+        let count = |place: usize| {
+            counted.targets().get(column_count + place).map(|target| Var::of_target(1, target).node())
         };
-        let (side, number, others) = (column(0)?, column(1)?, column(2)?);
-        let zero = side_constant(numbered.memory(), 0);
-        let is_left = OperatorCall::comparison(pg_sys::Int4EqualOperator, side, zero);
+        let (own, others) = (count(0)?, count(1)?);
+        let numbers = FunctionCall::of_set(
+            memory,
+            pg_sys::F_GENERATE_SERIES_INT8_INT8,
+            pg_sys::INT8OID,
+            List::of([memory.bigint(1).node(), own]),
+        );
+        let series = append_functions(outer, vec![numbers], NUMBER);
+        let number = Var::new(memory, series, 1, pg_sys::INT8OID).node();
         let is_beyond = OperatorCall::comparison(pg_sys::Int8LessOperator, others, number);
         let is_kept = match self.kind {
             Kind::ExceptAll => is_beyond,
             _ => Logic::new(pg_sys::BoolExprType::NOT_EXPR, List::of([is_beyond])),
         };
-        Some(Logic::new(pg_sys::BoolExprType::AND_EXPR, List::of([is_left, is_kept])))
+        outer.join_tree()?.set_condition(Some(is_kept));
+        Some(())
     }
 
     /// What must hold for the sides that a group's rows are of.
@@ -350,12 +358,13 @@ impl<'p> SetOperationTree<'p> {
     }
 }
 
-/// The rows of both sides with their numbers among equal ones, and how many of those are of the right side.
-fn numbered<'p>(inner: Query<'p>, groups: List<'p, pg_sys::SortGroupClause>) -> Query<'p> {
+/// The different rows of both sides, and how often each side has them.
+fn counted<'p>(inner: Query<'p>, groups: List<'p, pg_sys::SortGroupClause>) -> Query<'p> {
     let memory = inner.memory();
     let query = select_from(inner);
+    let place_of_side = inner.targets().len() - 1;
     let mut number = 0;
-    for column in inner.columns() {
+    for column in inner.columns().take(place_of_side) {
         number += 1;
         let target = column_named_as(column, Var::of_target(1, column).node(), number, false);
         target.set_reference(number as u32);
@@ -364,28 +373,20 @@ fn numbered<'p>(inner: Query<'p>, groups: List<'p, pg_sys::SortGroupClause>) -> 
     for (reference, group) in (1..).zip(groups.iter()) {
         group.set_reference(reference);
     }
-    let Some(side) = query.targets().get(query.targets().len() - 1) else { return query };
-    let by_side = memory.make::<pg_sys::SortGroupClause>();
-    by_side.set_reference(side.reference());
-    by_side.set_equal_operator(pg_sys::Int4EqualOperator.into());
-    by_side.set_sort_operator(pg_sys::Int4LessOperator.into());
-    let functions = [
-        (pg_sys::F_ROW_NUMBER, List::nil(), List::of([by_side])),
-        (pg_sys::F_SUM_INT4, List::of([side.expression()]), List::nil()),
-    ];
-    for (window, (function, arguments, order)) in (1..).zip(functions) {
-        let clause = memory.make::<pg_sys::WindowClause>();
-        clause.set_number(window);
-        clause.set_partition(groups.deep_copy());
-        clause.set_order(order);
-        clause.set_frame_options(pg_sys::FRAMEOPTION_DEFAULTS as i32);
-        query.set_windows(query.windows().with(clause));
-        let call = WindowFunction::new(memory, function, window, arguments);
-        call.set_is_aggregate(function == pg_sys::F_SUM_INT4);
+    query.set_groups(groups);
+    query.set_has_aggregates(true);
+    for side in [0, 1] {
+        let Some(column) = inner.targets().get(place_of_side) else { return query };
+        let call = AggregateCall::new(memory, pg_sys::F_COUNT_, pg_sys::INT8OID);
+        call.set_is_star(true);
+        call.set_filter(Some(OperatorCall::comparison(
+            pg_sys::Int4EqualOperator,
+            Var::of_target(1, column).node(),
+            side_constant(memory, side),
+        )));
         number += 1;
         query.set_targets(query.targets().with(call.node().as_target(number, Some(NUMBER), false)));
     }
-    query.set_has_windows(true);
     query
 }
 
@@ -508,7 +509,7 @@ fn add_side_column(query: Query<'_>) {
     query.set_targets(query.targets().with(var.node().as_target(place, Some(SIDE), false)));
 }
 
-/// The name of the columns that number and count equal rows.
+/// The name of the columns that count and number equal rows.
 const NUMBER: &std::ffi::CStr = c"number";
 
 /// The name of the column that tells the side.

@@ -14,10 +14,10 @@
 
 use pgrx::pg_sys;
 
-use super::derived::is_key;
+use super::derived::{append_functions, is_key};
 use crate::pg::{
     mirror::{is_builtin, source_type},
-    tree::{Alias, FunctionCall, List, Node, Query, Var},
+    tree::{FunctionCall, Node, Query, Var},
 };
 
 /// Whether a query has sets in its target list.
@@ -30,7 +30,6 @@ pub fn rewrite<'p>(query: Query<'p>) -> bool {
     if !is_candidate(query) || !is_known(query) {
         return false;
     }
-    let memory = query.memory();
     let index = query.next_index();
     let mut calls: Vec<FunctionCall<'p>> = Vec::new();
     let targets = query.targets().substitute(&mut |node: Node<'p>| {
@@ -42,23 +41,8 @@ pub fn rewrite<'p>(query: Query<'p>) -> bool {
     if targets.returns_set() || calls.is_empty() {
         return false;
     }
-    let functions = calls.iter().map(|call| {
-        let function = memory.make::<pg_sys::RangeTblFunction>();
-        function.set_call(call.deep_copy().node());
-        function.set_column_count(1);
-        function
-    });
-    let entry = memory.make::<pg_sys::RangeTblEntry>();
-    entry.set_kind(pg_sys::RTEKind::RTE_FUNCTION);
-    entry.set_called_functions(List::of(functions));
-    entry.set_is_lateral(true);
-    entry.set_is_in_from(true);
-    let names = calls.iter().map(|_| memory.name(c"unnest"));
-    entry.set_names(Some(Alias::new(memory, c"unnest", List::of(names))));
-    query.set_range_table(query.range_table().with(entry));
-    let reference = memory.make::<pg_sys::RangeTblRef>();
-    reference.set_index(index);
-    query.set_from_items(query.from_items().with(reference.node()));
+    let calls = calls.iter().map(|call| call.deep_copy()).collect();
+    append_functions(query, calls, c"unnest");
     query.set_targets(targets);
     query.set_has_sets_in_target(false);
     true

@@ -454,6 +454,7 @@ impl Compilation {
             | Function::Overlay
             | Function::QuoteLiteral
             | Function::ToHexadecimal
+            | Function::JsonText
             | Function::Digest(_)
             | Function::Encode
             | Function::Decode
@@ -465,10 +466,17 @@ impl Compilation {
             | Function::AddTime
             | Function::TurnTime
             | Function::FormatMoment
+            | Function::FormatNumber
+            | Function::ReadDate
+            | Function::ReadTimestamp
             | Function::MomentText
             | Function::InstantText
             | Function::Matches(_)
-            | Function::MatchesIgnoringCase(_) => Self::NotOnDevice("there is no kernel"),
+            | Function::MatchesIgnoringCase(_)
+            | Function::ReplaceMatches(_)
+            | Function::CountMatches(_)
+            | Function::MatchedPart(_)
+            | Function::MatchedParts(_) => Self::NotOnDevice("there is no kernel"),
             // If every row evaluates it, `host_calls.rs` has taken it out before.
             Function::Variance { .. } | Function::VarianceScale { .. } => {
                 Self::NotOnDevice("the host computes variances, and for every row")
