@@ -24,6 +24,12 @@ SELECT same('SELECT sum(CASE WHEN k THEN id * 1.50 ELSE 0 END), sum(CASE WHEN id
 SELECT same('SELECT x.a, sum(CASE WHEN y.k THEN y.n ELSE 0 END) FROM t1 x LEFT JOIN t2 y ON x.a = y.a AND y.b > 3 GROUP BY x.a');
 SELECT same('SELECT a, 100.00 * sum(CASE WHEN k THEN n ELSE 0 END) / NULLIF(sum(m), 0) FROM t1 GROUP BY a');
 SELECT same('SELECT a FROM t1 GROUP BY a HAVING sum(CASE WHEN k THEN n ELSE 0 END) > 3 ORDER BY 1');
+-- GREATEST and LEAST show the digits of what they choose, the first of equals.
+EXPLAIN (COSTS OFF) SELECT greatest(n, 55), least(n, m, 3) FROM t1;
+SELECT same('SELECT id, greatest(n, 55), least(n, 3), greatest(n, 5, 2.50, m), least(7, n, m), greatest(5, n, 5.0), least(5.00, NULL, n) FROM t1');
+SELECT same('SELECT a, sum(greatest(n, 55)), sum(least(n, -3)), max(greatest(n, 55)), min(least(m, -7)), avg(greatest(n, 3)) FROM t1 GROUP BY a');
+SELECT same('SELECT sum(greatest(n, 0)), sum(least(n, 1000000)) FROM t0');
+SELECT same('SELECT id FROM t1 WHERE greatest(n, 3) > 3.5 OR least(m, 2) = 2');
 -- Least and greatest, groups and DISTINCT: each value has one scale.
 SELECT same('SELECT a, max(CASE WHEN k THEN n ELSE 55 END), min(CASE WHEN k THEN n ELSE -7 END) FROM t1 GROUP BY a');
 SELECT same('SELECT max(CASE WHEN k THEN n WHEN b > 2 THEN m ELSE 55 END), min(COALESCE(n, 55)) FROM t1');

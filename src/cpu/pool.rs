@@ -1,7 +1,8 @@
 //! The engine's memory pool.
 //!
-//! Operators that can spill share evenly what the others leave, so that one partition of a sort does not
-//! starve the other. What scans read and decode comes and goes with every row group and can't be spilled,
+//! Operators that can spill share what the others leave: half of it evenly, so that one partition of a sort does not
+//! starve the other, and the other half as they ask for it, so that one that has nearly all the rows does not spill beside
+//! others that have none. What scans read and decode comes and goes with every row group and can't be spilled,
 //! nor can it wait: it is granted at the cost of those that can spill, which get less the next time that
 //! they ask. A part of the pool that these never get makes up for that.
 //!
@@ -10,6 +11,7 @@
 //! Source: DataFusion's `FairSpillPool`, which refuses a scan whatever sorts have filled.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -51,7 +53,8 @@ pub(crate) struct EnginePool {
 
 #[derive(Debug, Default)]
 struct PoolState {
-    spillers: Tally,
+    /// What each consumer has that can spill, by its number.
+    spillers: HashMap<usize, Tally>,
     spillable_bytes: Tally,
     fixed_bytes: Tally,
 }
@@ -70,8 +73,17 @@ impl EnginePool {
         let consumer = reservation.consumer();
         if consumer.can_spill() {
             let others = self.bytes_max / SPILLERS_NEVER_PART + state.fixed_bytes.get();
-            let share = self.bytes_max.saturating_sub(others) / state.spillers.get().max(1);
-            return share.saturating_sub(reservation.size());
+            let all = self.bytes_max.saturating_sub(others);
+            // What each may have in any case.
+            let share = all / (2 * state.spillers.len().max(1));
+            let own = state.spillers.get(&consumer.id()).map_or(0, |held| held.get());
+            let promised = |(id, held): (&usize, &Tally)| match *id == consumer.id() {
+                true => 0,
+                false => share.saturating_sub(held.get()),
+            };
+            let promised: usize = state.spillers.iter().map(promised).sum();
+            let free = all.saturating_sub(state.spillable_bytes.get()).saturating_sub(promised);
+            return free.max(share.saturating_sub(own));
         }
         let taken = if [SCAN_CONSUMER, CHUNK_CONSUMER, FOOTER_CONSUMER].contains(&consumer.name()) {
             state.fixed_bytes.get()
@@ -152,8 +164,22 @@ impl PoolState {
         bytes.get()
     }
 
-    fn bytes_of(&mut self, reservation: &MemoryReservation) -> &mut Tally {
-        if reservation.consumer().can_spill() { &mut self.spillable_bytes } else { &mut self.fixed_bytes }
+    fn add(&mut self, reservation: &MemoryReservation, bytes: usize) {
+        self.change(reservation.consumer(), |tally| tally.add(bytes));
+    }
+
+    fn take(&mut self, reservation: &MemoryReservation, bytes: usize) {
+        self.change(reservation.consumer(), |tally| tally.take(bytes));
+    }
+
+    fn change(&mut self, consumer: &MemoryConsumer, change: impl Fn(&mut Tally)) {
+        if !consumer.can_spill() {
+            return change(&mut self.fixed_bytes);
+        }
+        change(&mut self.spillable_bytes);
+        if let Some(held) = self.spillers.get_mut(&consumer.id()) {
+            change(held);
+        }
     }
 }
 
@@ -169,19 +195,21 @@ impl MemoryPool for EnginePool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        self.lock().spillers.add(usize::from(consumer.can_spill()));
+        if consumer.can_spill() {
+            self.lock().spillers.entry(consumer.id()).or_default();
+        }
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        self.lock().spillers.take(usize::from(consumer.can_spill()));
+        self.lock().spillers.remove(&consumer.id());
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.lock().bytes_of(reservation).add(additional);
+        self.lock().add(reservation, additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        self.lock().bytes_of(reservation).take(shrink);
+        self.lock().take(reservation, shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
@@ -195,7 +223,7 @@ impl MemoryPool for EnginePool {
                 self.bytes_max
             )));
         }
-        state.bytes_of(reservation).add(additional);
+        state.add(reservation, additional);
         Ok(())
     }
 
@@ -221,13 +249,37 @@ mod tests {
     }
 
     #[test]
-    fn spillers_share_evenly_and_leave_a_part() {
+    fn spillers_share_half_evenly_and_leave_a_part() {
         let pool = pool();
         let (one, two) = (spiller(&pool), spiller(&pool));
-        one.try_grow(350).unwrap();
+        one.try_grow(525).unwrap();
         assert!(one.try_grow(1).is_err());
-        two.try_grow(350).unwrap();
+        two.try_grow(175).unwrap();
+        assert!(two.try_grow(1).is_err());
         assert_eq!(pool.reserved(), 700);
+        // What one gives back is the other's.
+        one.shrink(200);
+        two.try_grow(200).unwrap();
+        assert!(one.try_grow(1).is_err());
+        drop(two);
+        one.try_grow(375).unwrap();
+        // A new one has its share, whatever the others hold.
+        let late = spiller(&pool);
+        late.try_grow(175).unwrap();
+        assert!(late.try_grow(1).is_err());
+    }
+
+    #[test]
+    fn a_spiller_has_what_many_others_do_not_need() {
+        let pool = pool();
+        let spillers: Vec<_> = (0..70).map(|_| spiller(&pool)).collect();
+        spillers[3].try_grow(355).unwrap();
+        assert!(spillers[3].try_grow(1).is_err());
+        spillers.iter().take(3).for_each(|other| other.try_grow(5).unwrap());
+        let parts = spillers[4].split(0);
+        parts.try_grow(3).unwrap();
+        assert!(spillers[4].try_grow(3).is_err());
+        spillers[4].try_grow(2).unwrap();
     }
 
     #[test]

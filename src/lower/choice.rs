@@ -93,8 +93,11 @@ impl Lowering<'_> {
         arguments: &[Source],
     ) -> LoweredResult {
         check_order(of, collation, self.server)?;
-        let (arguments, data_type, magnitude) = unify_branches(self.lower_choices(arguments)?)?;
-        let scale = common_scale(&arguments).ok_or(Refusal::ExtremeOfScales)?;
+        let arguments = self.lower_choices(arguments)?;
+        let Some(scale) = common_scale(&arguments) else {
+            return extreme_of_scales(function, arguments);
+        };
+        let (arguments, data_type, magnitude) = unify_branches(arguments)?;
         let arguments = arguments.into_iter().map(|argument| argument.expression).collect();
         Ok(Lowered::number(Expression::call(function, arguments, data_type), scale, magnitude))
     }
@@ -122,6 +125,28 @@ impl Lowering<'_> {
         let expression = Expression::call(Function::NullIf, vec![a.expression, b.expression], data_type);
         Ok(Lowered::number(expression, a.scale, a.magnitude))
     }
+}
+
+/// GREATEST or LEAST of numerics that are displayed with different scales: CASE, since the display scale is that of the argument that is
+/// chosen, the first of equals.
+fn extreme_of_scales(function: Function, arguments: Vec<Lowered>) -> LoweredResult {
+    let is_greatest = function == Function::Greatest;
+    let keeps = if is_greatest { Function::GreaterEqual } else { Function::LessEqual };
+    let mut arguments = arguments.into_iter();
+    let first = arguments.next().ok_or(Refusal::ChoiceOfNothing)?;
+    arguments.try_fold(first, |one, other| {
+        if one.size().parts > OPERAND_PARTS_MAX {
+            return Err(Refusal::ExtremeOfScales);
+        }
+        let mut condition =
+            Expression::predicate(keeps, vec![one.expression.clone(), other.expression.clone()]);
+        if !other.is_never_null() {
+            let is_null = Expression::predicate(Function::IsNull, vec![other.expression.clone()]);
+            condition = Expression::predicate(Function::Or, vec![condition, is_null]);
+        }
+        // Without the first argument the comparison is NULL, and the other one is taken.
+        chosen(&[condition], vec![one, other])
+    })
 }
 
 /// `char(n)` branches of different lengths would lose their blanks.

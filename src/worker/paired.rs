@@ -19,7 +19,10 @@ use pystachio_plan::{
     Result, SampleRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
 };
 
-use crate::{RankWatch, choice::expected_times};
+use crate::{
+    RankWatch,
+    choice::{Resources, expected_times},
+};
 
 /// The name of the CPU engine in metrics.
 const CPU_NAME: &str = "cpu";
@@ -61,7 +64,14 @@ impl PairedEngine {
         let Ok(sizes) = self.cpu.scan_sizes(request, stop).await else {
             return Decision { is_device: true, estimates: None };
         };
-        let times = expected_times(&request.plan, &sizes, self.cpu.threads(), device_overhead_us);
+        let device_cache_bytes = self.device.as_ref().map_or(0, |device| device.first().cache_bytes().1);
+        let resources = Resources {
+            threads: self.cpu.threads(),
+            device_overhead_us,
+            cpu_cache_bytes: self.cpu.status().cache_max_bytes,
+            device_cache_bytes,
+        };
+        let times = expected_times(&request.plan, &sizes, &resources);
         let estimates = EngineEstimates {
             cpu_us: times.cpu_us as u64,
             device_us: times.device_us as u64,

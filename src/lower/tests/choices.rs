@@ -53,13 +53,17 @@ fn a_choice_does_not_show_where_another_operand_has_more_digits() {
 }
 
 #[test]
-fn greatest_needs_one_scale() {
+fn greatest_shows_the_scale_of_what_it_chooses() {
     let greatest = |arguments| {
         let collation = None;
         Source::new(Part::Extreme { function: Function::Greatest, collation, arguments }, SourceType::Numeric)
     };
     assert_eq!(lower(&greatest(vec![column(PRICE), numeric("1.00")])).unwrap().scale, Scale::Fixed(2));
-    assert_eq!(refused(&greatest(vec![column(PRICE), numeric("1")])), Refusal::ExtremeOfScales);
+    // The one that is chosen shows its own.
+    let mixed = lower(&greatest(vec![column(PRICE), numeric("1")])).unwrap();
+    assert!(matches!((&mixed.scale, &mixed.expression), (Scale::Varies(_), Expression::Case { .. })));
+    let many = std::iter::repeat_n([column(PRICE), numeric("1")], 6).flatten().collect();
+    assert_eq!(refused(&greatest(many)), Refusal::ExtremeOfScales);
 }
 
 #[test]
