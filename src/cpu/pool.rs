@@ -1,8 +1,8 @@
 //! The engine's memory pool.
 //!
-//! Operators that can spill share what the others leave: half of it evenly, so that one partition of a sort does not
-//! starve the other, and the other half as they ask for it, so that one that has nearly all the rows does not spill beside
-//! others that have none. What scans read and decode comes and goes with every row group and can't be spilled,
+//! Operators that can spill share evenly what the others leave, so that one partition of a sort does not
+//! starve the other. As long as half of that is free, one may have more than its share: it may have nearly all the rows, and the others
+//! none. What scans read and decode comes and goes with every row group and can't be spilled,
 //! nor can it wait: it is granted at the cost of those that can spill, which get less the next time that
 //! they ask. A part of the pool that these never get makes up for that.
 //!
@@ -11,7 +11,6 @@
 //! Source: DataFusion's `FairSpillPool`, which refuses a scan whatever sorts have filled.
 
 use std::{
-    collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -53,8 +52,7 @@ pub(crate) struct EnginePool {
 
 #[derive(Debug, Default)]
 struct PoolState {
-    /// What each consumer has that can spill, by its number.
-    spillers: HashMap<usize, Tally>,
+    spillers: Tally,
     spillable_bytes: Tally,
     fixed_bytes: Tally,
 }
@@ -74,16 +72,9 @@ impl EnginePool {
         if consumer.can_spill() {
             let others = self.bytes_max / SPILLERS_NEVER_PART + state.fixed_bytes.get();
             let all = self.bytes_max.saturating_sub(others);
-            // What each may have in any case.
-            let share = all / (2 * state.spillers.len().max(1));
-            let own = state.spillers.get(&consumer.id()).map_or(0, |held| held.get());
-            let promised = |(id, held): (&usize, &Tally)| match *id == consumer.id() {
-                true => 0,
-                false => share.saturating_sub(held.get()),
-            };
-            let promised: usize = state.spillers.iter().map(promised).sum();
-            let free = all.saturating_sub(state.spillable_bytes.get()).saturating_sub(promised);
-            return free.max(share.saturating_sub(own));
+            let share = all / state.spillers.get().max(1);
+            let unused_half = (all / 2).saturating_sub(state.spillable_bytes.get());
+            return unused_half.max(share.saturating_sub(reservation.size()));
         }
         let taken = if [SCAN_CONSUMER, CHUNK_CONSUMER, FOOTER_CONSUMER].contains(&consumer.name()) {
             state.fixed_bytes.get()
@@ -164,22 +155,8 @@ impl PoolState {
         bytes.get()
     }
 
-    fn add(&mut self, reservation: &MemoryReservation, bytes: usize) {
-        self.change(reservation.consumer(), |tally| tally.add(bytes));
-    }
-
-    fn take(&mut self, reservation: &MemoryReservation, bytes: usize) {
-        self.change(reservation.consumer(), |tally| tally.take(bytes));
-    }
-
-    fn change(&mut self, consumer: &MemoryConsumer, change: impl Fn(&mut Tally)) {
-        if !consumer.can_spill() {
-            return change(&mut self.fixed_bytes);
-        }
-        change(&mut self.spillable_bytes);
-        if let Some(held) = self.spillers.get_mut(&consumer.id()) {
-            change(held);
-        }
+    fn bytes_of(&mut self, reservation: &MemoryReservation) -> &mut Tally {
+        if reservation.consumer().can_spill() { &mut self.spillable_bytes } else { &mut self.fixed_bytes }
     }
 }
 
@@ -195,21 +172,19 @@ impl MemoryPool for EnginePool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        if consumer.can_spill() {
-            self.lock().spillers.entry(consumer.id()).or_default();
-        }
+        self.lock().spillers.add(usize::from(consumer.can_spill()));
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        self.lock().spillers.remove(&consumer.id());
+        self.lock().spillers.take(usize::from(consumer.can_spill()));
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.lock().add(reservation, additional);
+        self.lock().bytes_of(reservation).add(additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        self.lock().take(reservation, shrink);
+        self.lock().bytes_of(reservation).take(shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
@@ -223,7 +198,7 @@ impl MemoryPool for EnginePool {
                 self.bytes_max
             )));
         }
-        state.add(reservation, additional);
+        state.bytes_of(reservation).add(additional);
         Ok(())
     }
 
@@ -249,37 +224,25 @@ mod tests {
     }
 
     #[test]
-    fn spillers_share_half_evenly_and_leave_a_part() {
+    fn spillers_share_evenly_and_leave_a_part() {
         let pool = pool();
         let (one, two) = (spiller(&pool), spiller(&pool));
-        one.try_grow(525).unwrap();
+        one.try_grow(350).unwrap();
         assert!(one.try_grow(1).is_err());
-        two.try_grow(175).unwrap();
-        assert!(two.try_grow(1).is_err());
+        two.try_grow(350).unwrap();
         assert_eq!(pool.reserved(), 700);
-        // What one gives back is the other's.
-        one.shrink(200);
-        two.try_grow(200).unwrap();
-        assert!(one.try_grow(1).is_err());
-        drop(two);
-        one.try_grow(375).unwrap();
-        // A new one has its share, whatever the others hold.
-        let late = spiller(&pool);
-        late.try_grow(175).unwrap();
-        assert!(late.try_grow(1).is_err());
     }
 
     #[test]
     fn a_spiller_has_what_many_others_do_not_need() {
         let pool = pool();
         let spillers: Vec<_> = (0..70).map(|_| spiller(&pool)).collect();
-        spillers[3].try_grow(355).unwrap();
+        spillers[3].try_grow(350).unwrap();
         assert!(spillers[3].try_grow(1).is_err());
-        spillers.iter().take(3).for_each(|other| other.try_grow(5).unwrap());
-        let parts = spillers[4].split(0);
-        parts.try_grow(3).unwrap();
-        assert!(spillers[4].try_grow(3).is_err());
-        spillers[4].try_grow(2).unwrap();
+        spillers.iter().skip(4).for_each(|other| other.try_grow(10).unwrap());
+        assert!(spillers[4].try_grow(1).is_err());
+        spillers[3].shrink(350);
+        assert!(spillers[4].try_grow(1).is_err());
     }
 
     #[test]
