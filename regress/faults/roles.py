@@ -117,6 +117,10 @@ def _trials(place):
                   **{NOBODY: _DENIED, SELECTOR: _DENIED})],
         "function pystachio.refresh_table(regclass)": [
             Trial("SELECT pystachio.refresh_table('tpch.nation')", _DENIED, **{BOSS: _any})],
+        # A server without a catalog has no views, and one of another wrapper is none.
+        "function pystachio.import_views(text,text,regnamespace,boolean)": [
+            Trial("SELECT * FROM pystachio.import_views('pystachio', 'sales', 'roles_own')", "22023"),
+            Trial("SELECT * FROM pystachio.import_views('roles_other', 'sales', 'roles_own')", "55000")],
         "function pystachio.write_parquet(text,text,boolean,text,bigint,text,text,text,text[],text)": [
             Trial(f"SELECT * FROM pystachio.write_parquet('SELECT 1 AS a', '{target}/written/a.parquet', true)", _DENIED, **{BOSS: _any})],
         "foreign-data wrapper pystachio": [

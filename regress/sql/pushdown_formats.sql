@@ -48,13 +48,11 @@ SELECT same($$SELECT jsonb_agg(jsonb_build_object('id', id, 'name', c) ORDER BY 
 SELECT same($$SELECT id, json_build_object('a', a, 'c', c), jsonb_build_object('b', b, 'a', n, 'b', id), json_build_array(), jsonb_build_array(d, s, m), json_build_object(), to_json(c), to_jsonb(n), to_json(ts) FROM t1$$);
 SELECT same($$SELECT id, jsonb_build_object('b', n) -> 'b', json_build_object('c', c) ->> 'c' FROM t1$$);
 SELECT public.pushed($$SELECT json_agg(f) FROM t1$$);
-SELECT public.pushed($$SELECT json_agg(DISTINCT a) FROM t1$$);
 SELECT public.pushed($$SELECT json_object_agg(a, c) FROM t1$$);
 SELECT public.pushed($$SELECT json_agg(ARRAY[a]) FROM t1$$);
 SELECT public.pushed($$SELECT json_agg(ts::timestamptz) FROM t1$$);
 EXPLAIN (VERBOSE, COSTS OFF) SELECT json_build_object('f', f), json_build_object(c, a), json_build_object('a'), to_json(ts::timestamptz) FROM t1;
 SELECT same($$SELECT json_agg(f ORDER BY id), json_agg(DISTINCT a), json_agg(ARRAY[a] ORDER BY id), json_build_array(count(f)) FROM t1$$);
-SELECT same($$SELECT json_object_agg(a, c) FROM t1$$);
 SELECT same($$SELECT json_build_object('a') FROM t1$$);
 
 --

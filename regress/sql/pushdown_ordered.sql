@@ -95,7 +95,6 @@ SELECT same($$SELECT sum(a ORDER BY 1 / a) FROM t1$$);
 -- Not over frames; not of composite values and arrays.
 SELECT public.pushed($$SELECT array_agg(a) OVER (ORDER BY id) FROM t1$$);
 SELECT public.pushed($$SELECT bit_and(a) OVER (ORDER BY id) FROM t1$$);
-SELECT public.pushed($$SELECT xmlagg(xmlelement(name a, a)) FROM t1$$);
 SELECT public.pushed($$SELECT percentile_cont(1.5) WITHIN GROUP (ORDER BY f) FROM t1$$);
 SELECT same($$SELECT json_agg(a ORDER BY id), array_agg(ARRAY[a] ORDER BY id), array_agg(ROW(a, c) ORDER BY id) FROM t1$$);
 
