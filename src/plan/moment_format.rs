@@ -209,7 +209,7 @@ impl MomentFormat {
                 }
                 parts.push(FormatPart::Pattern { pattern, is_filled, ordinal });
             } else if let Some(quoted) = rest.strip_prefix('"') {
-                rest = quoted_text(quoted, &mut parts);
+                rest = quoted_text(quoted, |character| parts.push(FormatPart::Character(character)));
             } else {
                 // A backslash counts only before a quote.
                 if rest.starts_with("\\\"") {
@@ -260,7 +260,7 @@ fn is_without_own_case(word: &str) -> bool {
 }
 
 /// Reads up to the quote that ends a text, and returns what follows.
-fn quoted_text<'t>(text: &'t str, parts: &mut Vec<FormatPart>) -> &'t str {
+pub(crate) fn quoted_text(text: &str, mut add: impl FnMut(char)) -> &str {
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         let character = match character {
@@ -268,7 +268,7 @@ fn quoted_text<'t>(text: &'t str, parts: &mut Vec<FormatPart>) -> &'t str {
             '\\' => characters.next().unwrap_or('\\'),
             other => other,
         };
-        parts.push(FormatPart::Character(character));
+        add(character);
     }
     characters.as_str()
 }

@@ -8,6 +8,8 @@
 //!
 //! Source: PostgreSQL 15, `formatting.c` (`NUM_keywords`, `parse_format`, `NUMDesc_prepare`).
 
+use crate::moment_format::quoted_text;
+
 /// A format: patterns and texts, in order, and what they say together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberFormat {
@@ -117,7 +119,7 @@ impl NumberFormat {
                 rest = after;
                 target.add(word, is_lower)?;
             } else if let Some(quoted) = rest.strip_prefix('"') {
-                rest = target.add_quoted(quoted);
+                rest = quoted_text(quoted, |character| target.parts.push(NumberPart::Character(character)));
             } else {
                 // A backslash counts only before a quote.
                 if rest.starts_with("\\\"") {
@@ -181,20 +183,6 @@ impl NumberFormat {
         }
         self.parts.push(part);
         Ok(())
-    }
-
-    /// Reads up to the quote that ends a text, and returns what follows.
-    fn add_quoted<'t>(&mut self, text: &'t str) -> &'t str {
-        let mut characters = text.chars();
-        while let Some(character) = characters.next() {
-            let character = match character {
-                '"' => break,
-                '\\' => characters.next().unwrap_or('\\'),
-                other => other,
-            };
-            self.parts.push(NumberPart::Character(character));
-        }
-        characters.as_str()
     }
 
     /// Whether it has the ending of an ordinal number.

@@ -4,7 +4,7 @@
 //! there says where the one ends that PostgreSQL takes. Parts of groups are found from left to right: a stretch of the expression
 //! has the longest or shortest part behind which the rest matches.
 //!
-//! Invariants: an expression is one of which [`RegularExpression`] knows what is asked. The planner refuses others.
+//! Invariants: [`RegularExpression`] proves the answer for each expression that gets here. The planner refuses others.
 //!
 //! Source: PostgreSQL 15, `regexp.c` (`setup_regexp_matches`), `varlena.c` (`replace_text_regexp`, `appendStringInfoRegexpSubstr`).
 
@@ -34,7 +34,7 @@ use super::{
     matching::{COMPILED_BYTES_MAX, compile, unusable},
 };
 
-/// What is made of the parts of a text that match.
+/// A function of the parts of a text that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PartFunction {
     /// The text with other parts in their places.

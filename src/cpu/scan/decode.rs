@@ -113,7 +113,7 @@ impl ColumnReader {
         })
     }
 
-    /// Goes on at a row that was not read: what is before it is decoded, or skipped by whole pages where that is much.
+    /// Goes on at a row that was not read. A few batches before it are decoded, and many are skipped by whole pages.
     ///
     /// # Errors
     ///

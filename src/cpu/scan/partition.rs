@@ -172,7 +172,6 @@ impl PartitionScan {
             let way = if self.has_room { self.source.best_way(unit) } else { ReadWay::Batches };
             let before = self.reader.company();
             let conditions = self.inputs_of_conditions();
-            let conditions: Vec<&[usize]> = conditions.iter().map(Vec::as_slice).collect();
             match self.source.open(unit, way, &conditions, !before.is_alone) {
                 Ok(row_group) => {
                     self.current = Some(row_group);

@@ -178,7 +178,7 @@ impl RowGroupSource {
         &mut self,
         unit: ScanUnit,
         way: ReadWay,
-        conditions: &[&[usize]],
+        conditions: &[Vec<usize>],
         needs_all: bool,
     ) -> DataFusionResult<RowGroup> {
         let row_count = self.file(unit).footer().metadata().row_group(unit.row_group).num_rows();
@@ -187,6 +187,8 @@ impl RowGroupSource {
             ReadWay::Chunks => RowGroupColumns::Chunks(vec![None; self.table.columns.len()]),
             ReadWay::Batches => {
                 let groups = groups_of(self.table.columns.len(), conditions);
+                // The row group before may have had more of them.
+                self.reading.iter().skip(groups.len()).for_each(|memory| memory.release());
                 let groups = groups.into_iter().enumerate();
                 let groups = groups.map(|(index, columns)| self.open_group(unit, index, columns, needs_all));
                 RowGroupColumns::Groups(groups.collect::<DataFusionResult<_>>()?)
@@ -273,7 +275,7 @@ impl RowGroupSource {
         (row_count > 0).then_some(Slice { first_row, row_count, columns })
     }
 
-    /// Some of the table's columns for a slice; what is not at hand is read.
+    /// Some of the table's columns for a slice. Reads those that the slice does not have yet.
     pub(super) async fn columns(
         &self,
         row_group: &mut RowGroup,
@@ -428,7 +430,7 @@ impl RowGroupSource {
 }
 
 /// Columns that are read together: those of each condition that none before it has, and all others.
-fn groups_of(column_count: usize, conditions: &[&[usize]]) -> Vec<Vec<usize>> {
+fn groups_of(column_count: usize, conditions: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut left: Vec<usize> = (0..column_count).collect();
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for condition in conditions {

@@ -10,8 +10,8 @@
 //! Invariants
 //!
 //! - A text is one SELECT that locks nothing, writes nothing, and reads tables of the target schema alone.
-//! - All its functions are PostgreSQL's own and not volatile: who reads the view later calls them with own rights.
-//! - Views are made with `security_invoker`. What is wrong with one view leaves nothing of it, and does not keep others back.
+//! - All its functions are PostgreSQL's own and not volatile: later readers of the view call them with their own rights.
+//! - Views are made with `security_invoker`. A view that fails leaves nothing behind, and does not keep others back.
 #![expect(unsafe_code, reason = "parses, analyses and deparses statements of PostgreSQL")]
 
 use std::{collections::HashSet, ffi::CString, ffi::c_void};
@@ -238,7 +238,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether what is before the name of a table means the namespace. SQL writes names in lowercase.
+    /// Whether the names before that of a table mean the namespace. SQL writes names in lowercase.
     fn is_in_namespace(&self, parts: &[String]) -> bool {
         let is = |names: &[String]| {
             names.len() == parts.len()

@@ -281,7 +281,7 @@ impl Failure {
     }
 }
 
-/// What is between two texts in another one.
+/// The part of a text between two others.
 fn between<'t>(text: &'t str, begin: &str, end: &str) -> Option<&'t str> {
     text.split(begin).nth(1)?.split(end).next()
 }

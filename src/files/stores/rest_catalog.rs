@@ -12,7 +12,7 @@
 //! - The token or secret of a role is sent to the URLs of the server's options alone: no answer leads elsewhere, and redirections are errors.
 //! - What a catalog names is read as all paths in stores are: where the server's option `stores` allows it.
 //! - Answers, requests and waits are bounded. No error has a part of a request or an answer but numbers and the name of an error.
-//! - Keys that a catalog lends are not taken from what is kept when they have ended.
+//! - A kept answer is not used once the keys that the catalog lends in it have ended.
 //!
 //! Deliberately absent: other ways to log in than tokens and signatures (`signature.rs`), and all that changes a catalog.
 //!

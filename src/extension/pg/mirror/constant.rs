@@ -89,31 +89,69 @@ pub unsafe fn constant(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oi
 ///
 /// The datum is a value of the type.
 unsafe fn array(datum: pg_sys::Datum, type_oid: pg_sys::Oid) -> Constant {
-    // SAFETY: catalog facts about a type, and the parts of an array of it.
+    // SAFETY: the caller's.
     unsafe {
-        let element = pg_sys::get_element_type(type_oid);
-        if element == pg_sys::InvalidOid {
-            return Constant::Unknown;
+        let Some(elements) = Elements::of(datum, type_oid) else { return Constant::Unknown };
+        if elements.count > ARRAY_ITEMS_MAX {
+            return Constant::LongArray(elements.count);
         }
-        let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
-        let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
-        pg_sys::get_typlenbyvalalign(element, &raw mut length, &raw mut by_value, &raw mut alignment);
-        let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-        pg_sys::deconstruct_array(
-            array,
-            element,
-            i32::from(length),
-            by_value,
-            alignment,
-            &raw mut values,
-            &raw mut nulls,
-            &raw mut count,
-        );
-        let count = count.unsigned_abs() as usize;
-        if count > ARRAY_ITEMS_MAX {
-            return Constant::LongArray(count);
+        let item = |place| {
+            let (value, is_null) = elements.get(place);
+            constant(value, is_null, elements.type_oid)
+        };
+        Constant::Array((0..elements.count).map(item).collect())
+    }
+}
+
+/// The elements of an array, taken apart.
+pub(super) struct Elements {
+    pub(super) type_oid: pg_sys::Oid,
+    pub(super) length: i16,
+    pub(super) by_value: bool,
+    pub(super) count: usize,
+    values: *mut pg_sys::Datum,
+    nulls: *mut bool,
+}
+
+impl Elements {
+    /// `None` if the type is not one of arrays.
+    ///
+    /// # Safety
+    ///
+    /// The datum is a value of the type.
+    pub(super) unsafe fn of(datum: pg_sys::Datum, array_type: pg_sys::Oid) -> Option<Self> {
+        // SAFETY: catalog facts about a type, and the parts of an array of it.
+        unsafe {
+            let type_oid = pg_sys::get_element_type(array_type);
+            if type_oid == pg_sys::InvalidOid {
+                return None;
+            }
+            let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+            let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
+            pg_sys::get_typlenbyvalalign(type_oid, &raw mut length, &raw mut by_value, &raw mut alignment);
+            let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+            pg_sys::deconstruct_array(
+                array,
+                type_oid,
+                i32::from(length),
+                by_value,
+                alignment,
+                &raw mut values,
+                &raw mut nulls,
+                &raw mut count,
+            );
+            let count = count.unsigned_abs() as usize;
+            Some(Self { type_oid, length, by_value, count, values, nulls })
         }
-        let item = |place| constant(*values.add(place), *nulls.add(place), element);
-        Constant::Array((0..count).map(item).collect())
+    }
+
+    /// The element at a place before `count`, and whether it is NULL.
+    ///
+    /// # Safety
+    ///
+    /// The place is one; the memory context of [`Self::of`] is still there.
+    pub(super) unsafe fn get(&self, place: usize) -> (pg_sys::Datum, bool) {
+        // SAFETY: the caller's.
+        unsafe { (*self.values.add(place), *self.nulls.add(place)) }
     }
 }

@@ -12,6 +12,7 @@ use pystachio_lower::{
 use super::{
     catalog::source_type,
     collation, constant,
+    constant::Elements,
     expression::{Contents, Mirror, type_of},
 };
 use crate::{
@@ -255,33 +256,25 @@ unsafe fn items_of(array: *mut Node) -> Option<Vec<*mut Node>> {
             }
             NodeTag::T_Const => {
                 let known = &*array.cast::<pg_sys::Const>();
-                let element = pg_sys::get_element_type(known.consttype);
-                if known.constisnull || element == pg_sys::InvalidOid {
+                if known.constisnull {
                     return None;
                 }
-                let array =
-                    pg_sys::pg_detoast_datum(known.constvalue.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
-                let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
-                pg_sys::get_typlenbyvalalign(element, &raw mut length, &raw mut by_value, &raw mut alignment);
-                let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-                pg_sys::deconstruct_array(
-                    array,
-                    element,
-                    i32::from(length),
-                    by_value,
-                    alignment,
-                    &raw mut values,
-                    &raw mut nulls,
-                    &raw mut count,
-                );
-                let count = count.unsigned_abs() as usize;
+                let elements = Elements::of(known.constvalue, known.consttype)?;
                 let item = |place: usize| {
-                    let (value, is_null) = (*values.add(place), *nulls.add(place));
-                    let length = i32::from(length);
-                    pg_sys::makeConst(element, -1, pg_sys::InvalidOid, length, value, is_null, by_value)
-                        .cast()
+                    let (value, is_null) = elements.get(place);
+                    let (length, by_value) = (i32::from(elements.length), elements.by_value);
+                    pg_sys::makeConst(
+                        elements.type_oid,
+                        -1,
+                        pg_sys::InvalidOid,
+                        length,
+                        value,
+                        is_null,
+                        by_value,
+                    )
+                    .cast()
                 };
-                (count <= ARRAY_ITEMS_MAX).then(|| (0..count).map(item).collect())
+                (elements.count <= ARRAY_ITEMS_MAX).then(|| (0..elements.count).map(item).collect())
             }
             _ => None,
         }

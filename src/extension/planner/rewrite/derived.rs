@@ -110,7 +110,7 @@ pub fn append_entry<'p>(query: Query<'p>, subquery: Query<'p>) -> Node<'p> {
     reference.node()
 }
 
-/// Adds functions that return sets to FROM, side by side, beside what is there. Returns their number in the range table.
+/// Adds functions that return sets to FROM, side by side, after its other items. Returns their number in the range table.
 pub fn append_functions<'p>(
     query: Query<'p>,
     calls: Vec<FunctionCall<'p>>,
