@@ -137,7 +137,7 @@ typedef struct ReadSegments {
     SegmentRead reads[SEGMENT_READS_MAX];
 } ReadSegments;
 
-// Columns of a fold, factors of an addend, and sums of a thread at most: what 48 KB of shared memory hold.
+// Columns of a fold, factors of an addend, and sums of a warp at most.
 #define FOLD_COLUMNS_MAX 8
 #define FOLD_FACTORS_MAX 3
 #define FOLD_SUMS_MAX 40
@@ -159,7 +159,7 @@ typedef struct FoldFactor {
     uint32_t reserved;
 } FoldFactor;
 
-// An addend: the product of its factors, which 64 bits hold, and so does the sum of those of a thread. NULL if a column is.
+// An addend: the product of its factors, which 64 bits hold, and so does the sum of those of a warp. NULL if a column is.
 typedef struct FoldInput {
     uint32_t factor_count;
     uint32_t null_word; // as of SlotInput

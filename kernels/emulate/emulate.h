@@ -97,6 +97,9 @@ static inline int __clz(uint32_t value) { return value ? __builtin_clz(value) : 
 static inline int __clzll(uint64_t value) { return value ? __builtin_clzll(value) : 64; }
 static inline int __ffs(uint32_t value) { return __builtin_ffs((int)value); }
 static inline int __ffsll(uint64_t value) { return __builtin_ffsll((long long)value); }
+static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
+    return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
 static inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return (uint64_t)(((unsigned __int128)a * b) >> 64); }
 
 template <class T>

@@ -130,7 +130,7 @@ KERNEL(pack_segments, EncodeSegments, PACK_THREADS) {
         if (is_stored) store_bits(words, row * head.width, (uint64_t)found.value - (uint64_t)head.base, head.width);
     }
     __syncwarp();
-    const uint32_t bits = word_of_masks(valid);
+    const uint32_t bits = transposed_bits(valid);
     if (source.bits) ((uint32_t *)source.bits)[number * SEGMENT_BLOCK_WORDS + lane] = bits;
     if (!source.words) return;
     uint32_t *target = (uint32_t *)source.words + (uint64_t)head.first_line * SEGMENT_BLOCK_WORDS;

@@ -26,7 +26,6 @@ DEVICE uint32_t row_at(const ReadRows &rows, uint32_t place) { return rows.liste
 template <class Store>
 DEVICE void each_short(uint64_t address, uint32_t width, const ReadRows &rows, Store store) {
     const uint32_t *words = (const uint32_t *)address;
-    const uint32_t ones = width == 32 ? 0xffffffffu : (1u << width) - 1;
     for (uint32_t first = lane_of_thread(); first < rows.count; first += WARP_THREADS * READ_ROWS) {
         uint32_t numbers[READ_ROWS], distances[READ_ROWS];
 #pragma unroll
@@ -34,10 +33,7 @@ DEVICE void each_short(uint64_t address, uint32_t width, const ReadRows &rows, S
             const uint32_t place = first + item * WARP_THREADS;
             if (place >= rows.count) continue;
             numbers[item] = row_at(rows, place);
-            // The word behind the last one is readable.
-            const uint32_t bit = numbers[item] * width;
-            const uint64_t both = (uint64_t)words[bit / 32 + 1] << 32 | words[bit / 32];
-            distances[item] = (uint32_t)(both >> bit % 32) & ones;
+            distances[item] = short_distance(words, numbers[item], width);
         }
 #pragma unroll
         for (uint32_t item = 0; item < READ_ROWS; item++) {

@@ -57,25 +57,18 @@ DEVICE uint64_t words_of(const SegmentView &view, const SegmentBlock &block) {
     return view.words + (uint64_t)block.first_line * (SEGMENT_BLOCK_WORDS * sizeof(uint32_t));
 }
 
-// The word of bits that has a bit for each lane's `item`th row, as masks: from one word a lane. Every thread of the warp calls it.
-DEVICE uint32_t mask_of_words(uint32_t word) {
-    uint32_t mask = 0;
+// Bit i of thread j becomes bit j of thread i: of a word of bits a thread, for 32 rows that follow one another, a mask of the thread's own
+// rows, and the other way. Every thread of the warp calls it.
+DEVICE uint32_t transposed_bits(uint32_t bits) {
+    const uint32_t lane = lane_of_thread();
+    uint32_t low = 0x0000ffffu;
 #pragma unroll
-    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
-        mask |= (__shfl_sync(0xffffffffu, word, (int)item) >> lane_of_thread() & 1) << item;
+    for (uint32_t step = WARP_THREADS / 2; step; step /= 2) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, bits, step);
+        bits = lane & step ? (bits & ~low) | (other >> step & low) : (bits & low) | (other & low) << step;
+        low ^= low << step / 2;
     }
-    return mask;
-}
-
-// The other way. Every thread of the warp calls it.
-DEVICE uint32_t word_of_masks(uint32_t mask) {
-    uint32_t word = 0;
-#pragma unroll
-    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
-        const uint32_t vote = __ballot_sync(0xffffffffu, mask >> item & 1);
-        if (lane_of_thread() == item) word = vote;
-    }
-    return word;
+    return bits;
 }
 
 // Of this thread's rows, those from `first` to `end` of the block.
@@ -93,6 +86,17 @@ DEVICE bool bit_of(uint64_t bits, uint64_t row) { return ((const uint32_t *)bits
 DEVICE void list_rows(uint32_t word, uint32_t before, uint16_t *listed) {
     for (; word; word &= word - 1) listed[before++] = (uint16_t)(lane_of_thread() * 32 + (uint32_t)__ffs((int)word) - 1);
     __syncwarp();
+}
+
+// A number of up to 32 bits that begins at a bit of two words.
+DEVICE uint32_t bits_of_words(const uint32_t *words, uint32_t bit, uint32_t ones) { return __funnelshift_r(words[0], words[1], bit) & ones; }
+
+DEVICE uint32_t ones_of(uint32_t width) { return width == 32 ? 0xffffffffu : (1u << width) - 1; }
+
+// The distance of a row of at most 32 bits. The word behind the last one is readable.
+DEVICE uint32_t short_distance(const uint32_t *words, uint32_t row, uint32_t width) {
+    const uint32_t bit = row * width;
+    return bits_of_words(words + bit / 32, bit, ones_of(width));
 }
 
 // What one load brings.

@@ -34,7 +34,7 @@ DEVICE BlockColumn column_of(const PlacedBlock &placed, uint32_t column, uint32_
     const SegmentView &view = placed.views[column];
     const SegmentBlock head = head_of(view, placed.number);
     if (view.validity) {
-        *mask &= mask_of_words(((const uint32_t *)view.validity)[placed.number * SEGMENT_BLOCK_WORDS + lane_of_thread()]);
+        *mask &= transposed_bits(((const uint32_t *)view.validity)[placed.number * SEGMENT_BLOCK_WORDS + lane_of_thread()]);
     }
     return BlockColumn{words_of(view, head), head.base, head.width, lines_of(placed.end, head.width)};
 }
@@ -47,37 +47,67 @@ DEVICE void stage_words(const BlockColumn &column, uint32_t *target) {
     for (uint32_t place = lane_of_thread(); place < count; place += WARP_THREADS) ((Words4 *)target)[place] = source[place];
 }
 
-// The distance of a row of at most 32 bits, of staged words.
-DEVICE uint32_t staged_distance(const uint32_t *words, uint32_t row, uint32_t width) {
-    const uint32_t bit = row * width;
-    const uint64_t both = (uint64_t)words[bit / 32 + 1] << 32 | words[bit / 32];
-    const uint32_t ones = width == 32 ? 0xffffffffu : (1u << width) - 1;
-    return (uint32_t)(both >> bit % 32) & ones;
+// Staged distances of this thread's rows, which begin at the same bit of their words.
+struct StagedDistances {
+    const uint32_t *words;
+    uint32_t width, bit, ones;
+
+    METHOD uint32_t at(uint32_t item) const { return bits_of_words(words + item * width, bit, ones); }
+};
+
+DEVICE StagedDistances staged_distances(const uint32_t *words, uint32_t width) {
+    const uint32_t bit = lane_of_thread() * width;
+    return StagedDistances{words + bit / 32, width, bit, ones_of(width)};
 }
 
 DEVICE uint64_t distance_of(const BlockColumn &column, uint32_t row) {
     return load_wide_bits(column.words, (uint64_t)row * column.width, column.width);
 }
 
-// Of this thread's rows in a mask, those whose distance passes; `asks_all` if to ask costs less than to look at the mask. Every thread of the
-// warp calls it.
-template <bool asks_all, class Passes>
+// Of this thread's rows in a mask, those whose distance passes: to ask costs less than to look at the mask. Every thread of the warp calls it.
+template <class Passes>
 DEVICE uint32_t test_distances(const BlockColumn &column, uint32_t mask, Stage *stage, Passes passes) {
-    const uint32_t lane = lane_of_thread();
     uint32_t left = 0;
     if (column.width > STAGED_WIDTH_MAX) {
         for (uint32_t item = 0; item < THREAD_ROWS; item++) {
-            if (mask >> item & 1) left |= (uint32_t)passes(distance_of(column, item * WARP_THREADS + lane)) << item;
+            if (mask >> item & 1) left |= (uint32_t)passes(distance_of(column, item * WARP_THREADS + lane_of_thread())) << item;
         }
         return left;
     }
     __syncwarp();
     stage_words(column, stage->words);
     __syncwarp();
-#pragma unroll 8
-    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
-        if (!asks_all && !(mask >> item & 1)) continue;
-        left |= (uint32_t)passes(staged_distance(stage->words, item * WARP_THREADS + lane, column.width)) << item;
+    const StagedDistances distances = staged_distances(stage->words, column.width);
+#pragma unroll
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) left |= (uint32_t)passes(distances.at(item)) << item;
+    return left & mask;
+}
+
+// The same of what is read for a distance: Filter::read(distance) for some rows at once, so that they are on their way together, and then
+// Filter::passes. Every thread of the warp calls it.
+template <class Filter>
+DEVICE uint32_t test_memory(const BlockColumn &column, uint32_t mask, Stage *stage, const Filter &filter) {
+    const bool is_staged = column.width <= STAGED_WIDTH_MAX;
+    __syncwarp();
+    if (is_staged) stage_words(column, stage->words);
+    __syncwarp();
+    const StagedDistances distances = staged_distances(stage->words, is_staged ? column.width : 0);
+    uint32_t left = 0;
+    for (uint32_t first = 0; first < THREAD_ROWS; first += Filter::rows) {
+        uint64_t numbers[Filter::rows];
+        typename Filter::Read reads[Filter::rows];
+        const uint32_t asked = mask >> first;
+#pragma unroll
+        for (uint32_t item = 0; item < Filter::rows; item++) {
+            numbers[item] = is_staged ? distances.at(first + item) : 0;
+            if (!is_staged && (asked >> item & 1)) numbers[item] = distance_of(column, (first + item) * WARP_THREADS + lane_of_thread());
+        }
+#pragma unroll
+        for (uint32_t item = 0; item < Filter::rows; item++) {
+            reads[item] = asked >> item & 1 ? filter.read(numbers[item]) : typename Filter::Read{};
+        }
+#pragma unroll
+        for (uint32_t item = 0; item < Filter::rows; item++) left |= (uint32_t)filter.passes(numbers[item], reads[item]) << (first + item);
     }
     return left & mask;
 }
@@ -94,10 +124,10 @@ DEVICE uint32_t test_range(const SegmentTest &test, const PlacedBlock &placed, u
     if (least == 0 && greatest >= span) return mask;
     const uint64_t room = (greatest < span ? greatest : span) - least;
     if (column.width > STAGED_WIDTH_MAX) {
-        return test_distances<true>(column, mask, stage, [=](uint64_t distance) { return distance - least <= room; });
+        return test_distances(column, mask, stage, [=](uint64_t distance) { return distance - least <= room; });
     }
     const uint32_t short_least = (uint32_t)least, short_room = (uint32_t)room;
-    return test_distances<true>(column, mask, stage, [=](uint64_t distance) { return (uint32_t)distance - short_least <= short_room; });
+    return test_distances(column, mask, stage, [=](uint64_t distance) { return (uint32_t)distance - short_least <= short_room; });
 }
 
 DEVICE uint32_t test_order(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
@@ -120,36 +150,50 @@ DEVICE uint32_t test_order(const SegmentTest &test, const PlacedBlock &placed, u
     stage_words(one, stage->words);
     stage_words(other, second);
     __syncwarp();
-#pragma unroll 4
+    const StagedDistances first_distances = staged_distances(stage->words, one.width), second_distances = staged_distances(second, other.width);
+#pragma unroll 8
     for (uint32_t item = 0; item < THREAD_ROWS; item++) {
-        const uint32_t row = item * WARP_THREADS + lane;
-        const bool is_left = holds(staged_distance(stage->words, row, one.width), staged_distance(second, row, other.width));
-        left |= (uint32_t)is_left << item;
+        left |= (uint32_t)holds(first_distances.at(item), second_distances.at(item)) << item;
     }
     return left & mask;
 }
+
+// Words of a bitmap from an integer on.
+struct BitmapFilter {
+    typedef uint32_t Read;
+    static const uint32_t rows = 8;
+    const uint32_t *words;
+    uint64_t origin, slot_count;
+
+    METHOD uint32_t read(uint64_t distance) const {
+        const uint64_t bit = origin + distance;
+        return bit < slot_count ? words[bit / 32] : 0;
+    }
+    METHOD bool passes(uint64_t distance, uint32_t word) const { return word >> ((uint32_t)(origin + distance) % 32) & 1; }
+};
 
 DEVICE uint32_t test_bitmap(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
     const BlockColumn column = column_of(placed, test.column, &mask);
     const uint64_t origin = (uint64_t)column.base - (uint64_t)test.least, slot_count = test.slot_count;
     const bool begins_below = column.base < test.least;
     if (begins_below ? 0 - origin > greatest_distance(column.width) : origin >= slot_count) return 0;
-    const uint32_t *words = (const uint32_t *)test.words;
-    return test_distances<false>(column, mask, stage, [=](uint64_t distance) {
-        const uint64_t bit = origin + distance;
-        return bit < slot_count && (words[bit / 32] >> (bit % 32) & 1);
-    });
+    return test_memory(column, mask, stage, BitmapFilter{(const uint32_t *)test.words, origin, slot_count});
 }
+
+struct BloomFilter {
+    typedef BloomBlock Read;
+    static const uint32_t rows = 2;
+    KeyFilterView view;
+    uint64_t base;
+
+    METHOD uint64_t hash_of(uint64_t distance) const { return hash_integer_row((int64_t)(base + distance)); }
+    METHOD BloomBlock read(uint64_t distance) const { return *block_of(view, hash_of(distance)); }
+    METHOD bool passes(uint64_t distance, const BloomBlock &block) const { return has_bits(block, hash_of(distance)); }
+};
 
 DEVICE uint32_t test_bloom(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
     const BlockColumn column = column_of(placed, test.column, &mask);
-    const KeyFilterView filter = {test.words, test.slot_count, 0};
-    const int64_t base = column.base;
-    return test_distances<false>(column, mask, stage, [=](uint64_t distance) {
-        const uint64_t hash = hash_integer_row((int64_t)((uint64_t)base + distance));
-        const BloomBlock block = *block_of(filter, hash);
-        return has_bits(block, hash);
-    });
+    return test_memory(column, mask, stage, BloomFilter{{test.words, test.slot_count, 0}, (uint64_t)column.base});
 }
 
 DEVICE uint32_t test_flags(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask) {
@@ -300,7 +344,7 @@ KERNEL(test_segments, TestSegments, BLOCK_THREADS) {
     if (block < args.rows.block_count) {
         const PlacedBlock placed = place_block(args.rows, block);
         uint32_t mask = rows_between(placed.first, placed.end);
-        if (args.before.bits) mask &= mask_of_words(((const uint32_t *)args.before.bits)[block * SEGMENT_BLOCK_WORDS + lane]);
+        if (args.before.bits) mask &= transposed_bits(((const uint32_t *)args.before.bits)[block * SEGMENT_BLOCK_WORDS + lane]);
         for (uint32_t place = 0; place < args.test_count; place++) {
             if (__ballot_sync(0xffffffffu, mask != 0) == 0) break;
             const SegmentTest &test = args.tests[place];
@@ -314,7 +358,7 @@ KERNEL(test_segments, TestSegments, BLOCK_THREADS) {
             }
             mask = left;
         }
-        const uint32_t word = word_of_masks(mask);
+        const uint32_t word = transposed_bits(mask);
         ((uint32_t *)args.bits)[block * SEGMENT_BLOCK_WORDS + lane] = word;
         const uint32_t count = warp_sum((uint32_t)__popc(word));
         if (lane == 0) ((uint32_t *)args.counts)[block] = count;

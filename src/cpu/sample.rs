@@ -197,7 +197,8 @@ impl SamplePart {
     ) -> Result<PartSample> {
         let file = &table.files[self.file];
         let columns: Vec<usize> = (0..table.columns.len()).collect();
-        let rows = ReadRows { row_group: self.row_group, first_row: 0, batch_rows: BATCH_ROWS };
+        let selected = Arc::new(file.all_rows(self.row_group));
+        let rows = ReadRows { row_group: self.row_group, first_row: 0, batch_rows: BATCH_ROWS, selected };
         let mut reader = ColumnReader::try_new(file, &columns, rows, &PageMemory::of_pages(memory))?;
         let mut places = self.places().into_iter().peekable();
         let mut sample = PartSample::default();

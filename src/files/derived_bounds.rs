@@ -117,6 +117,7 @@ impl Ends {
             maximum: Some(Value::Int(maximum)),
             null_count: bounds.null_count,
             row_count: bounds.row_count,
+            members: None,
         })
     }
 }
@@ -182,6 +183,7 @@ mod tests {
             maximum: Some(Value::Int(maximum)),
             null_count: Some(0),
             row_count: 10,
+            members: None,
         };
         let derived = bounds_of(expression, &|id| (id == ID).then_some(&bounds), &[])?.into_owned();
         assert_eq!(derived.data_type, *expression.data_type());

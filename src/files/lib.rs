@@ -30,6 +30,7 @@
 //!
 //! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written.
 
+mod bloom_filter;
 mod bounded_map;
 mod column_batches;
 mod column_place;

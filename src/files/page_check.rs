@@ -17,6 +17,7 @@ use parquet::{
 };
 
 use crate::{
+    PageLocation,
     deltas::{NOT_ITS_BYTES, after_deltas, check_prefixes, delta_count, read_deltas},
     levels::{count_values, level_bits, packed_as_runs},
     page_header::{PageHeader, PageKind},
@@ -91,7 +92,8 @@ pub struct CheckedPages<R: ChunkReader> {
 
 impl<R: ChunkReader> CheckedPages<R> {
     /// The pages of a chunk of a row group of so many rows. LZ4 is decompressed here where it is known what [`check_pages`]
-    /// has found, and by the reader where it is not.
+    /// has found, and by the reader where it is not. Where the places of data pages are known, pages that are skipped need
+    /// not be there.
     ///
     /// # Errors
     ///
@@ -100,17 +102,28 @@ impl<R: ChunkReader> CheckedPages<R> {
         chunk: Arc<R>,
         metadata: &ColumnChunkMetaData,
         row_count: usize,
-        pages: Option<&[PageSize]>,
+        known: Option<(&[PageSize], Option<&[PageLocation]>)>,
     ) -> ParquetResult<Self> {
         let column = metadata.column_descr_ptr();
-        let Some(pages) = pages.filter(|_| metadata.compression_codec() == CompressionCodec::LZ4) else {
-            let pages = SerializedPageReader::new(chunk, metadata, row_count, None)?;
+        let location = |page: &PageLocation| {
+            Ok(parquet::file::page_index::offset_index::PageLocation {
+                offset: i64::try_from(page.offset)?,
+                compressed_page_size: i32::try_from(page.page_bytes)?,
+                first_row_index: i64::try_from(page.first_row)?,
+            })
+        };
+        let locations = known.and_then(|(_, locations)| locations);
+        let locations = locations.map(|pages| pages.iter().map(location).collect::<ParquetResult<Vec<_>>>());
+        let locations = locations.transpose()?;
+        let is_lz4 = metadata.compression_codec() == CompressionCodec::LZ4;
+        let Some((pages, _)) = known.filter(|_| is_lz4) else {
+            let pages = SerializedPageReader::new(chunk, metadata, row_count, locations)?;
             return Ok(Self { pages, column, decompressed_bytes: None });
         };
         let encoded = metadata.clone().into_builder();
         let encoded = encoded.set_compression_codec(CompressionCodec::UNCOMPRESSED).build()?;
         let decompressed_bytes: Vec<u32> = pages.iter().map(|page| page.decompressed_bytes).collect();
-        let pages = SerializedPageReader::new(chunk, &encoded, row_count, None)?;
+        let pages = SerializedPageReader::new(chunk, &encoded, row_count, locations)?;
         Ok(Self { pages, column, decompressed_bytes: Some(decompressed_bytes.into_iter()) })
     }
 

@@ -1,4 +1,5 @@
-//! Rows ruled out by page indexes: conditions of a plan against the bounds of pages.
+//! Rows ruled out before any of a row group is read: conditions of a plan against the bounds of pages, and against Bloom
+//! filters (`bloom_filter.rs`).
 //!
 //! ```text
 //! column a   |  page 0  |    page 1    | page 2 |
@@ -8,7 +9,8 @@
 //!
 //! Invariants: rows are ruled out only if none of them can make the conditions true. An index that is absent, or can't
 //! be one of its chunk, rules out nothing. Where pages are and which rows they have is compared with every page's header,
-//! once for a file.
+//! once for a file; of an object in a store, where that would fetch all that is to be left out, the pages must lie side by side,
+//! and readers compare those that they read.
 //!
 //! Source: Parquet's PageIndex.md; parquet.thrift, ColumnIndex and OffsetIndex.
 
@@ -23,7 +25,7 @@ use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{ColumnId, Expression, Literal, ScanColumn};
 
 use crate::{
-    PageHeader, TableFile,
+    PageHeader, TableFile, bloom_filter, chunk_range,
     column_place::{ColumnPlace, reads},
     compact_protocol::{CompactWalk, Kind, TOO_LONG},
     pruning::{Bounds, refutes_within, with_statistics},
@@ -82,8 +84,8 @@ pub struct IndexedRowGroup<'a> {
     pub places: &'a [ColumnPlace],
 }
 
-/// The offset index of a chunk of a column that is not nested: where its data pages are. `None` if there is none that can be
-/// read, or that the pages' headers contradict. Blocks, once for a file.
+/// The offset index of a chunk of a column that is not nested: where its data pages are, ascending, from row 0 on. `None` if
+/// there is none that can be read, or that the pages contradict. Blocks, once for a file.
 pub fn page_locations(file: &TableFile, row_group: usize, leaf: usize) -> Option<Arc<[PageLocation]>> {
     let lock = || lock_whole(&file.footer.page_indexes.locations);
     if let Some(known) = lock().get(&(row_group, leaf)) {
@@ -109,8 +111,18 @@ fn read_locations(file: &TableFile, row_group: usize, leaf: usize) -> Option<Vec
     let ends = locations.iter().skip(1).map(|location| location.first_row);
     let mut ends = ends.chain([u64::try_from(metadata.num_rows()).ok()?]);
     let handle = file.handle().ok()?;
+    let (start, chunk_bytes) = chunk_range(chunk)?;
+    let end = start.checked_add(chunk_bytes)?;
+    let mut place = locations.first().filter(|first| first.first_row == 0 && first.offset >= start)?.offset;
     for location in &locations {
         let rows = ends.next()?.checked_sub(location.first_row)?;
+        if file.is_in_store() {
+            if location.offset != place {
+                return None;
+            }
+            place = place.checked_add(location.page_bytes).filter(|place| *place <= end)?;
+            continue;
+        }
         let (header, header_bytes) = page_header(file, &handle, location)?;
         let page_bytes = header_bytes as u64 + u64::from(header.compressed_bytes);
         if header.value_count().map(u64::from) != Some(rows) || page_bytes != location.page_bytes {
@@ -236,7 +248,7 @@ impl PageBounds {
                 false => part.page_bounds(least[page], greatest[page]),
             };
             let data_type = part.file_type.data_type.clone()?;
-            bounds.push(Bounds { data_type, minimum, maximum, null_count, row_count: rows });
+            bounds.push(Bounds { data_type, minimum, maximum, null_count, row_count: rows, members: None });
         }
         Some(Self { ends, bounds })
     }
@@ -270,8 +282,8 @@ impl PageIndexes {
     }
 }
 
-/// The rows of a row group that page indexes leave, as sorted and disjoint ranges; `None` if they rule out nothing.
-/// Reads the indexes of the columns in conditions, once for a file. Blocks.
+/// The rows of a row group that page indexes and Bloom filters leave, as sorted and disjoint ranges; `None` if they rule out
+/// nothing. Reads the indexes of the columns in conditions, once for a file, and their filters. Blocks.
 pub fn rows_left(
     place: &IndexedRowGroup<'_>,
     conditions: &[Expression],
@@ -286,6 +298,9 @@ pub fn rows_left(
         if !columns.is_empty() {
             left = intersection(&left, &left_by(condition, &columns, all.end, parameters));
         }
+    }
+    if !left.is_empty() && bloom_filter::refuted(place, conditions, parameters) {
+        left.clear();
     }
     (left != [all]).then_some(left)
 }

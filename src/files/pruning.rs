@@ -14,6 +14,7 @@ use pystachio_tables::{TableColumn, ValueBounds};
 
 use crate::{
     FileFooter,
+    bloom_filter::BloomFilter,
     column_place::ColumnPlace,
     derived_bounds::bounds_of,
     statistics::{ChunkStatistics, ColumnSummary},
@@ -33,6 +34,8 @@ pub(super) struct Bounds {
     pub(super) maximum: Option<Value>,
     pub(super) null_count: Option<u64>,
     pub(super) row_count: u64,
+    /// Which values there may be within them.
+    pub(super) members: Option<BloomFilter>,
 }
 
 impl RowGroupBounds {
@@ -61,6 +64,7 @@ impl RowGroupBounds {
                         maximum: Some(Value::Int(rows.end - 1)),
                         null_count: Some(0),
                         row_count,
+                        members: None,
                     };
                     bounds.columns.extend((row_count > 0).then_some((column.id, numbers)));
                 }
@@ -79,6 +83,7 @@ impl RowGroupBounds {
             maximum: bound,
             null_count: Some(if is_null { row_count } else { 0 }),
             row_count,
+            members: None,
         };
         self.columns.push((column.id, bounds));
     }
@@ -96,7 +101,8 @@ impl RowGroupBounds {
             return;
         }
         let ValueBounds { minimum, maximum, null_count } = values.clone();
-        let bounds = Bounds { data_type, minimum, maximum, null_count, row_count: row_count.unwrap_or(0) };
+        let row_count = row_count.unwrap_or(0);
+        let bounds = Bounds { data_type, minimum, maximum, null_count, row_count, members: None };
         self.columns.push((column.id, bounds));
     }
 
@@ -172,7 +178,14 @@ impl Bounds {
             maximum: summary.maximum(),
             null_count: summary.null_count(),
             row_count: part.row_count,
+            members: None,
         })
+    }
+
+    /// Those of a column of which only a Bloom filter is known.
+    pub(super) fn of_values(data_type: DataType, row_count: u64, members: BloomFilter) -> Self {
+        let members = Some(members);
+        Self { data_type, minimum: None, maximum: None, null_count: None, row_count, members }
     }
 
     /// Whether no text begins so.
@@ -191,7 +204,7 @@ impl Bounds {
 }
 
 /// Whether bounds of one type are bounds of the other.
-fn same_values(file: &DataType, declared: &DataType) -> bool {
+pub(super) fn same_values(file: &DataType, declared: &DataType) -> bool {
     match (file, declared) {
         (DataType::Decimal { .. }, DataType::Decimal { .. }) => true,
         (DataType::Float32 | DataType::Float64, _) => false,
@@ -323,7 +336,11 @@ fn excludes(function: Function, column: &Bounds, value: &Literal) -> bool {
         {
             true
         }
-        Function::Equal => minimum == Some(Ordering::Greater) || maximum == Some(Ordering::Less),
+        Function::Equal => {
+            minimum == Some(Ordering::Greater)
+                || maximum == Some(Ordering::Less)
+                || column.members.as_ref().is_some_and(|members| members.lacks(value))
+        }
         Function::NotEqual => minimum == Some(Ordering::Equal) && maximum == Some(Ordering::Equal),
         Function::Less => matches!(minimum, Some(Ordering::Greater | Ordering::Equal)),
         Function::LessEqual => minimum == Some(Ordering::Greater),
@@ -376,6 +393,7 @@ mod tests {
             maximum: Some(maximum),
             null_count: Some(0),
             row_count: 10,
+            members: None,
         };
         RowGroupBounds { columns: vec![(ID, bounds)] }
     }

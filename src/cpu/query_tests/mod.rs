@@ -13,6 +13,7 @@ mod memory;
 mod mutants;
 mod orders;
 mod page_headers;
+mod page_indexes;
 mod scarce_scans;
 mod semi;
 mod shared;

@@ -1,6 +1,6 @@
 //! Bytes of column chunks into arrays.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, GenericByteViewArray, MAX_INLINE_VIEW_LEN, RecordBatch},
@@ -9,25 +9,22 @@ use arrow::{
 };
 use bytes::Bytes;
 use parquet::{
-    arrow::{
-        ProjectionMask,
-        arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector},
-        parquet_to_arrow_field_levels,
-    },
+    arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReader, parquet_to_arrow_field_levels},
     basic::Type as PhysicalType,
     file::metadata::ColumnChunkMetaData,
 };
 use pystachio_files::{
-    FieldPlace, check_pages, chunk_range, corrupt_file,
+    FieldPlace, FileHandle, PageHeader, PageLocation, PageSize, check_pages, chunk_range, corrupt_file,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
-    from_parquet,
+    from_parquet, page_locations,
 };
 use pystachio_plan::{Error, Result};
 
 use crate::error::{from_arrow, from_datafusion};
 
 use super::{
-    pages::{ChunkBytes, PageMemory, RowGroupPages, VALUE_BYTES, batch_share},
+    pages::{ChunkBytes, PageMemory, RowGroupPages, VALUE_BYTES, batch_share, bytes_from},
+    selected_rows::SelectedRows,
     table::{ScanFile, ScanTable},
 };
 
@@ -35,12 +32,14 @@ use super::{
 const SKIPPED_BATCHES_MIN: usize = 4;
 
 /// The rows of a row group that a reader reads, and in how many at once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReadRows {
     pub(crate) row_group: usize,
     /// Those before it are skipped, if need be whole pages of them.
     pub(crate) first_row: usize,
     pub(crate) batch_rows: usize,
+    /// Where these are not all, batches are slices of them.
+    pub(crate) selected: Arc<SelectedRows>,
 }
 
 /// Reads some columns of one row group, batch by batch. Blocks on the file when it is made, and not
@@ -53,8 +52,8 @@ pub(crate) struct ColumnReader {
     /// For each column read: the way to it in the reader's batches; none of a column that is not stored.
     ways: Vec<Option<Vec<usize>>>,
     columns: Vec<usize>,
+    selected: Arc<SelectedRows>,
     next_row: usize,
-    rows_left: usize,
     /// Bytes read from the file.
     pub(crate) bytes_read: usize,
     /// What pages and a batch will take, about.
@@ -75,7 +74,7 @@ impl ColumnReader {
         rows: ReadRows,
         memory: &Arc<PageMemory>,
     ) -> Result<Self> {
-        let ReadRows { row_group, first_row, batch_rows } = rows;
+        let ReadRows { row_group, first_row, batch_rows, selected } = rows;
         let footer = file.footer();
         let metadata = footer.metadata();
         // Leaves have the same numbers for the reader as in the file; columns above them need not.
@@ -91,23 +90,22 @@ impl ColumnReader {
         let ways = columns.iter().map(way).collect();
         let row_count = usize::try_from(metadata.row_group(row_group).num_rows())
             .map_err(|_| corrupt(file, "a row group has a negative number of rows"))?;
-        let chunks = read_chunks(file, row_group, &leaves)?;
+        let chunks = read_chunks(file, row_group, &leaves, (&selected, first_row))?;
         let bytes_read = chunks.iter().map(ChunkBytes::bytes).sum();
         let batch_rows = batch_rows.min(row_count.max(1));
         let expected_bytes = chunks.iter().map(|chunk| chunk.expected_bytes(batch_rows, row_count)).sum();
         let pages =
             RowGroupPages { footer: file.file.footer.clone(), row_group, chunks, memory: memory.clone() };
-        let reader = read_pages(file, &pages, &leaves, first_row, batch_rows)?;
-        let (columns, rows_left) = (columns.to_vec(), row_count.saturating_sub(first_row));
+        let reader = read_pages(file, &pages, &leaves, (&selected, first_row), batch_rows)?;
         Ok(Self {
             reader,
             pages,
             leaves,
             batch_rows,
             ways,
-            columns,
-            next_row: first_row,
-            rows_left,
+            columns: columns.to_vec(),
+            next_row: selected.slice(first_row).map_or(row_count, |slice| slice.start),
+            selected,
             bytes_read,
             expected_bytes,
         })
@@ -119,13 +117,13 @@ impl ColumnReader {
     ///
     /// As of [`Self::next`].
     pub(super) fn seek(&mut self, file: &ScanFile, row: usize) -> Result<()> {
-        let skipped = row.saturating_sub(self.next_row);
-        if skipped >= SKIPPED_BATCHES_MIN * self.batch_rows {
+        let skipped = self.selected.from(self.next_row).map(|run| run.end.min(row).saturating_sub(run.start));
+        if skipped.sum::<usize>() >= SKIPPED_BATCHES_MIN * self.batch_rows {
             let memory = &self.pages.memory;
             memory.begin(self.bytes_read).map_err(|error| from_datafusion(&error))?;
-            self.reader = read_pages(file, &self.pages, &self.leaves, row, self.batch_rows)?;
+            let rows = (&*self.selected, row);
+            self.reader = read_pages(file, &self.pages, &self.leaves, rows, self.batch_rows)?;
             self.next_row = row;
-            self.rows_left = self.rows_left.saturating_sub(skipped);
             return Ok(());
         }
         while self.next_row < row {
@@ -138,7 +136,7 @@ impl ColumnReader {
 
     /// Whether it has given all rows.
     pub(super) fn is_read(&self) -> bool {
-        self.rows_left == 0
+        self.selected.from(self.next_row).next().is_none()
     }
 
     /// Bytes that a reader of these columns reads and holds.
@@ -199,7 +197,7 @@ impl ColumnReader {
                     converted.map(without_unused_buffers)
                 }
                 _ => {
-                    let made = file.made(*column, self.pages.row_group, first_row..self.next_row)?;
+                    let made = file.made(*column, self.pages.row_group, first_row..first_row + row_count)?;
                     made.ok_or_else(|| Error::internal("a column was not read"))
                 }
             })
@@ -216,17 +214,15 @@ impl ColumnReader {
         }
         let batch = batch.ok_or_else(|| self.corrupt(file, NOT_DECODABLE))?;
         let Some(batch) = batch else {
-            if self.rows_left > 0 {
-                return Err(self.too_few_values(file));
-            }
-            return Ok(None);
+            return if self.is_read() { Ok(None) } else { Err(self.too_few_values(file)) };
         };
         let batch = batch.map_err(|error| self.corrupt(file, &reason(&error)))?;
-        self.next_row = self.next_row.saturating_add(batch.num_rows());
-        self.rows_left = self
-            .rows_left
-            .checked_sub(batch.num_rows())
-            .ok_or_else(|| self.corrupt(file, "a column has more values than its row group has rows"))?;
+        let run = self.selected.from(self.next_row).next().unwrap_or_default();
+        if batch.num_rows() > run.len() {
+            return Err(self.corrupt(file, "a column has more values than its row group has rows"));
+        }
+        let end = self.next_row + batch.num_rows();
+        self.next_row = self.selected.from(end).next().map_or(end, |run| run.start);
         Ok(Some(batch))
     }
 
@@ -247,18 +243,15 @@ impl ColumnReader {
     }
 }
 
-/// A reader of the pages of some leaves from a row on; pages before it are skipped.
+/// A reader of the pages of some leaves for selected rows from one on; pages without such rows are skipped.
 fn read_pages(
     file: &ScanFile,
     pages: &RowGroupPages,
     leaves: &[usize],
-    first_row: usize,
+    (selected, first_row): (&SelectedRows, usize),
     batch_rows: usize,
 ) -> Result<ParquetRecordBatchReader> {
-    let selection = (first_row > 0).then(|| {
-        let rows_left = pages.num_rows().saturating_sub(first_row);
-        RowSelection::from(vec![RowSelector::skip(first_row), RowSelector::select(rows_left)])
-    });
+    let selection = (first_row > 0 || !selected.is_all()).then(|| selected.selection(first_row));
     let reader = &file.footer().reader;
     let build = || {
         let mask = ProjectionMask::leaves(reader.parquet_schema(), leaves.iter().copied());
@@ -340,32 +333,176 @@ fn corrupt(file: &ScanFile, reason: &str) -> Error {
     corrupt_file(&file.path, reason)
 }
 
-/// Where the chunks of declared columns are in the file.
-pub(super) fn chunk_ranges(file: &ScanFile, row_group: usize, columns: &[usize]) -> Vec<(u64, u64)> {
-    chunks_of(file, row_group, columns).filter_map(chunk_range).collect()
+/// Where the pages of declared columns are in the file that have rows of some: those of their chunks, where that is not known.
+pub(super) fn page_ranges(
+    file: &ScanFile,
+    row_group: usize,
+    columns: &[usize],
+    selected: &SelectedRows,
+) -> Vec<(u64, u64)> {
+    let metadata = file.footer().metadata().row_group(row_group);
+    let ranges = leaves(file, columns).into_iter().flat_map(|leaf| {
+        let whole = chunk_range(metadata.column(leaf));
+        let parts = PagesRead::of(file, (row_group, leaf), (selected, 0)).map(|pages| pages.ranges());
+        parts.unwrap_or_else(|| whole.into_iter().collect())
+    });
+    ranges.collect()
 }
 
-/// Reads the chunks of some leaves, ascending, and checks their pages' headers. Blocks.
-fn read_chunks(file: &ScanFile, row_group: usize, leaves: &[usize]) -> Result<Vec<ChunkBytes>> {
+/// The pages of a chunk that have rows which are read.
+struct PagesRead {
+    /// All of the chunk's.
+    locations: Arc<[PageLocation]>,
+    /// Of each, whether it is read.
+    is_read: Vec<bool>,
+    /// What is before them: a dictionary, if it is not empty.
+    dictionary: Range<u64>,
+    row_count: u64,
+}
+
+impl PagesRead {
+    /// `None` if all are read, or their places are not known.
+    fn of(
+        file: &ScanFile,
+        (row_group, leaf): (usize, usize),
+        (selected, first_row): (&SelectedRows, usize),
+    ) -> Option<Self> {
+        if selected.is_all() {
+            return None;
+        }
+        let metadata = file.footer().metadata().row_group(row_group);
+        let (start, _) = chunk_range(metadata.column(leaf))?;
+        let row_count = u64::try_from(metadata.num_rows()).ok()?;
+        let locations = page_locations(&file.file, row_group, leaf)?;
+        let dictionary = start..locations.first()?.offset;
+        let runs: Vec<Range<usize>> = selected.from(first_row).collect();
+        let ends = locations.iter().skip(1).map(|page| page.first_row).chain([row_count]);
+        let has_rows = |(page, end): (&PageLocation, u64)| {
+            let place = runs.partition_point(|run| run.end as u64 <= page.first_row);
+            runs.get(place).is_some_and(|run| (run.start as u64) < end)
+        };
+        let is_read: Vec<bool> = locations.iter().zip(ends).map(has_rows).collect();
+        let leaves_out = is_read.contains(&false);
+        leaves_out.then_some(Self { locations, is_read, dictionary, row_count })
+    }
+
+    fn read(&self) -> impl Iterator<Item = (usize, PageLocation)> + '_ {
+        self.locations.iter().copied().enumerate().filter(|(page, _)| self.is_read[*page])
+    }
+
+    /// The ranges of the file that they are in, with the dictionary; those of neighbours are one.
+    fn ranges(&self) -> Vec<(u64, u64)> {
+        let dictionary = (self.dictionary.start, self.dictionary.end - self.dictionary.start);
+        let mut ranges = if dictionary.1 > 0 { vec![dictionary] } else { Vec::new() };
+        for (_, page) in self.read() {
+            match ranges.last_mut() {
+                Some((start, bytes)) if *start + *bytes == page.offset => *bytes += page.page_bytes,
+                _ => ranges.push((page.offset, page.page_bytes)),
+            }
+        }
+        ranges
+    }
+
+    /// Checks the pages' headers against their places, and says what the pages take.
+    fn check(
+        &self,
+        chunk: &ColumnChunkMetaData,
+        bytes_at: impl Fn(u64) -> Option<Bytes>,
+    ) -> std::result::Result<Vec<PageSize>, (usize, &'static str)> {
+        let has_dictionary = !self.dictionary.is_empty();
+        let dictionary = has_dictionary.then_some((0, self.dictionary.start, None));
+        let ends = self.locations.iter().skip(1).map(|page| page.first_row).chain([self.row_count]);
+        let pages = self.locations.iter().zip(ends).enumerate().map(|(number, (page, end))| {
+            let is_read = self.is_read[number];
+            (number + usize::from(has_dictionary), page.offset, Some((is_read, page, end - page.first_row)))
+        });
+        let mut sizes = Vec::with_capacity(self.locations.len() + 1);
+        for (number, offset, page) in dictionary.into_iter().chain(pages) {
+            if page.is_some_and(|(is_read, ..)| !is_read) {
+                sizes.push(PageSize { number, is_dictionary: false, decompressed_bytes: 0 });
+                continue;
+            }
+            let bytes = bytes_at(offset).ok_or((number, NOT_IN_PLACE))?;
+            let (header, header_bytes) = PageHeader::parse(&bytes).map_err(|reason| (number, reason))?;
+            header.check_sizes(chunk).map_err(|reason| (number, reason))?;
+            let page_bytes = header_bytes as u64 + u64::from(header.compressed_bytes);
+            let is_in_place = match page {
+                // A page of another kind may follow it.
+                None => {
+                    page_bytes <= self.dictionary.end - self.dictionary.start
+                        && header.value_count().is_none()
+                }
+                Some((_, page, rows)) => {
+                    page_bytes == page.page_bytes && header.value_count().map(u64::from) == Some(rows)
+                }
+            };
+            if !is_in_place {
+                return Err((number, NOT_IN_PLACE));
+            }
+            sizes.push(PageSize {
+                number,
+                is_dictionary: page.is_none(),
+                decompressed_bytes: header.decompressed_bytes(chunk),
+            });
+        }
+        Ok(sizes)
+    }
+}
+
+const NOT_IN_PLACE: &str = "it is not what the offset index says of it";
+
+/// Reads the chunks of some leaves, ascending, and checks their pages' headers: of chunks whose pages have known places, only
+/// those with rows that are read. Blocks.
+fn read_chunks(
+    file: &ScanFile,
+    row_group: usize,
+    leaves: &[usize],
+    rows: (&SelectedRows, usize),
+) -> Result<Vec<ChunkBytes>> {
     let handle = file.file.handle()?;
     let metadata = file.footer().metadata().row_group(row_group);
     let row_count = u64::try_from(metadata.num_rows()).unwrap_or(0);
-    // All at once: of an object they are fewer and parallel requests.
-    let _pin = file.file.fetch(leaves.iter().filter_map(|leaf| chunk_range(metadata.column(*leaf))))?;
-    let mut chunks = Vec::with_capacity(leaves.len());
+    let mut plans = Vec::with_capacity(leaves.len());
     for leaf in leaves {
-        let column = metadata.column(*leaf);
-        let range = chunk_range(column)
-            .and_then(|(start, chunk_bytes)| Some((start, usize::try_from(chunk_bytes).ok()?)));
-        let Some((start, chunk_bytes)) = range else {
+        let Some(whole) = chunk_range(metadata.column(*leaf)) else {
             return Err(corrupt(file, "the footer gives a column chunk a negative place or size"));
         };
-        let bytes: Bytes = file.file.read_range(&handle, start, chunk_bytes)?;
-        let pages = check_pages(&bytes, column, row_count).map_err(|(page, reason)| {
+        let pages = PagesRead::of(file, (row_group, *leaf), rows);
+        let ranges = pages.as_ref().map_or_else(|| vec![whole], PagesRead::ranges);
+        plans.push((*leaf, pages, ranges));
+    }
+    // All at once: of an object they are fewer and parallel requests.
+    let _pin = file.file.fetch(plans.iter().flat_map(|(.., ranges)| ranges.iter().copied()))?;
+    let mut chunks = Vec::with_capacity(leaves.len());
+    for (leaf, pages, ranges) in plans {
+        let column = metadata.column(leaf);
+        let parts = read_parts(file, &handle, &ranges)?;
+        let in_page = |(page, reason): (usize, &'static str)| {
             corrupt(file, &format!("column \"{}\", page {page}: {reason}", column.column_path().string()))
-        })?;
-        chunks.push(ChunkBytes { leaf: *leaf, start, bytes, pages });
+        };
+        let chunk = match pages {
+            None => {
+                let bytes = parts.first().map_or(&[][..], |(_, bytes)| bytes);
+                let sizes = check_pages(bytes, column, row_count).map_err(in_page)?;
+                ChunkBytes { leaf, parts, pages: sizes, locations: None }
+            }
+            Some(pages) => {
+                let sizes = pages.check(column, |place| bytes_from(&parts, place)).map_err(in_page)?;
+                ChunkBytes { leaf, parts, pages: sizes, locations: Some(pages.locations) }
+            }
+        };
+        chunks.push(chunk);
     }
     file.file.check_unchanged(&handle)?;
     Ok(chunks)
+}
+
+fn read_parts(file: &ScanFile, handle: &FileHandle, ranges: &[(u64, u64)]) -> Result<Vec<(u64, Bytes)>> {
+    let read = |(start, bytes): &(u64, u64)| {
+        let Ok(bytes) = usize::try_from(*bytes) else {
+            return Err(corrupt(file, "the footer gives a column chunk a negative place or size"));
+        };
+        Ok((*start, file.file.read_range(handle, *start, bytes)?))
+    };
+    ranges.iter().map(read).collect()
 }

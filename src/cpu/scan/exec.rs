@@ -207,12 +207,7 @@ impl RowGroupScanExec {
     /// Whether this is the scan of a table with these columns.
     pub(crate) fn reads(&self, table: &str, columns: &[ScanColumn]) -> bool {
         self.table.name == table
-            && self
-                .table
-                .columns
-                .iter()
-                .map(|declared| declared.column.id)
-                .eq(columns.iter().map(|column| column.id))
+            && self.table.columns.iter().map(|column| column.id).eq(columns.iter().map(|column| column.id))
     }
 
     fn copy(&self) -> Self {

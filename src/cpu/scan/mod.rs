@@ -11,7 +11,8 @@
 //!
 //! - `table.rs`: which file column is which declared column, and bounds of the row groups
 //! - `conversion.rs`: file types as declared types; `json.rs`: nested values as JSON text, `variant.rs`: variants
-//! - `pruning.rs`: row groups ruled out by statistics, static filters and dynamic ones
+//! - `pruning.rs`: row groups ruled out by statistics, static filters and dynamic ones; `selected_rows.rs`: slices of a row group
+//!   that page indexes and Bloom filters leave
 //! - `decode.rs`: bytes of column chunks into arrays; `pages.rs`: their pages, counted and checked
 //! - `filter.rs`: conditions on batches; `zones.rs`: which batches of a cached column they can't be true of
 //! - `queue.rs`: the row groups and their readers
@@ -23,7 +24,7 @@
 //! only if a row may survive the filters before it. A scan fails for want of memory only if one partition of it,
 //! alone, has too little to read a row group batch by batch.
 //!
-//! Deliberately absent: page indexes of files, for cached chunks are whole, and a batch has rows of many pages.
+//! Deliberately absent: page indexes and Bloom filters for conditions that come while a query runs.
 
 mod conversion;
 mod decode;
@@ -36,6 +37,7 @@ mod partition;
 mod pruning;
 mod queue;
 mod row_group;
+mod selected_rows;
 mod table;
 mod variant;
 mod zones;

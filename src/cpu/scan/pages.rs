@@ -21,7 +21,7 @@ use parquet::{
     },
 };
 use pystachio_engine::locking::lock_whole;
-use pystachio_files::{CheckedPages, FileFooter, PageSize, corrupt_file};
+use pystachio_files::{CheckedPages, FileFooter, PageLocation, PageSize, corrupt_file};
 use pystachio_plan::Error;
 
 use crate::{
@@ -155,21 +155,30 @@ impl PageMemory {
     }
 }
 
-/// A column chunk in memory.
+/// A column chunk in memory, or those of its pages that are read.
 #[derive(Clone, Debug)]
 pub(super) struct ChunkBytes {
     pub(super) leaf: usize,
-    /// Where it is in the file.
-    pub(super) start: u64,
-    pub(super) bytes: Bytes,
+    /// Ascending, with their places in the file.
+    pub(super) parts: Vec<(u64, Bytes)>,
     /// Its pages up to the last that has values.
     pub(super) pages: Vec<PageSize>,
+    /// Where data pages are. There are parts without it only where the chunk is whole.
+    pub(super) locations: Option<Arc<[PageLocation]>>,
+}
+
+/// The bytes of the part of a file that has a place in it, from that place on. Parts are ascending.
+pub(super) fn bytes_from(parts: &[(u64, Bytes)], place: u64) -> Option<Bytes> {
+    let after = parts.partition_point(|(start, _)| *start <= place);
+    let (start, bytes) = parts.get(after.checked_sub(1)?)?;
+    let skipped = usize::try_from(place - start).ok()?;
+    (skipped <= bytes.len()).then(|| bytes.slice(skipped..))
 }
 
 impl ChunkBytes {
     /// Bytes that were read.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.parts.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// What pages and arrays take while batches of `batch_rows` of `row_count` rows are decoded: the dictionary, the pages of
@@ -184,17 +193,14 @@ impl ChunkBytes {
     }
 
     fn tail(&self, start: u64) -> ParquetResult<Bytes> {
-        let skipped = start.checked_sub(self.start).and_then(|skipped| usize::try_from(skipped).ok());
-        skipped
-            .filter(|skipped| *skipped <= self.bytes.len())
-            .map(|skipped| self.bytes.slice(skipped..))
+        bytes_from(&self.parts, start)
             .ok_or_else(|| ParquetError::EOF("a page lies outside of its column chunk".to_owned()))
     }
 }
 
 impl Length for ChunkBytes {
     fn len(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.parts.last().map_or(0, |(start, bytes)| start + bytes.len() as u64)
     }
 }
 
@@ -238,7 +244,13 @@ impl RowGroups for RowGroupPages {
         let chunk = found.ok_or_else(|| ParquetError::General("a column was not read".to_owned()))?.clone();
         let metadata = self.row_group().column(leaf);
         let sizes = chunk.pages.clone();
-        let pages = CheckedPages::new(Arc::new(chunk), metadata, self.num_rows(), Some(&sizes))?;
+        let locations = chunk.locations.clone();
+        let pages = CheckedPages::new(
+            Arc::new(chunk),
+            metadata,
+            self.num_rows(),
+            Some((&sizes, locations.as_deref())),
+        )?;
         let sizes = sizes.into_iter();
         let pages: Box<dyn PageReader> = Box::new(CountedPages {
             pages,

@@ -29,6 +29,7 @@ use super::{
     pruning::RowGroupPruner,
     queue::{Company, QueueReader, Refused, ScanQueue, ScanUnit},
     row_group::{ReadWay, RowGroup, RowGroupSource},
+    selected_rows::SelectedRows,
     table::ScanTable,
 };
 use crate::{error::from_datafusion, stopping};
@@ -146,7 +147,10 @@ impl PartitionScan {
         let _timer = elapsed.timer();
         while let Some(unit) = self.reader.claim() {
             if self.may_match(unit)? {
-                return self.open(unit);
+                let selected = Arc::new(self.source.selected_rows(unit));
+                if selected.count() > 0 {
+                    return self.open(unit, &selected);
+                }
             }
             // What is left of a row group was counted before.
             self.metrics.row_groups_pruned.add(usize::from(unit.first_row == 0));
@@ -165,14 +169,14 @@ impl PartitionScan {
     }
 
     /// Opens a row group, or leaves it to others; false if so.
-    fn open(&mut self, unit: ScanUnit) -> DataFusionResult<bool> {
+    fn open(&mut self, unit: ScanUnit, selected: &Arc<SelectedRows>) -> DataFusionResult<bool> {
         // Before it is waited for.
         self.read_ahead();
         loop {
-            let way = if self.has_room { self.source.best_way(unit) } else { ReadWay::Batches };
+            let way = if self.has_room { self.source.best_way(unit, selected) } else { ReadWay::Batches };
             let before = self.reader.company();
             let conditions = self.inputs_of_conditions();
-            match self.source.open(unit, way, &conditions, !before.is_alone) {
+            match self.source.open((unit, selected.clone()), way, &conditions, !before.is_alone) {
                 Ok(row_group) => {
                     self.current = Some(row_group);
                     self.queue.forget_fetch(unit);
@@ -201,7 +205,7 @@ impl PartitionScan {
         }
         let first = self.conditions.first().map(|condition| condition.inputs.as_slice());
         for unit in self.queue.announce(AHEAD_BYTES) {
-            let reads_all = self.source.best_way(unit) == ReadWay::Batches && self.has_late_columns;
+            let reads_all = !self.source.keeps_chunks(unit) && self.has_late_columns;
             let first = first.filter(|_| !reads_all);
             if let Some(fetch) = self.source.fetch_ahead(unit, first) {
                 self.queue.keep_fetch(unit, fetch);
@@ -255,13 +259,13 @@ impl PartitionScan {
             self.current = (!row_group.is_read()).then_some(row_group);
             return Ok(());
         };
-        let (unit, way) = (row_group.unit, row_group.way());
+        let (unit, selected, way) = (row_group.unit, row_group.selected.clone(), row_group.way());
         drop(row_group);
         if way == ReadWay::Chunks && from_datafusion(&error).kind == ErrorKind::OutOfMemory {
             self.has_room = false;
-            self.open(unit)?;
+            self.open(unit, &selected)?;
         } else if self.tries_again(unit, before, error)? {
-            self.open(unit)?;
+            self.open(unit, &selected)?;
         }
         Ok(())
     }
@@ -313,7 +317,7 @@ impl PartitionScan {
             timer.done();
         }
         let read = row_group.unit;
-        row_group.unit.first_row += slice.row_count;
+        row_group.hand_on(&slice);
         self.queue.note_done(read, row_group.unit.first_row, row_group.row_count);
         if row_group.is_read() {
             self.source.finish(row_group)?;

@@ -29,10 +29,11 @@ use tokio::task::JoinHandle;
 
 use super::{
     BATCH_ROWS, PIECE_ROWS,
-    decode::{ColumnReader, ReadRows, chunk_ranges},
+    decode::{ColumnReader, ReadRows, page_ranges},
     metrics::ScanMetrics,
     pages::PageMemory,
     queue::ScanUnit,
+    selected_rows::SelectedRows,
     table::{ScanFile, ScanTable, StoredColumn},
     zones::Bound,
 };
@@ -69,6 +70,7 @@ pub(super) struct RowGroup {
     /// With the first row that was not handed on.
     pub(super) unit: ScanUnit,
     pub(super) row_count: usize,
+    pub(super) selected: Arc<SelectedRows>,
     columns: RowGroupColumns,
 }
 
@@ -130,6 +132,12 @@ impl RowGroup {
     pub(super) fn is_read(&self) -> bool {
         self.unit.first_row >= self.row_count
     }
+
+    /// The rows up to a slice's last were handed on.
+    pub(super) fn hand_on(&mut self, slice: &Slice) {
+        let next = self.selected.slice(slice.first_row + slice.row_count);
+        self.unit.first_row = next.map_or(self.row_count, |next| next.start);
+    }
 }
 
 impl RowGroupSource {
@@ -158,31 +166,52 @@ impl RowGroupSource {
         (0..self.table.columns.len()).collect()
     }
 
-    /// How a row group is read best. One that would take most of the cache would be decoded whole only to be dropped.
-    pub(super) fn best_way(&self, unit: ScanUnit) -> ReadWay {
+    /// Whether chunks of a row group are decoded whole for the cache. One that would take most of it would be so only to be dropped.
+    pub(super) fn keeps_chunks(&self, unit: ScanUnit) -> bool {
         let decoded_bytes = ColumnReader::bytes_decoded(self.file(unit), unit.row_group, &self.all_columns());
-        if self.cache.is_enabled() && decoded_bytes <= self.cache.bytes_max() / 2 {
-            ReadWay::Chunks
-        } else {
-            ReadWay::Batches
+        self.cache.is_enabled() && decoded_bytes <= self.cache.bytes_max() / 2
+    }
+
+    /// How a row group is read best. Where few of its rows are read, decoding the others would cost more than it saves.
+    pub(super) fn best_way(&self, unit: ScanUnit, selected: &SelectedRows) -> ReadWay {
+        if !self.keeps_chunks(unit) {
+            return ReadWay::Batches;
+        }
+        match selected.are_few() && !self.is_cached(unit) {
+            true => ReadWay::Batches,
+            false => ReadWay::Chunks,
         }
     }
 
+    /// The rows of a row group that are to be read. Chunks in the cache have closer bounds of their own than files do.
+    pub(super) fn selected_rows(&self, unit: ScanUnit) -> SelectedRows {
+        match self.cache.is_enabled() && self.is_cached(unit) {
+            true => self.file(unit).all_rows(unit.row_group),
+            false => self.table.selected_rows(unit),
+        }
+    }
+
+    fn is_cached(&self, unit: ScanUnit) -> bool {
+        (0..self.table.columns.len()).all(|column| {
+            let stored = self.file(unit).stored(column);
+            stored.is_none_or(|stored| self.cache.has(&self.chunk_key(unit, column, stored)))
+        })
+    }
+
     /// Opens a row group at its first row that was not handed on. Where it is read by batches, what they will take is reserved;
-    /// where `needs_all` is not set, less will do. `conditions` are the columns of each.
+    /// where `needs_all` is not set, less will do. `conditions` are the columns of each, `selected` the rows that may meet them.
     ///
     /// # Errors
     ///
     /// The pool's.
     pub(super) fn open(
         &mut self,
-        unit: ScanUnit,
+        (unit, selected): (ScanUnit, Arc<SelectedRows>),
         way: ReadWay,
         conditions: &[Vec<usize>],
         needs_all: bool,
     ) -> DataFusionResult<RowGroup> {
-        let row_count = self.file(unit).footer().metadata().row_group(unit.row_group).num_rows();
-        let row_count = usize::try_from(row_count).unwrap_or(0);
+        let row_count = self.file(unit).all_rows(unit.row_group).count();
         let columns = match way {
             ReadWay::Chunks => RowGroupColumns::Chunks(vec![None; self.table.columns.len()]),
             ReadWay::Batches => {
@@ -194,7 +223,7 @@ impl RowGroupSource {
                 RowGroupColumns::Groups(groups.collect::<DataFusionResult<_>>()?)
             }
         };
-        Ok(RowGroup { unit, row_count, columns })
+        Ok(RowGroup { unit, row_count, selected, columns })
     }
 
     fn open_group(
@@ -219,7 +248,7 @@ impl RowGroupSource {
     /// The columns of a group for a slice.
     fn read_group(
         &self,
-        unit: ScanUnit,
+        (unit, selected): (ScanUnit, &Arc<SelectedRows>),
         group: &mut ColumnGroup,
         (first_row, row_count): (usize, usize),
     ) -> DataFusionResult<Vec<ArrayRef>> {
@@ -230,7 +259,9 @@ impl RowGroupSource {
         let reader = match reader {
             Some(reader) => reader,
             None => {
-                let rows = ReadRows { row_group: unit.row_group, first_row, batch_rows: BATCH_ROWS };
+                let selected = selected.clone();
+                let rows =
+                    ReadRows { row_group: unit.row_group, first_row, batch_rows: BATCH_ROWS, selected };
                 let opened = ColumnReader::try_new(file, &group.columns, rows, &group.memory);
                 let opened = opened.map_err(to_datafusion)?;
                 self.metrics.bytes_read.add(opened.bytes_read);
@@ -269,10 +300,9 @@ impl RowGroupSource {
 
     /// The next rows that were not handed on; `None` if there are none.
     pub(super) fn next_slice(&self, row_group: &RowGroup) -> Option<Slice> {
-        let first_row = row_group.unit.first_row;
-        let row_count = BATCH_ROWS.min(row_group.row_count.saturating_sub(first_row));
+        let rows = row_group.selected.slice(row_group.unit.first_row)?;
         let columns = vec![None; self.table.columns.len()];
-        (row_count > 0).then_some(Slice { first_row, row_count, columns })
+        Some(Slice { first_row: rows.start, row_count: rows.len(), columns })
     }
 
     /// Some of the table's columns for a slice. Reads those that the slice does not have yet.
@@ -315,7 +345,8 @@ impl RowGroupSource {
             RowGroupColumns::Groups(groups) => {
                 let group = groups.iter_mut().find(|group| group.columns.contains(&column));
                 let group = group.ok_or_else(|| to_datafusion(Error::internal("a column is of no group")))?;
-                let arrays = self.read_group(unit, group, (slice.first_row, slice.row_count))?;
+                let rows = (slice.first_row, slice.row_count);
+                let arrays = self.read_group((unit, &row_group.selected), group, rows)?;
                 for (column, array) in group.columns.iter().zip(arrays) {
                     slice.columns[*column] = Some(array);
                 }
@@ -372,7 +403,7 @@ impl RowGroupSource {
             identity: self.file(unit).footer().identity,
             row_group: unit.row_group,
             column: stored.field,
-            variant: stored.variant.as_ref().unwrap_or(&self.table.columns[column].variant).clone(),
+            variant: stored.variant.as_ref().unwrap_or(&self.table.variants[column]).clone(),
         }
     }
 
@@ -389,14 +420,21 @@ impl RowGroupSource {
         }
         let mut columns = self.all_columns();
         columns.retain(|column| first.is_none_or(|first| first.contains(column)));
-        if self.best_way(unit) == ReadWay::Chunks {
+        let keeps_chunks = self.keeps_chunks(unit);
+        if keeps_chunks {
             let has = |column, stored| self.cache.has(&self.chunk_key(unit, column, stored));
             columns.retain(|column| file.stored(*column).is_some_and(|stored| !has(*column, stored)));
         }
-        let ranges = chunk_ranges(file, unit.row_group, &columns);
         let table = self.table.clone();
         // What fails is reported when the row group is read.
-        Some(tokio::task::spawn_blocking(move || table.files[unit.file].file.fetch_ahead(ranges).ok()))
+        Some(tokio::task::spawn_blocking(move || {
+            let (file, mut selected) = (&table.files[unit.file], table.selected_rows(unit));
+            if keeps_chunks && !selected.are_few() {
+                selected = file.all_rows(unit.row_group);
+            }
+            let ranges = page_ranges(file, unit.row_group, &columns, &selected);
+            file.file.fetch_ahead(ranges).ok()
+        }))
     }
 
     async fn decode(&self, file: &ScanFile, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {
@@ -404,7 +442,8 @@ impl RowGroupSource {
         pages.begin(ColumnReader::bytes_to_read(file, unit.row_group, &[column]))?;
         let elapsed = self.metrics.elapsed();
         let timer = elapsed.timer();
-        let rows = ReadRows { row_group: unit.row_group, first_row: 0, batch_rows: PIECE_ROWS };
+        let selected = Arc::new(file.all_rows(unit.row_group));
+        let rows = ReadRows { row_group: unit.row_group, first_row: 0, batch_rows: PIECE_ROWS, selected };
         let mut reader = ColumnReader::try_new(file, &[column], rows, &pages).map_err(to_datafusion)?;
         timer.done();
         self.metrics.bytes_read.add(reader.bytes_read);

@@ -13,14 +13,16 @@ use arrow::{
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
 use pystachio_files::{
-    ChunkStatistics, ColumnPlace, ColumnVariant, FieldPlace, FileFooter, OpenedFiles, ScanConditions,
-    TableFile, ValuePlace, column_places, decoding_panics::decode_guarded,
+    ChunkStatistics, ColumnPlace, ColumnVariant, FieldPlace, FileFooter, IndexedRowGroup, OpenedFiles,
+    ScanConditions, TableFile, ValuePlace, column_places, decoding_panics::decode_guarded, rows_left,
 };
-use pystachio_plan::{Error, ErrorKind, Literal, Result, ScanColumn};
+use pystachio_plan::{Error, ErrorKind, Expression, Literal, Result, ScanColumn};
 
 use super::{
     Conversion,
     conversion::{Mismatch, PlannedConversion},
+    queue::ScanUnit,
+    selected_rows::SelectedRows,
 };
 use crate::{
     cache::ChunkSource, column_name, datafusion::common::ScalarValue, error::from_datafusion,
@@ -31,19 +33,18 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ScanTable {
     pub(crate) name: String,
-    pub(crate) columns: Vec<DeclaredColumn>,
+    /// The declared columns.
+    pub(crate) columns: Vec<ScanColumn>,
+    /// In which form each of them is kept.
+    pub(crate) variants: Vec<Arc<ColumnVariant>>,
     pub(crate) files: Vec<ScanFile>,
     /// Files that conditions rule out by the keys of their folders.
     pub(crate) left_out: usize,
     /// One field a declared column.
     pub(crate) schema: SchemaRef,
-}
-
-/// A declared column.
-#[derive(Debug)]
-pub(crate) struct DeclaredColumn {
-    pub(crate) column: ScanColumn,
-    pub(crate) variant: Arc<ColumnVariant>,
+    /// What the scan demands of rows.
+    conditions: Vec<Expression>,
+    parameters: Vec<Literal>,
 }
 
 /// A file with its columns in the order of the declared ones.
@@ -52,6 +53,7 @@ pub(crate) struct ScanFile {
     pub(crate) file: TableFile,
     pub(crate) path: Arc<Path>,
     pub(crate) columns: Vec<FileColumn>,
+    places: Vec<ColumnPlace>,
     /// The row groups that have rows which may meet the scan's conditions.
     pub(crate) row_groups_left: Vec<usize>,
 }
@@ -123,15 +125,36 @@ impl ScanTable {
                 )
             })
             .collect();
-        let columns = columns
-            .iter()
-            .map(|column| DeclaredColumn {
-                column: column.clone(),
-                variant: Arc::new(ColumnVariant::of(column)),
-            })
-            .collect();
-        let schema = Arc::new(Schema::new(fields));
-        Ok(Self { name: name.to_owned(), columns, files, left_out, schema })
+        let variants = columns.iter().map(|column| Arc::new(ColumnVariant::of(column))).collect();
+        Ok(Self {
+            name: name.to_owned(),
+            columns: columns.to_vec(),
+            variants,
+            files,
+            left_out,
+            schema: Arc::new(Schema::new(fields)),
+            conditions: conditions.filters.to_vec(),
+            parameters: conditions.parameters.to_vec(),
+        })
+    }
+
+    /// The rows of a row group that may meet the scan's conditions, as far as indexes within the file tell. Blocks.
+    pub(super) fn selected_rows(&self, unit: ScanUnit) -> SelectedRows {
+        let file = &self.files[unit.file];
+        let all = file.all_rows(unit.row_group);
+        if self.conditions.is_empty() {
+            return all;
+        }
+        let place = IndexedRowGroup {
+            file: &file.file,
+            row_group: unit.row_group,
+            columns: &self.columns,
+            places: &file.places,
+        };
+        match rows_left(&place, &self.conditions, &self.parameters) {
+            Some(left) => SelectedRows::of(&left, all.count()),
+            None => all,
+        }
     }
 
     /// All rows of all files.
@@ -146,7 +169,7 @@ impl ScanTable {
 
     /// A column of a file, for messages about its values.
     pub(crate) fn place<'a>(&'a self, file: &'a ScanFile, column: usize) -> ValuePlace<'a> {
-        ValuePlace { table: &self.name, column: &self.columns[column].column.name, file: &file.path }
+        ValuePlace { table: &self.name, column: &self.columns[column].name, file: &file.path }
     }
 }
 
@@ -162,10 +185,16 @@ impl ScanFile {
         let columns = conditions
             .columns
             .iter()
-            .zip(places)
+            .zip(&places)
             .map(|(column, place)| FileColumn::try_new(table, &file, &path, (column, place)))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Self { file, path, columns, row_groups_left })
+        Ok(Self { file, path, columns, places, row_groups_left })
+    }
+
+    /// All rows of a row group.
+    pub(crate) fn all_rows(&self, row_group: usize) -> SelectedRows {
+        let row_count = self.footer().metadata().row_group(row_group).num_rows();
+        SelectedRows::all(usize::try_from(row_count).unwrap_or(0))
     }
 
     pub(crate) fn footer(&self) -> &FileFooter {
@@ -316,12 +345,12 @@ impl FileColumn {
         table: &str,
         file: &TableFile,
         path: &Arc<Path>,
-        (column, place): (&ScanColumn, ColumnPlace),
+        (column, place): (&ScanColumn, &ColumnPlace),
     ) -> Result<Self> {
         let footer = &*file.footer;
-        let values = match place {
-            ColumnPlace::Constant(value) => {
-                FileValues::Constant(scalar(&Literal::new(value, column.data_type.clone()))?)
+        let values = match *place {
+            ColumnPlace::Constant(ref value) => {
+                FileValues::Constant(scalar(&Literal::new(value.clone(), column.data_type.clone()))?)
             }
             ColumnPlace::RowNumber => FileValues::RowNumber,
             ColumnPlace::Stored(field) => {

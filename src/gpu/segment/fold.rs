@@ -6,7 +6,7 @@ use pystachio_plan::{DataType, Result};
 use super::{
     abi::{
         FOLD_COLUMNS_MAX, FOLD_FACTORS_MAX, FOLD_SUMS_MAX, FoldFactor, FoldInput, FoldKey, FoldSegments,
-        SegmentSelection,
+        SEGMENT_BLOCK_ROWS, SegmentSelection,
     },
     table::SegmentTable,
     test::SelectedRows,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Blocks of the kernel that keeps sums: as many as multiprocessors hold at once.
-const FOLD_BLOCKS: u64 = 132 * 6;
+const FOLD_BLOCKS: u64 = 132 * 5;
 const WARP_THREADS: u64 = 32;
 
 /// `constant + coefficient * column`, of a column's number in its table.
@@ -65,8 +65,8 @@ impl Queue {
             return Ok(None);
         }
         let blocks = table.rows.block_count.div_ceil(FOLD_WARPS).clamp(1, FOLD_BLOCKS);
-        let rows_of_thread = (table.rows.block_count / (blocks * FOLD_WARPS) + 1) * ROWS_OF_THREAD;
-        if !sums_fit(table, fold, rows_of_thread) {
+        let rows_of_warp = (table.rows.block_count / (blocks * FOLD_WARPS) + 1) * SEGMENT_BLOCK_ROWS;
+        if !sums_fit(table, fold, rows_of_warp) {
             return Ok(None);
         }
         let mut slots = self.open_slots(fold.layout, keys)?;
@@ -86,8 +86,6 @@ impl Queue {
     }
 }
 
-/// Rows of a thread in each block of rows.
-const ROWS_OF_THREAD: u64 = 32;
 const FOLD_WARPS: u64 = Kernel::FoldSegments.block_threads() as u64 / WARP_THREADS;
 
 /// The slots' keys, if every key has integers or codes of one dictionary.

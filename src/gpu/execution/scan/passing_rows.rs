@@ -301,7 +301,11 @@ impl ScanWork {
             columns: &self.columns,
             places: &row_group.file.places,
         };
-        let left = self.filter.rows_left(&place, &row_group.rows, row_group.is_shared);
+        // Segments have closer bounds of their own.
+        let left = match self.has_segments(row_group) {
+            true => RowSelection::range(row_group.rows.clone()),
+            false => self.filter.rows_left(&place, &row_group.rows, row_group.is_shared),
+        };
         let Range { start, end } = row_group.rows;
         // They are within the row group.
         match row_group.file.file.kept_rows(row_group.index, start.into()..end.into()) {

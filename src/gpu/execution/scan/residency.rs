@@ -67,23 +67,31 @@ impl ScanWork {
         let mut found: Vec<RowGroupSegments> =
             row_groups.iter().map(|_| vec![None; self.columns.len()]).collect();
         let Some(cache) = self.cache.as_ref().filter(|_| self.makes_segments) else { return Ok(found) };
+        let wanted: Vec<(usize, usize)> = (0..row_groups.len())
+            .flat_map(|number| places.iter().map(move |place| (number, *place)))
+            .filter(|(number, place)| !self.is_derived(row_groups[*number], *place))
+            .collect();
+        let key_of = |(number, place): &(usize, usize)| self.segment_key(row_groups[*number], *place);
+        let here = cache.find_all(wanted.iter().map(key_of), self.query);
         let mut pinned: Vec<(usize, usize, LoadClaim)> = Vec::new();
-        for (number, (row_group, found)) in row_groups.iter().zip(&mut found).enumerate() {
-            for place in places.iter().copied().filter(|place| !self.is_derived(row_group, *place)) {
-                let key = self.segment_key(row_group, place);
-                if !cache.has(&key) {
-                    continue;
-                }
-                match cache.claim(key, self.query) {
-                    ChunkClaim::Held(held) => {
-                        self.count_cached(&held);
-                        found[place] = held.segment().cloned();
-                    }
+        for (at, here) in wanted.into_iter().zip(here) {
+            let key = key_of(&at);
+            let (number, place) = at;
+            let held = match here {
+                Some(held) => Some(held),
+                None if !cache.has(&key) => None,
+                None => match cache.claim(key, self.query) {
+                    ChunkClaim::Held(held) => Some(held),
                     ChunkClaim::Mine(claim) if claim.pinned().is_some() => {
-                        pinned.push((number, place, claim))
+                        pinned.push((number, place, claim));
+                        None
                     }
-                    ChunkClaim::Mine(_) | ChunkClaim::Busy => {}
-                }
+                    ChunkClaim::Mine(_) | ChunkClaim::Busy => None,
+                },
+            };
+            if let Some(held) = held {
+                self.count_cached(&held);
+                found[number][place] = held.segment().cloned();
             }
         }
         let fetched = self.fetch_chunks(queue, pinned.iter().map(|(.., claim)| claim))?;
@@ -106,6 +114,13 @@ impl ScanWork {
                 .cache
                 .as_ref()
                 .is_some_and(|cache| !self.is_derived(row_group, place) && cache.has(&key()))
+    }
+
+    /// Whether all columns of a row group that are read from its file are here as segments.
+    pub(super) fn has_segments(&self, row_group: &RowGroup) -> bool {
+        let places = (0..self.columns.len()).filter(|place| !self.is_derived(row_group, *place));
+        let keys = places.map(|place| self.segment_key(row_group, place));
+        self.makes_segments && self.cache.as_ref().is_some_and(|cache| cache.has_all(keys))
     }
 
     fn is_derived(&self, row_group: &RowGroup, place: usize) -> bool {

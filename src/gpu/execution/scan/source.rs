@@ -51,6 +51,9 @@ use crate::{
 /// Rows that a chunk has at least, where a table has them. Then an operator's fixed cost for each
 /// chunk is small against its cost for the rows.
 const CHUNK_ROWS_MIN: usize = 32 << 20;
+/// Parts of a scan at least where all of it is on the device: one is prepared while another is computed, and more of them would
+/// only be more launches.
+const RESIDENT_PARTS_MIN: usize = 2;
 /// The part of the ahead limit that a chunk may use, in shares of a reader: readers of chunks of
 /// that size take turns.
 const SHARES_OF_CHUNK: u64 = 2;
@@ -233,23 +236,19 @@ impl ScanSource {
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let reader_count = query.memory.reader_count();
         let ahead_bytes = query.memory.ahead_bytes();
-        let part_size = PartSize {
-            rows_min: CHUNK_ROWS_MIN,
-            bytes_max: (ahead_bytes / reader_count as u64 * SHARES_OF_CHUNK)
-                .min(ahead_bytes / CHUNK_PART_OF_AHEAD),
-            count_min: reader_count,
-        };
+        let bytes_max =
+            (ahead_bytes / reader_count as u64 * SHARES_OF_CHUNK).min(ahead_bytes / CHUNK_PART_OF_AHEAD);
         let cut = |group: RowGroup| group.pieces(columns, ahead_bytes);
         let pieces = row_groups.into_iter().map(cut).collect::<Result<Vec<_>>>()?;
         row_groups = pieces.into_iter().flatten().collect();
         query.meter.expect(row_groups.iter().map(RowGroup::piece_bytes).sum());
-        let work = Arc::new(ScanWork {
+        let mut work = ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
             declarations: columns.iter().map(declaration_of).collect(),
             given,
             filter,
-            parts: parts(row_groups, part_size),
+            parts: Vec::new(),
             cache: (query.settings.cache && !files.is_sent()).then(|| query.cache.clone()),
             makes_segments: query.settings.segments,
             file_systems: query.file_systems.clone(),
@@ -265,7 +264,11 @@ impl ScanSource {
             counts: ScanCounters::default(),
             meter: query.meter.clone(),
             fold: OnceLock::new(),
-        });
+        };
+        let is_resident = row_groups.iter().all(|row_group| work.has_segments(row_group));
+        let count_min = if is_resident { RESIDENT_PARTS_MIN } else { reader_count };
+        work.parts = parts(row_groups, PartSize { rows_min: CHUNK_ROWS_MIN, bytes_max, count_min });
+        let work = Arc::new(work);
         let wanted = query.readers.add(work.clone(), place.rank);
         Ok(Self { work, wanted })
     }

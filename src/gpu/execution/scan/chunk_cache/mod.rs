@@ -160,14 +160,26 @@ impl ChunkCache {
 
     /// Finds a chunk that is on the device.
     pub(super) fn find(&self, key: ChunkKey, query: u64) -> Option<CachedChunk> {
+        self.find_all([key], query).pop()?
+    }
+
+    /// Finds the chunks of some that are on the device.
+    pub(super) fn find_all(
+        &self,
+        keys: impl IntoIterator<Item = ChunkKey>,
+        query: u64,
+    ) -> Vec<Option<CachedChunk>> {
         let mut state = self.shared.lock();
-        state.change(&key, |kept| {
-            let OnDevice::Here(chunk) = &kept.device else { return None };
-            let found = chunk.clone();
-            kept.touch(query);
-            kept.uses.device += 1;
-            Some(found)
-        })?
+        let mut find = |key: ChunkKey| {
+            state.change(&key, |kept| {
+                let OnDevice::Here(chunk) = &kept.device else { return None };
+                let found = chunk.clone();
+                kept.touch(query);
+                kept.uses.device += 1;
+                Some(found)
+            })?
+        };
+        keys.into_iter().map(&mut find).collect()
     }
 
     /// Finds a chunk for a query, or gives the reader the duty to load it.
@@ -209,7 +221,13 @@ impl ChunkCache {
 
     /// Whether a chunk is here or on the host, and not moving.
     pub(super) fn has(&self, key: &ChunkKey) -> bool {
-        self.shared.lock().entry(key).is_some_and(|entry| !entry.is_busy())
+        self.has_all([*key])
+    }
+
+    /// Whether all of some are.
+    pub(super) fn has_all(&self, keys: impl IntoIterator<Item = ChunkKey>) -> bool {
+        let state = self.shared.lock();
+        keys.into_iter().all(|key| state.entry(&key).is_some_and(|entry| !entry.is_busy()))
     }
 
     /// Forgets a chunk, unless a reader loads or moves it.
