@@ -74,7 +74,7 @@ pub(super) fn refuted(
 }
 
 impl BloomFilter {
-    fn read(file: &TableFile, (row_group, leaf): (usize, usize), file_type: FileType) -> Option<Self> {
+    fn read(file: &TableFile, (row_group, leaf): (usize, usize), file_type: &FileType) -> Option<Self> {
         let chunk = file.footer.metadata().row_group(row_group).column(leaf);
         let offset = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
         // What encryption would make of it is not worth another form.
@@ -84,7 +84,8 @@ impl BloomFilter {
         let stated = chunk.bloom_filter_length().map(usize::try_from).transpose().ok()?;
         let bits = read_bits(file, offset, stated)?;
         let length = usize::try_from(chunk.column_descr().type_length()).unwrap_or(0);
-        (bits.num_blocks() > 0).then(|| Self { bits, physical: chunk.column_type(), length, file_type })
+        let (physical, file_type) = (chunk.column_type(), file_type.clone());
+        (bits.num_blocks() > 0).then_some(Self { bits, physical, length, file_type })
     }
 
     /// Whether the chunk does not have a value.

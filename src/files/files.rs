@@ -63,7 +63,7 @@ use crate::{
     file_type::{FileType, file_type, is_null_type, leaf_type},
     footer_check::{check_decoded, check_encoded, is_of_encrypted_file},
     footer_decode::{decode_footer, decode_with, reason},
-    footer_memory::{decoded_bytes, footer_refused},
+    footer_memory::{LEAF_TYPE_BYTES, decoded_bytes, footer_refused},
     leafless::{with_leafless, without_leafless},
     listings::Listings,
     page_index::PageIndexes,
@@ -134,6 +134,8 @@ pub struct FileFooter {
     pub digest: u64,
     writer: Writer,
     exact_bounds: ExactBounds,
+    /// The types of leaves, as far as they were asked for.
+    leaf_types: Vec<OnceLock<Option<Box<FileType>>>>,
     pub(super) page_indexes: PageIndexes,
     /// How the file is encrypted, if it is.
     encrypted: Option<EncryptedLayout>,
@@ -517,7 +519,9 @@ impl FileCatalog {
             self.read_footer(source, identity.file_bytes)?;
         let identity = with_keys.filter(|_| encrypted.is_some()).unwrap_or(identity);
         let layout_bytes = encrypted.as_ref().map_or(0, EncryptedLayout::memory_bytes);
-        share.shrink_to(memory_bytes(&metadata, &for_reader) + layout_bytes);
+        let leaf_count = metadata.file_metadata().schema_descr().num_columns();
+        let type_bytes = leaf_count as u64 * LEAF_TYPE_BYTES;
+        share.shrink_to(memory_bytes(&metadata, &for_reader) + type_bytes + layout_bytes);
         let reader = decode_guarded(|| reader_metadata(for_reader));
         let reader = reader.ok_or_else(|| corrupt_footer(path, NOT_DECODABLE))?;
         let reader = reader.map_err(|error| from_parquet(path, &error))?;
@@ -536,6 +540,7 @@ impl FileCatalog {
             schema,
             digest,
             exact_bounds,
+            leaf_types: std::iter::repeat_with(OnceLock::new).take(leaf_count).collect(),
             page_indexes: PageIndexes::default(),
             encrypted,
             share,
@@ -666,10 +671,13 @@ impl FileFooter {
     }
 
     /// The type of a leaf of single values, where one can be read.
-    pub(super) fn type_of_leaf(&self, leaf: usize) -> Option<FileType> {
-        let descriptor = self.metadata.file_metadata().schema_descr().column(leaf);
-        let file_type = leaf_type(descriptor.self_type());
-        (descriptor.max_rep_level() == 0 && file_type.storage.is_some()).then_some(file_type)
+    pub(super) fn type_of_leaf(&self, leaf: usize) -> Option<&FileType> {
+        let of_schema = || {
+            let descriptor = self.metadata.file_metadata().schema_descr().column(leaf);
+            let file_type = leaf_type(descriptor.self_type());
+            (descriptor.max_rep_level() == 0 && file_type.storage.is_some()).then(|| Box::new(file_type))
+        };
+        self.leaf_types.get(leaf)?.get_or_init(of_schema).as_deref()
     }
 
     /// The statistics of a column chunk. `file_type` is the leaf's.

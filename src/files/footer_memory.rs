@@ -15,7 +15,9 @@ use crate::compact_protocol::{CompactWalk, Kind};
 /// Beside its own structure: text, bounds and lists of a column chunk, each an allocation.
 const CHUNK_ALLOCATIONS_BYTES: u64 = 192;
 /// A column or group of a schema, with its name and path, in Parquet's form and in Arrow's.
-const COLUMN_BYTES: u64 = 768;
+const COLUMN_BYTES: u64 = 768 + LEAF_TYPE_BYTES;
+/// What is kept of the type of a leaf once it was asked for.
+pub(super) const LEAF_TYPE_BYTES: u64 = 256;
 const SCHEMA_FIELD: i64 = 2;
 const ROW_GROUPS_FIELD: i64 = 4;
 const CHUNKS_FIELD: i64 = 1;

@@ -135,7 +135,7 @@ pub(super) fn with_statistics<T>(
     if !same_values(file_type.data_type.as_ref()?, &column.data_type) || column.trim_blanks {
         return None;
     }
-    Some(make(&footer.statistics_of(row_group, leaf, &file_type)?))
+    Some(make(&footer.statistics_of(row_group, leaf, file_type)?))
 }
 
 impl Bounds {
@@ -150,7 +150,7 @@ impl Bounds {
         if column.trim_blanks {
             return None;
         }
-        let of_chunk = || Self::of_chunk(&footer.statistics_of(row_group, leaf, &file_type)?);
+        let of_chunk = || Self::of_chunk(&footer.statistics_of(row_group, leaf, file_type)?);
         match (file_type.data_type.as_ref()?, &column.data_type) {
             (file, declared) if same_values(file, declared) => of_chunk(),
             (DataType::Date, DataType::Timestamp) => of_chunk()?.to_timestamps(),

@@ -187,7 +187,7 @@ impl Counting<'_> {
             path: footer.path.clone(),
         };
         let metadata = footer.metadata().row_group(row_group);
-        let part = footer.statistics_of(metadata, leaf, &file_type)?;
+        let part = footer.statistics_of(metadata, leaf, file_type)?;
         let Countable { row_count, bytes } = countable(&source.bytes, &part)?;
         let mut share = MemoryShare::new(self.memory.clone());
         if !share.try_grow(bytes) {
