@@ -30,6 +30,9 @@ pub trait Server {
     /// Whether the session's DateStyle is ISO.
     fn has_iso_dates(&self) -> bool;
 
+    /// The words of SQL that names are not without quotes, with blanks between them.
+    fn reserved_words(&self) -> String;
+
     /// Whether `right` takes the least integer for its own negation and returns the whole text, as some minor versions do.
     fn right_wraps(&self) -> bool;
 
@@ -50,6 +53,10 @@ pub enum RuntimeValue {
     SessionZone,
     /// The session's DateStyle.
     DateStyle,
+    /// The session's `extra_float_digits`.
+    FloatDigits,
+    /// The session's `quote_all_identifiers`.
+    QuotesIdentifiers,
     /// The time zone that a text or an interval names.
     Zone(Value),
 }

@@ -141,6 +141,8 @@ impl Origins {
             },
             RuntimeValue::SessionZone => session_zone(),
             RuntimeValue::DateStyle => setting("DateStyle"),
+            RuntimeValue::QuotesIdentifiers => setting("quote_all_identifiers"),
+            RuntimeValue::FloatDigits => setting("extra_float_digits"),
             RuntimeValue::Zone(zone) => zone_constant(zone)?,
         };
         // SAFETY: just made.

@@ -7,7 +7,7 @@ use pystachio_lower::{Server, TextForm};
 use pystachio_plan::Value;
 
 use crate::{
-    pg::{compat, encoding, zone::zone_table},
+    pg::{compat, encoding, list, zone::zone_table},
     settings,
 };
 
@@ -55,6 +55,23 @@ impl Server for Postgres {
     fn has_iso_dates(&self) -> bool {
         // SAFETY: a variable of the session.
         unsafe { pg_sys::DateStyle == pg_sys::USE_ISO_DATES as i32 }
+    }
+
+    fn reserved_words(&self) -> String {
+        static WORDS: OnceLock<String> = OnceLock::new();
+        // SAFETY: tables of the server's, with so many entries each.
+        WORDS
+            .get_or_init(|| unsafe {
+                let keywords = &raw const pg_sys::ScanKeywords;
+                let categories = (&raw const pg_sys::ScanKeywordCategories).cast::<u8>();
+                let is_reserved =
+                    |place: &i32| u32::from(*categories.add(*place as usize)) != pg_sys::UNRESERVED_KEYWORD;
+                let word = |place| list::string(pg_sys::GetScanKeyword(place, keywords));
+                let words: Vec<String> =
+                    (0..(*keywords).num_keywords).filter(is_reserved).map(word).collect();
+                words.join(" ")
+            })
+            .clone()
     }
 
     fn right_wraps(&self) -> bool {
