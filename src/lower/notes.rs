@@ -30,9 +30,6 @@ pub trait Server {
     /// Whether the session's DateStyle is ISO.
     fn has_iso_dates(&self) -> bool;
 
-    /// The words of SQL that names are not without quotes, with blanks between them.
-    fn reserved_words(&self) -> String;
-
     /// Whether `right` takes the least integer for its own negation and returns the whole text, as some minor versions do.
     fn right_wraps(&self) -> bool;
 
@@ -57,6 +54,8 @@ pub enum RuntimeValue {
     FloatDigits,
     /// The session's `quote_all_identifiers`.
     QuotesIdentifiers,
+    /// The words of SQL that are no names without quotes, with blanks between them.
+    ReservedWords,
     /// The time zone that a text or an interval names.
     Zone(Value),
 }

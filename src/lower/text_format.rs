@@ -36,9 +36,12 @@ impl Lowering<'_> {
     }
 
     fn quoted_identifier(&self, name: Expression) -> Expression {
-        let index = self.notes.parameter(RuntimeValue::QuotesIdentifiers, DataType::Text);
-        let setting = Expression::Parameter { index, data_type: DataType::Text };
-        let arguments = vec![name, text(self.server.reserved_words()), setting];
+        let parameter = |value| Expression::Parameter {
+            index: self.notes.parameter(value, DataType::Text),
+            data_type: DataType::Text,
+        };
+        let words = parameter(RuntimeValue::ReservedWords);
+        let arguments = vec![name, words, parameter(RuntimeValue::QuotesIdentifiers)];
         Expression::call(Function::QuoteIdentifier, arguments, DataType::Text)
     }
 

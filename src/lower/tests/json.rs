@@ -149,8 +149,8 @@ fn rows_are_objects_of_their_fields() {
     let inner = || row(&["f1"], vec![column(NAME)]);
     assert_eq!(
         shown(&of("row_to_json", row(&["n", "r"], vec![column(NUMBER), inner()]))),
-        "('{' || json_text('n') || ':' || json_text(column 1) || ',' || json_text('r') || ':{' || json_text('f1') || ':' || \
-         json_text(column 4) || '}}')"
+        "('{' || json_text('n') || ':' || json_text(column 1) || ',' || json_text('r') || ':' || ('{' || json_text('f1') || \
+         ':' || json_text(column 4) || '}') || '}')"
     );
     // A row that an outer join may not have.
     let is_there = Part::NullTest {

@@ -67,10 +67,6 @@ impl Server for TestServer {
         true
     }
 
-    fn reserved_words(&self) -> String {
-        "select user".into()
-    }
-
     fn right_wraps(&self) -> bool {
         self.right_wraps
     }

@@ -236,11 +236,11 @@ fn numbers_are_shown_as_they_are_printed() {
     let joined = call("concat", SourceType::Text, vec![column(FLAG), column(PRICE), column(NUMBER)]);
     assert_eq!(
         lowered(&joined),
-        "concat(CASE WHEN (column 8 IS TRUE) THEN 't' WHEN (column 8 IS FALSE) THEN 'f' END, \
+        "concat_skipping_nulls(CASE WHEN (column 8 IS TRUE) THEN 't' WHEN (column 8 IS FALSE) THEN 'f' END, \
          number_text(column 2), (column 1)::text)"
     );
     let quoted = |name: &str| lowered(&call(name, SourceType::Text, vec![column(NAME)]));
-    assert_eq!(quoted("quote_ident"), "quote_ident(column 4, 'select user', $1)");
+    assert_eq!(quoted("quote_ident"), "quote_ident(column 4, $1, $2)");
     assert_eq!(quoted("quote_nullable"), "coalesce(quote_literal(column 4), 'NULL')");
 }
 
@@ -257,7 +257,7 @@ fn formats_show_texts_and_integers() {
         "(coalesce(CASE WHEN (column 8 IS TRUE) THEN 't' WHEN (column 8 IS FALSE) THEN 'f' END, '') || ' ' || \
          coalesce(number_text(column 9, $1), ''))"
     );
-    assert_eq!(lowered(&formatted(vec![text("%I"), text("a")])), "quote_ident('a', 'select user', $1)");
+    assert_eq!(lowered(&formatted(vec![text("%I"), text("a")])), "quote_ident('a', $1, $2)");
     assert_eq!(reason(vec![text("%I"), column(NAME)]), "function format with a name that may be NULL");
     assert_eq!(reason(vec![text("%1$s"), column(NAME)]), "function format with %1 in its text");
     assert_eq!(reason(vec![text("%s"), column(SPAN)]), "function format of interval");

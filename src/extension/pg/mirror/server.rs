@@ -57,23 +57,6 @@ impl Server for Postgres {
         unsafe { pg_sys::DateStyle == pg_sys::USE_ISO_DATES as i32 }
     }
 
-    fn reserved_words(&self) -> String {
-        static WORDS: OnceLock<String> = OnceLock::new();
-        // SAFETY: tables of the server's, with so many entries each.
-        WORDS
-            .get_or_init(|| unsafe {
-                let keywords = &raw const pg_sys::ScanKeywords;
-                let categories = (&raw const pg_sys::ScanKeywordCategories).cast::<u8>();
-                let is_reserved =
-                    |place: &i32| u32::from(*categories.add(*place as usize)) != pg_sys::UNRESERVED_KEYWORD;
-                let word = |place| list::string(pg_sys::GetScanKeyword(place, keywords));
-                let words: Vec<String> =
-                    (0..(*keywords).num_keywords).filter(is_reserved).map(word).collect();
-                words.join(" ")
-            })
-            .clone()
-    }
-
     fn right_wraps(&self) -> bool {
         static WRAPS: OnceLock<bool> = OnceLock::new();
         *WRAPS.get_or_init(|| {
@@ -102,4 +85,21 @@ impl Server for Postgres {
             start != Some(0)
         })
     }
+}
+
+/// The words of SQL that are no names without quotes, with blanks between them.
+pub fn reserved_words() -> &'static str {
+    static WORDS: OnceLock<String> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        // SAFETY: tables of the server's, with so many entries each.
+        unsafe {
+            let keywords = &raw const pg_sys::ScanKeywords;
+            let categories = (&raw const pg_sys::ScanKeywordCategories).cast::<u8>();
+            let is_reserved =
+                |place: &i32| u32::from(*categories.add(*place as usize)) != pg_sys::UNRESERVED_KEYWORD;
+            let word = |place| list::string(pg_sys::GetScanKeyword(place, keywords));
+            let words: Vec<String> = (0..(*keywords).num_keywords).filter(is_reserved).map(word).collect();
+            words.join(" ")
+        }
+    })
 }
