@@ -348,6 +348,10 @@ READ_FORMATS = ["YYYY-MM-DD", "YYYYMMDD", "DD.FMMM.YYYY"]
 
 def _moment_entries():
     """Dates and times that are made of numbers, and their texts."""
+    for function in ("justify_days", "justify_hours", "justify_interval"):
+        for moment in ("2000-01-01", "1969-12-31 23:59:59.999999", "9999-12-31 12:00"):
+            yield Entry(f"{function}(timestamp - {moment})", ("timestamp",), f"{function}(a.v - timestamp '{moment}')")
+        yield Entry(f"{function}(age)", ("timestamp", "timestamp"), f"{function}(age(a.v, b.v))")
     for name in TEXTS:
         for form in READ_FORMATS:
             yield Entry(f"to_date({name}, {form})", (name,), f"to_date(a.v, '{form}')")
@@ -457,9 +461,9 @@ def entries():
         yield from make()
 
 
-# What the planner alone calls, for which SQL has no call.
-PLANNERS_OWN = ["instant", "join_texts", "mode", "pad_blanks", "percentile_cont", "percentile_disc", "quotient_scale", "row", "trim_blanks", "variance",
-                "variance_scale"]
+# What the planner alone calls, for which SQL has no call, and functions of intervals, which no edge table has: they are tried on differences.
+PLANNERS_OWN = ["instant", "join_texts", "justify_days", "justify_hours", "justify_interval", "mode", "pad_blanks", "percentile_cont", "percentile_disc",
+                "quotient_scale", "row", "to_number_scale", "trim_blanks", "variance", "variance_scale"]
 
 
 def missing_examples(session):
