@@ -90,9 +90,11 @@ SELECT same($$SELECT x.id, json_build_object('x', x, 'y', y) FROM t1 x LEFT JOIN
 SELECT same($$SELECT json_agg(x ORDER BY id), jsonb_agg(x ORDER BY id) FROM t1 x$$);
 SELECT same($$SELECT json_agg(y ORDER BY x.id, y.id), jsonb_agg(y ORDER BY x.id, y.id), json_object_agg(x.id, y ORDER BY x.id, y.id) FROM t1 x LEFT JOIN t2 y ON x.id = y.a$$);
 SELECT public.pushed($$SELECT json_agg(y ORDER BY x.id, y.id) FROM (SELECT id FROM t1) x LEFT JOIN t2 y ON x.id = y.a$$);
+SELECT same($$SELECT json_agg(ARRAY[a, i] ORDER BY id), jsonb_agg(ARRAY[c, s] ORDER BY id) FROM t1$$);
+SELECT same($$SELECT id, to_json(ARRAY[n, m]), json_build_object('list', ARRAY[f, NULL], 'rows', ARRAY[ROW(a, c), ROW(b, NULL)]), to_jsonb(ARRAY[k]), array_to_json(ARRAY[d]) FROM t1$$);
 -- What stays.
 SELECT public.pushed($$SELECT json_object_agg(a, c) FROM t1$$);
-SELECT public.pushed($$SELECT json_agg(ARRAY[a]) FROM t1$$);
+SELECT public.pushed($$SELECT json_agg(ARRAY[ARRAY[a]]) FROM t1$$);
 EXPLAIN (VERBOSE, COSTS OFF) SELECT json_build_object(c, a), json_build_object('a'), to_json(ts - ts), row_to_json(ROW(a), true), to_json(c::bytea) FROM t1;
 SELECT same($$SELECT json_agg(f ORDER BY id), json_agg(DISTINCT a), json_agg(ARRAY[a] ORDER BY id), json_build_array(count(f)), json_agg(row_to_json(ROW(a), true) ORDER BY id) FROM t1$$);
 SELECT same($$SELECT json_build_object('a') FROM t1$$);

@@ -68,7 +68,7 @@ impl Lowering<'_> {
             data_type: DataType::Text,
         };
         Ok(match &value.part {
-            Part::Row { .. } => feed,
+            Part::Row { .. } | Part::Array { .. } => feed,
             Part::Case { operand: None, branches, otherwise } if is_choice_of_rows(branches) => {
                 let lower = |(condition, result): &(Source, Source)| {
                     let condition = self.lower_condition(condition)?;
@@ -175,8 +175,10 @@ impl Lowering<'_> {
             return Err(Refusal::FunctionUse { name: call.function.name.clone(), why });
         };
         let form = Form::of(&call.function.name);
-        if let (Part::Row { .. }, Some(row)) = (&value.part, self.lower_json_row(value, form)?) {
-            return Ok(Lowered { not_null: true, ..Lowered::plain(row) });
+        if let (Part::Row { .. } | Part::Array { .. }, Some(parts)) =
+            (&value.part, self.lower_json_parts(value, form)?)
+        {
+            return Ok(Lowered { not_null: true, ..Lowered::plain(parts) });
         }
         let lowered = self.lower(value)?;
         let result = self.lower_json_value(value, form)?;
@@ -194,8 +196,8 @@ impl Lowering<'_> {
         if let Part::Constant(Constant::Null) = &value.part {
             return Ok(text("null"));
         }
-        if let Some(row) = self.lower_json_row(value, form)? {
-            return Ok(row);
+        if let Some(parts) = self.lower_json_parts(value, form)? {
+            return Ok(parts);
         }
         let lowered = self.lower(value)?;
         if is_null(&lowered.expression) {
@@ -249,8 +251,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// `ROW(…)` as JSON, and a choice of one or NULL; `None` of other values.
-    fn lower_json_row(&self, value: &Source, form: Form) -> Result<Option<Expression>, Refusal> {
+    /// `ROW(…)` and `ARRAY[…]` as JSON, and a choice of a row or NULL; `None` of other values.
+    fn lower_json_parts(&self, value: &Source, form: Form) -> Result<Option<Expression>, Refusal> {
         let refused = || Refusal::JsonOf(value.of.name().to_owned());
         match &value.part {
             Part::Row { fields, names } => {
@@ -265,6 +267,15 @@ impl Lowering<'_> {
                     parts.push(self.lower_json_value(field, form)?);
                 }
                 parts.push(text("}"));
+                Ok(Some(joined(parts)))
+            }
+            Part::Array { items, is_nested: false } => {
+                let mut parts = vec![text("[")];
+                for (place, item) in items.iter().enumerate() {
+                    parts.extend((place > 0).then(|| text(",")));
+                    parts.push(self.lower_json_value(item, form)?);
+                }
+                parts.push(text("]"));
                 Ok(Some(joined(parts)))
             }
             Part::Case { operand: None, branches, otherwise } if is_choice_of_rows(branches) => {

@@ -166,6 +166,12 @@ fn rows_are_objects_of_their_fields() {
         "('[' || CASE WHEN (column 1 IS NOT NULL) THEN ('{' || json_text('f1') || ':' || json_text(column 4) || '}') \
          ELSE 'null' END || ']')"
     );
+    let array = Part::Array { items: vec![column(NUMBER), column(BIG)], is_nested: false };
+    let array = Source::new(array, SourceType::array_of(SourceType::BigInt));
+    assert_eq!(
+        shown(&of("to_json", array)),
+        "('[' || json_text(column 1) || ',' || json_text(column 10) || ']')"
+    );
     assert!(lower(&of("to_json", choice())).is_err());
     assert_eq!(refused(&of("to_json", row(&[], vec![column(NAME)]))).to_string(), "record as JSON");
 }
