@@ -14,6 +14,7 @@ use pystachio_plan::{Error, Result};
 use super::{
     digits::{Decimals, decimal_text},
     invocation::Invocation,
+    lanes::{Lanes, TextLanes},
 };
 
 /// Powers of five above this have more binary digits than floats and the numbers halfway between them.
@@ -32,68 +33,76 @@ pub(super) fn number_text(call: &Invocation<'_>) -> Result<ArrayRef> {
     })
 }
 
-/// Numbers of the first argument. A second one is the setting `extra_float_digits` of floats, and the digits of decimals after the point,
-/// of which the type has more.
-pub(super) struct ShownNumbers<'a> {
-    write: Box<dyn Fn(usize, &mut String) -> Result<()> + 'a>,
+/// Numbers of the first argument.
+pub(super) enum ShownNumbers<'a> {
+    /// With the setting `extra_float_digits`.
+    Singles { values: Lanes<'a, f32>, settings: TextLanes },
+    /// The same of doubles.
+    Doubles { values: Lanes<'a, f64>, settings: TextLanes },
+    /// With the digits behind the point that are shown, where the type has more.
+    Decimals { values: Decimals<'a>, scale: u32, shown: Option<Lanes<'a, i32>> },
 }
 
 impl<'a> ShownNumbers<'a> {
-    pub(super) fn new(call: &'a Invocation<'a>) -> Result<Self> {
-        let write: Box<dyn Fn(usize, &mut String) -> Result<()> + 'a> = match call.arrow_type(0)? {
+    pub(super) fn new(call: &Invocation<'a>) -> Result<Self> {
+        Ok(match call.arrow_type(0)? {
             ArrowType::Float32 => {
-                let (values, settings) = (call.lanes::<Float32Type>(0)?, call.text(1)?);
-                Box::new(move |row, target| match (values.get(row), settings.get(row)) {
-                    (Some(value), Some(setting)) => write_float(target, value, extra_digits(setting)?),
-                    _ => Ok(()),
-                })
+                Self::Singles { values: call.lanes::<Float32Type>(0)?, settings: call.text(1)? }
             }
             ArrowType::Float64 => {
-                let (values, settings) = (call.lanes::<Float64Type>(0)?, call.text(1)?);
-                Box::new(move |row, target| match (values.get(row), settings.get(row)) {
-                    (Some(value), Some(setting)) => write_float(target, value, extra_digits(setting)?),
-                    _ => Ok(()),
-                })
+                Self::Doubles { values: call.lanes::<Float64Type>(0)?, settings: call.text(1)? }
             }
             _ => {
-                let (digits, scale) = Decimals::new(call.argument(0)?)?;
-                let scales = match call.arguments().len() {
+                let (values, scale) = Decimals::new(call.argument(0)?)?;
+                let shown = match call.arguments().len() {
                     1 => None,
                     _ => Some(call.lanes::<Int32Type>(1)?),
                 };
-                let shown = move |row: usize| match &scales {
-                    None => Some(scale),
-                    Some(scales) => scales.get(row).map(|shown| u32::try_from(shown).unwrap_or(0)),
-                };
-                let write = move |target: &mut String, digits: &dyn Display, shown: u32| {
-                    let start = target.len();
-                    match scale {
-                        0 => write!(target, "{digits}").map_err(failed)?,
-                        scale => target.push_str(&decimal_text(&digits.to_string(), scale)),
-                    }
-                    // What is cut are zeroes.
-                    let cut = scale.saturating_sub(shown) as usize + usize::from(shown == 0 && scale > 0);
-                    target.truncate((target.len() - cut.min(target.len() - start)).max(start));
-                    Ok(())
-                };
-                Box::new(move |row, target| match (&digits, shown(row)) {
-                    (_, None) => Ok(()),
-                    (Decimals::Narrow(lanes), Some(shown)) => {
-                        lanes.get(row).map_or(Ok(()), |value| write(target, &value, shown))
-                    }
-                    (Decimals::Wide(lanes), Some(shown)) => {
-                        lanes.get(row).map_or(Ok(()), |value| write(target, &value, shown))
-                    }
-                })
+                Self::Decimals { values, scale, shown }
             }
-        };
-        Ok(Self { write })
+        })
     }
 
     /// Appends a row's number; nothing of NULL.
     pub(super) fn write(&self, row: usize, target: &mut String) -> Result<()> {
-        (self.write)(row, target)
+        match self {
+            Self::Singles { values, settings } => match (values.get(row), settings.get(row)) {
+                (Some(value), Some(setting)) => write_float(target, value, extra_digits(setting)?),
+                _ => Ok(()),
+            },
+            Self::Doubles { values, settings } => match (values.get(row), settings.get(row)) {
+                (Some(value), Some(setting)) => write_float(target, value, extra_digits(setting)?),
+                _ => Ok(()),
+            },
+            Self::Decimals { values, scale, shown } => {
+                let shown = match shown {
+                    None => Some(*scale),
+                    Some(shown) => shown.get(row).map(|shown| u32::try_from(shown).unwrap_or(0)),
+                };
+                match (values, shown) {
+                    (_, None) => Ok(()),
+                    (Decimals::Narrow(values), Some(shown)) => {
+                        write_decimal(target, values.get(row), *scale, shown)
+                    }
+                    (Decimals::Wide(values), Some(shown)) => {
+                        write_decimal(target, values.get(row), *scale, shown)
+                    }
+                }
+            }
+        }
     }
+}
+
+/// Appends a decimal with fewer digits behind the point than it has: the others are zeroes.
+fn write_decimal(target: &mut String, digits: Option<impl Display>, scale: u32, shown: u32) -> Result<()> {
+    let Some(digits) = digits else { return Ok(()) };
+    if scale == 0 {
+        return write!(target, "{digits}").map_err(failed);
+    }
+    let text = decimal_text(&digits.to_string(), scale);
+    let cut = scale.saturating_sub(shown) as usize + usize::from(shown == 0);
+    target.push_str(text.get(..text.len().saturating_sub(cut)).unwrap_or_default());
+    Ok(())
 }
 
 fn failed(error: fmt::Error) -> Error {
@@ -211,7 +220,7 @@ impl Digits {
         let five = 5_u128.pow(power.unsigned_abs());
         let odd = match power {
             0.. => (digits >> digits.trailing_zeros()) * five,
-            _ if digits % five == 0 => digits / five,
+            _ if digits.is_multiple_of(five) => digits / five,
             _ => return false,
         };
         128 - odd.leading_zeros() - odd.trailing_zeros() == bits
