@@ -38,6 +38,32 @@ EXPLAIN (VERBOSE, COSTS OFF) SELECT to_char(n, 'FM9G990D00'), to_char(n, 'S99'),
 SELECT same($$SELECT to_char(a, '9.9.9') FROM t1$$);
 
 --
+-- Numbers as they are printed
+--
+EXPLAIN (VERBOSE, COSTS OFF) SELECT f::text, n::text, (n / 3)::varchar, concat(a, '-', n, '-', k, f, ts), format('%s %L %I', f, n, 'order') FROM t1;
+SELECT same($$SELECT id, f::text, f::real::text, n::text, m::varchar, (n / 3)::text, (n * m)::text, a::numeric::text, abs(n)::text FROM t1$$);
+SELECT same($$SELECT left(n::text, 2), count(*) FROM t1 GROUP BY 1$$);
+SELECT same($$SELECT string_agg(f::text, ',' ORDER BY id), string_agg(n::text, ' ' ORDER BY id), avg(n)::text, sum(f)::text FROM t1$$);
+SELECT same($$SELECT id, concat(a, b, i, c, s, d, n, m, f, k, ts), concat_ws('|', a, k, f, NULL, n / 7, s), concat(d, ts::timestamptz, ts::time) FROM t1$$);
+SELECT same($$SELECT id, format('%s %s %s %L %L', k, f, n, f, k), format('%I.%I', 'order', 'a b') FROM t1$$);
+SELECT same($$SELECT id, quote_ident(c), quote_ident('user' || coalesce(c, '')), quote_nullable(c), quote_nullable(a), quote_literal(n) FROM t1$$);
+SELECT same($$SELECT format('%I', c) FROM t1$$);
+SET quote_all_identifiers = on;
+SELECT same($$SELECT id, quote_ident(c), format('%I', 'ab') FROM t1$$);
+RESET quote_all_identifiers;
+-- A kept plan has the digits of each run.
+SET plan_cache_mode = force_generic_plan;
+PREPARE shown AS SELECT min(f::text), max((f / 3)::text), min((f::real / 7)::text), max(json_build_array(f / 3)::text) FROM t1;
+EXECUTE shown;
+SET extra_float_digits = 0;
+EXECUTE shown;
+SELECT same($$SELECT id, f::text, (f / 3)::real::text, to_json(f / 3), concat(f / 7) FROM t1$$);
+SET extra_float_digits = -4;
+EXECUTE shown;
+RESET extra_float_digits;
+RESET plan_cache_mode;
+
+--
 -- JSON
 --
 EXPLAIN (VERBOSE, COSTS OFF) SELECT k, json_agg(c ORDER BY id), jsonb_object_agg(id, n ORDER BY id) FROM t1 GROUP BY k;
@@ -47,13 +73,42 @@ SELECT same($$SELECT json_agg(a ORDER BY id), json_agg(json_build_object('id', i
 SELECT same($$SELECT jsonb_agg(jsonb_build_object('id', id, 'name', c) ORDER BY id), json_agg(a) FROM t0$$);
 SELECT same($$SELECT id, json_build_object('a', a, 'c', c), jsonb_build_object('b', b, 'a', n, 'b', id), json_build_array(), jsonb_build_array(d, s, m), json_build_object(), to_json(c), to_jsonb(n), to_json(ts) FROM t1$$);
 SELECT same($$SELECT id, jsonb_build_object('b', n) -> 'b', json_build_object('c', c) ->> 'c' FROM t1$$);
-SELECT public.pushed($$SELECT json_agg(f) FROM t1$$);
+-- Floats, values with a time zone, numerics of several scales.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT json_build_object('f', f, 'r', f::real, 'q', n / 3, 'at', ts::timestamptz) FROM t1;
+SELECT same($$SELECT id, to_json(f), to_json(f::real), to_json(n / 3), to_json(ts::timestamptz), jsonb_build_object('f', f, 'r', f::real, 'q', n / 3, 'at', ts::timestamptz) FROM t1$$);
+SELECT same($$SELECT id, to_json('NaN'::float8 + f), to_jsonb(f * 'Infinity'::float8), to_json(f / 1e300), to_jsonb(f * 1e30), to_json(-0.0::float8 * f) FROM t1$$);
+SELECT same($$SELECT k, json_agg(f ORDER BY id), jsonb_agg(f::real ORDER BY id), json_object_agg('x' || id, f ORDER BY id), json_build_object('average', avg(n), 'most', max(m), 'sum', sum(f)) FROM t1 GROUP BY k$$);
+-- Arrays.
+SELECT same($$SELECT k, to_json(array_agg(a ORDER BY id)), to_jsonb(array_agg(f ORDER BY id)), array_to_json(array_agg(c ORDER BY id)), to_json(array_agg(n ORDER BY id)), to_json(array_agg(ts::timestamptz ORDER BY id)), to_json(array_agg(d ORDER BY id) FILTER (WHERE false)) FROM t1 GROUP BY k$$);
+SELECT same($$SELECT json_agg(l ORDER BY k), jsonb_agg(l ORDER BY k) FROM (SELECT k, array_agg(a ORDER BY id) FILTER (WHERE k) AS l FROM t1 GROUP BY k) q$$);
+-- Rows.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT json_agg(t ORDER BY id) FROM (SELECT id, c AS "Name", f, n FROM t1) t;
+SELECT same($$SELECT json_agg(t ORDER BY id) FROM (SELECT id, c AS "Name ""x""", f, n, s, ts FROM t1) t$$);
+SELECT same($$SELECT k, jsonb_agg(t ORDER BY id), json_agg(row_to_json(t) ORDER BY id) FROM (SELECT id, c, d, k FROM t1) t GROUP BY k$$);
+SELECT same($$SELECT id, row_to_json(ROW(a, c, f)), to_jsonb(ROW(a, ROW(c, f))), to_json(ROW(NULL, a)) FROM t1$$);
+SELECT same($$SELECT x.id, json_build_object('x', x, 'y', y) FROM t1 x LEFT JOIN t2 y ON x.id = y.a$$);
+SELECT same($$SELECT json_agg(x ORDER BY id), jsonb_agg(x ORDER BY id) FROM t1 x$$);
+SELECT same($$SELECT json_agg(y ORDER BY x.id, y.id), jsonb_agg(y ORDER BY x.id, y.id), json_object_agg(x.id, y ORDER BY x.id, y.id) FROM t1 x LEFT JOIN t2 y ON x.id = y.a$$);
+SELECT public.pushed($$SELECT json_agg(y ORDER BY x.id, y.id) FROM (SELECT id FROM t1) x LEFT JOIN t2 y ON x.id = y.a$$);
+SELECT same($$SELECT json_agg(ARRAY[a, i] ORDER BY id), jsonb_agg(ARRAY[c, s] ORDER BY id) FROM t1$$);
+SELECT same($$SELECT id, to_json(ARRAY[n, m]), json_build_object('list', ARRAY[f, NULL], 'rows', ARRAY[ROW(a, c), ROW(b, NULL)]), to_jsonb(ARRAY[k]), array_to_json(ARRAY[d]) FROM t1$$);
+-- What stays.
 SELECT public.pushed($$SELECT json_object_agg(a, c) FROM t1$$);
-SELECT public.pushed($$SELECT json_agg(ARRAY[a]) FROM t1$$);
-SELECT public.pushed($$SELECT json_agg(ts::timestamptz) FROM t1$$);
-EXPLAIN (VERBOSE, COSTS OFF) SELECT json_build_object('f', f), json_build_object(c, a), json_build_object('a'), to_json(ts::timestamptz) FROM t1;
-SELECT same($$SELECT json_agg(f ORDER BY id), json_agg(DISTINCT a), json_agg(ARRAY[a] ORDER BY id), json_build_array(count(f)) FROM t1$$);
+SELECT public.pushed($$SELECT json_agg(ARRAY[ARRAY[a]]) FROM t1$$);
+EXPLAIN (VERBOSE, COSTS OFF) SELECT json_build_object(c, a), json_build_object('a'), to_json(ts - ts), row_to_json(ROW(a), true), to_json(c::bytea) FROM t1;
+SELECT same($$SELECT json_agg(f ORDER BY id), json_agg(DISTINCT a), json_agg(ARRAY[a] ORDER BY id), json_build_array(count(f)), json_agg(row_to_json(ROW(a), true) ORDER BY id) FROM t1$$);
 SELECT same($$SELECT json_build_object('a') FROM t1$$);
+
+--
+-- Numbers that are read, and intervals of whole units
+--
+EXPLAIN (VERBOSE, COSTS OFF) SELECT sum(to_number(n::text, '999999.99')), to_number(min(c), '9') FROM t1;
+SELECT same($$SELECT id, to_number(n::text, '999999999.99'), to_number(to_char(n, 'FM9,999,990.00'), '9,999,990.00') + 1, to_number('1' || id, '000'), to_number(m::text, 'FM99999.9') FROM t1$$);
+SELECT same($$SELECT sum(to_number(a::text, '999999')), to_number(max(i::text), '99.9') FROM t1$$);
+SELECT same($$SELECT to_number(c, '99') FROM t1$$);
+SELECT same($$SELECT to_number('1234' || id, '9.99') FROM t1$$);
+EXPLAIN (VERBOSE, COSTS OFF) SELECT to_number(c, 'S99'), to_number(c, c), to_number(c, '99MI'), to_number(c, '') FROM t1;
+SELECT same($$SELECT id, justify_days(ts - timestamp '2000-01-01'), justify_interval(timestamp '2030-06-01 12:00' - ts), justify_hours(ts - timestamp '2020-02-02 13:14:15.6'), justify_interval(age(ts, timestamp '2001-02-03 04:05')) FROM t1$$);
 
 --
 -- Dates and timestamps that are read

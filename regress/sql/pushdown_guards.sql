@@ -18,14 +18,14 @@ SELECT same($$SELECT coalesce(CASE WHEN a = 0 THEN 'zero' END, to_char(100 / a, 
 SELECT same($$SELECT CASE a WHEN 0 THEN 'zero' ELSE to_char(100 / a, '999V') END FROM t1 ORDER BY id$$);
 SELECT same($$SELECT CASE WHEN a = 0 THEN 0 WHEN to_char(100 / a, '9V') = ' 9' THEN 1 ELSE 2 END FROM t1 ORDER BY id$$);
 SELECT same($$SELECT CASE WHEN b < 1000 THEN to_char(b::int * 1000, '999999V') END FROM t1 ORDER BY id$$);
-SELECT same($$SELECT CASE WHEN a > 0 THEN quote_ident(substring(c, 1, a - 1)) END FROM t1 ORDER BY id$$);
-SELECT same($$SELECT CASE WHEN a > 0 AND (k OR quote_ident(substring(c, 1, a - 1)) > 'a') THEN 1 END FROM t1 ORDER BY id$$);
+SELECT same($$SELECT CASE WHEN a > 0 THEN normalize(substring(c, 1, a - 1)) END FROM t1 ORDER BY id$$);
+SELECT same($$SELECT CASE WHEN a > 0 AND (k OR normalize(substring(c, 1, a - 1)) > 'a') THEN 1 END FROM t1 ORDER BY id$$);
 SELECT same($$SELECT ARRAY[CASE WHEN a <> 0 THEN ROW(100 / a)::text END], to_char(100 / nullif(a, 0), '9V') FROM t1 ORDER BY id$$);
 -- Where nothing guards it, both fail.
 SELECT same($$SELECT to_char(100 / a, '999V') FROM t1 ORDER BY id$$);
 SELECT same($$SELECT CASE WHEN to_char(100 / a, '9V') = ' 9' THEN 1 END FROM t1 ORDER BY id$$);
 -- What can't fail is pushed down from anywhere.
-EXPLAIN (VERBOSE, COSTS OFF) SELECT CASE WHEN k THEN quote_ident(upper(c)) END FROM t1 ORDER BY id;
+EXPLAIN (VERBOSE, COSTS OFF) SELECT CASE WHEN k THEN normalize(upper(c)) END FROM t1 ORDER BY id;
 
 -- Over aggregates, in their FILTER and after HAVING.
 SELECT same($$SELECT CASE WHEN count(*) FILTER (WHERE a = 50) > 0 THEN to_char(sum(a) / count(*) FILTER (WHERE a = 50), '9V') END FROM t1$$);

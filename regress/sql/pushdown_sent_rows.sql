@@ -135,6 +135,12 @@ SELECT c.* FROM compared('SELECT i.* FROM sales s JOIN items i USING (item) WHER
 SELECT name, c.sent, c.differing FROM
   unnest(ARRAY['name', 'kind', 'weight', 'cost', 'ratio', 'share', 'big', 'few', 'since', 'at', 'tz', 'clock', 'raw', 'on_sale', 'tags', 'facts', 'plain', 'feeling', 'rank', 'span']) WITH ORDINALITY names (name, number),
   compared(format('SELECT sales.id, %s FROM sales JOIN items USING (item) ORDER BY price, sales.id LIMIT 2000', name)) c ORDER BY number;
+-- What is not sent says so.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT sales.id, facts, feeling, cost, span, id.id FROM sales JOIN items USING (item), LATERAL (SELECT items.id) id ORDER BY price, sales.id LIMIT 2;
+SELECT * FROM compared_all(ARRAY[
+  'SELECT sales.id, facts, feeling FROM sales JOIN items USING (item) ORDER BY price, sales.id LIMIT 200',
+  'SELECT kind, jsonb_agg(facts ORDER BY sales.id), array_agg(feeling ORDER BY sales.id) FROM sales JOIN items USING (item) WHERE price < 1 GROUP BY kind',
+  'SELECT sales.id, facts FROM sales LEFT JOIN (SELECT item, facts || jsonb_build_object(''kind'', kind) AS facts FROM items WHERE on_sale) i USING (item) ORDER BY price, sales.id LIMIT 200']);
 SELECT c.* FROM compared('SELECT kind, length(kind), count(*) FROM sales JOIN items USING (item) WHERE kind = ''a'' GROUP BY kind') c;
 
 -- Parameters of PostgreSQL's part and of the engine's, and plans that are kept.

@@ -31,6 +31,10 @@ SELECT same_in_sessions('SELECT id, d::text, ts::text, tz::text FROM moments');
 SELECT same_in_sessions('SELECT id, v::text FROM edge_date');
 SELECT same_in_sessions('SELECT id, v::text FROM edge_timestamp');
 SELECT same_in_sessions('SELECT id, v::text FROM edge_timestamptz');
+SELECT same_in_sessions('SELECT id, to_json(tz), jsonb_build_array(tz, ts, d), concat(d, ts) FROM moments');
+SELECT same_in_sessions('SELECT id, to_json(v) FROM edge_timestamptz');
+SELECT same('SELECT id, v::text, v::real::text, to_json(v), to_jsonb(v) FROM edge_float8 WHERE abs(v) < 1e38 AND (v = 0 OR abs(v) > 1e-38)');
+SELECT same('SELECT id, v::text, to_json(v), to_jsonb(v), concat(v) FROM edge_float8');
 SELECT same_in_sessions('SELECT left(tz::text, 10) AS day, count(*) FROM moments GROUP BY 1');
 -- Abbreviations of zones are in no table.
 SET datestyle = 'SQL, DMY';

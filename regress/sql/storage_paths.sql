@@ -11,7 +11,7 @@ SELECT format('CREATE FOREIGN TABLE t1 (id integer, a integer, b bigint, c text)
 -- The emulated device reads files by itself in cuFile's compatibility mode only.
 SET pystachio.engine_choice = gpu;
 SET pystachio.gpu_disable = 'cache';
-CREATE FUNCTION answer() RETURNS text LANGUAGE sql AS $$ SELECT count(*) || ' ' || sum(a) || ' ' || sum(b) || ' ' || max(c) FROM t1 $$;
+CREATE FUNCTION answer() RETURNS text LANGUAGE sql AS $$ SELECT count(*) || ' ' || sum(a) || ' ' || sum(b)::bigint || ' ' || max(c) FROM t1 $$;
 CREATE FUNCTION path_taken() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE line text;
 BEGIN

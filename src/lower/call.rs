@@ -38,6 +38,7 @@ impl Lowering<'_> {
         let zone_place = meaning.zone_place(call.arguments.len());
         let lower = |(place, argument)| match zone_place {
             Some(zone_place) if zone_place == place => self.lower_zone(argument),
+            _ if meaning.shows_arguments() => self.lower_concatenated(argument, call),
             _ => self.lower(argument),
         };
         let arguments = match call.arguments.iter().enumerate().map(lower).collect::<Result<Vec<_>, _>>() {
@@ -178,11 +179,11 @@ impl CallSite<'_> {
             {
                 self.substring_by_pattern(arguments)
             }
-            Function::ConcatSkippingNulls => self.text_function(function, shown_integers(arguments)),
-            Function::ConcatSeparated => self.by_signature(function, shown_integers(arguments)),
-            Function::Substring | Function::Concat | Function::Replace | Function::Left => {
-                self.text_function(function, arguments)
-            }
+            Function::Substring
+            | Function::Concat
+            | Function::ConcatSkippingNulls
+            | Function::Replace
+            | Function::Left => self.text_function(function, arguments),
             Function::InitCap(_) => self.by_signature(Function::InitCap(self.ctype()?), arguments),
             Function::PadLeft | Function::PadRight | Function::Repeat => {
                 if !arguments.get(1).is_some_and(is_short_count) {
@@ -191,6 +192,7 @@ impl CallSite<'_> {
                 self.by_signature(function, arguments)
             }
             Function::StartsWith
+            | Function::ConcatSeparated
             | Function::SplitPart
             | Function::Translate
             | Function::Reverse
@@ -481,15 +483,6 @@ pub(crate) fn like(function: Function, is: CatalogUse, arguments: Vec<Lowered>) 
     let found = Expression::predicate(function, values(arguments));
     let is_negated = is == CatalogUse::Not;
     Lowered::plain(if is_negated { Expression::predicate(Function::Not, vec![found]) } else { found })
-}
-
-/// Values of which integers are texts.
-fn shown_integers(arguments: Vec<Lowered>) -> Vec<Lowered> {
-    let shown = |argument: Lowered| match argument.data_type().is_integer() {
-        true => Lowered::plain(cast_to(argument, &DataType::Text)),
-        false => argument,
-    };
-    arguments.into_iter().map(shown).collect()
 }
 
 /// Whether a count is a constant that makes no batch of rows much larger.

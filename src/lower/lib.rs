@@ -12,7 +12,8 @@
 //! - `lowering.rs`: one expression; `runtime.rs`: values that are known when the query starts; `choice.rs`: CASE, COALESCE,
 //!   GREATEST, NULLIF; `comparison.rs`: comparisons, of rows too, `record.rs` those of composite values; `array.rs`: ANY and ALL
 //! - `call.rs`: functions and operators, `bucket.rs`: `width_bucket`, `moment.rs` those of dates and times; `zone.rs`: time zones
-//! - `json.rs`: fields of JSON that are fields of structs in the files
+//! - `json.rs`: fields of JSON that are fields of structs in the files; `json_value.rs`: JSON that is made of values
+//! - `number_text.rs`: numbers as texts, `number_format.rs` those by formats; `text_format.rs`: `format`, `quote_ident` and the arguments of `concat`
 //! - `encoding.rs`: what differs in databases that are not UTF-8
 //! - `numeric.rs`: scales, bounds and the arithmetic of numbers; `wide_quotient.rs`: the order of quotients that are too long
 //! - `aggregate.rs`: aggregates, `outcomes.rs` those of a choice among values of several scales, `ordered_aggregate.rs` those for
@@ -50,6 +51,7 @@ mod meaning;
 mod moment;
 mod notes;
 mod number_format;
+mod number_text;
 mod numeric;
 mod ordered_aggregate;
 mod outcomes;

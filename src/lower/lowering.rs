@@ -167,7 +167,7 @@ impl<'a> Lowering<'a> {
                 let field = self.lower_field(record, name)?;
                 field.ok_or_else(|| Refusal::Kind("T_FieldSelect".into()))
             }
-            Part::Row(_) => Err(Refusal::Kind("T_RowExpr".into())),
+            Part::Row { .. } => Err(Refusal::Kind("T_RowExpr".into())),
             Part::Unknown(unknown) => Err(Refusal::Kind(unknown.kind.clone())),
         }
     }
@@ -244,10 +244,13 @@ impl<'a> Lowering<'a> {
             let text = Expression::call(Function::Cast, vec![argument.expression], DataType::Text);
             return Ok(Lowered::plain(text));
         }
-        if source.of.is_unpadded_text()
-            && let Some(text) = self.lower_text_of_moment(argument)?
-        {
-            return Ok(text);
+        if source.of.is_unpadded_text() {
+            if let Some(text) = self.lower_text_of_moment(argument)? {
+                return Ok(text);
+            }
+            if let Some(text) = self.lower_text_of_number(argument)? {
+                return Ok(text);
+            }
         }
         Err(Refusal::Cast { from: argument.of.name().to_owned(), to: source.of.name().to_owned() })
     }

@@ -57,6 +57,11 @@ impl Meaning {
         matches!(self, Self::Function(Function::Like | Function::ILike(_), _))
     }
 
+    /// Whether it takes values of any type, as they are printed.
+    pub(crate) fn shows_arguments(self) -> bool {
+        matches!(self.function(), Some(Function::ConcatSkippingNulls | Function::ConcatSeparated))
+    }
+
     /// Whether lowering must check a condition.
     pub(crate) fn has_caveat(self, caveat: Caveat) -> bool {
         self.caveats().contains(&caveat)

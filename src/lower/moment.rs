@@ -52,6 +52,9 @@ impl CallSite<'_> {
                 arguments.iter().try_for_each(|argument| self.check_finite(argument))?;
                 self.by_signature(function, arguments)
             }
+            // Of what engines have in intervals nothing is infinite.
+            Function::Justify(_) => self.by_signature(function, arguments),
+            Function::ReadNumber => self.read_number(arguments),
             Function::TurnTime => self.turn_time(is == CatalogUse::MinusSecond, arguments),
             Function::Age => self.age(arguments),
             Function::FormatMoment => self.format_moment(arguments),

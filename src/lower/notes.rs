@@ -50,6 +50,12 @@ pub enum RuntimeValue {
     SessionZone,
     /// The session's DateStyle.
     DateStyle,
+    /// The session's `extra_float_digits`.
+    FloatDigits,
+    /// The session's `quote_all_identifiers`.
+    QuotesIdentifiers,
+    /// The words of SQL that are no names without quotes, with blanks between them.
+    ReservedWords,
     /// The time zone that a text or an interval names.
     Zone(Value),
 }

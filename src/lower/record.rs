@@ -189,7 +189,7 @@ impl Lowering<'_> {
     /// Whether a composite value itself is NULL; `None` if it can't be.
     fn null_test(&self, whole: &Source) -> Result<Option<Expression>, Refusal> {
         match &whole.part {
-            Part::Row(_) => return Ok(None),
+            Part::Row { .. } => return Ok(None),
             Part::Constant(Constant::Null) => return Ok(Some(truth(Value::Bool(true)))),
             _ => {}
         }

@@ -266,6 +266,8 @@ pub enum FunctionRefusal {
     OfType(String),
     #[error("with a key that may be NULL")]
     NullKey,
+    #[error("with a name that may be NULL")]
+    NullName,
     #[error("with %{0} in its text")]
     Specifier(char),
     #[error("on a character value of unknown length")]
@@ -314,6 +316,8 @@ pub enum FunctionRefusal {
     LocaleFormat,
     #[error("with {0} in a format")]
     Pattern(String),
+    #[error("with a format of more than 38 digits, or of none, or of signs")]
+    ReadFormat,
     #[error("with patterns in a format that exclude each other")]
     Patterns,
     #[error("with a format that shows the time zone")]

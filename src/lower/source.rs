@@ -158,7 +158,12 @@ pub enum Part {
         name: String,
     },
     /// `ROW(…)`.
-    Row(Vec<Source>),
+    Row {
+        /// The values of its fields.
+        fields: Vec<Source>,
+        /// Their names; none if they are not known.
+        names: Vec<String>,
+    },
     /// A SubPlan.
     Subquery,
     /// An aggregate.
@@ -372,7 +377,7 @@ impl Source {
                 let branches = branches.iter().flat_map(|(condition, result)| [condition, result]);
                 operand.iter().map(|operand| &**operand).chain(branches).chain(otherwise.as_deref()).collect()
             }
-            Part::Array { items, .. } | Part::Row(items) => items.iter().collect(),
+            Part::Array { items, .. } | Part::Row { fields: items, .. } => items.iter().collect(),
             Part::Window(window) => window.arguments.iter().chain(window.filter.as_deref()).collect(),
             Part::Aggregate(aggregate) => {
                 let keys = aggregate.order.iter().map(|order| &order.key);

@@ -227,9 +227,17 @@ pub enum Function {
     Overlay,
     /// `quote_literal(text)`.
     QuoteLiteral,
+    /// `quote_ident(text)`: (text, the words that are quoted, with blanks between them: text, the session's quote_all_identifiers: text) →
+    /// text.
+    QuoteIdentifier,
     /// `to_hex(a)` of Int32 and Int64 → text, of the bits without a sign.
     ToHexadecimal,
-    /// A value as JSON: (a) of Bool, integers, decimals, dates, times, timestamps, Uuid and text → text, `null` of NULL.
+    /// A number as its type prints it: (float, the session's extra_float_digits: text), (decimal), or (decimal, its digits after the
+    /// point: Int32, of which the type may have more) → text.
+    NumberText,
+    /// A value as JSON: (a) of Bool, integers, decimals, dates, times, timestamps, Uuid and text → text, `null` of NULL. Of numbers a
+    /// second argument may be that of [`Function::NumberText`]; of a timestamptz it is the zone as of [`Function::LocalTime`]. Of an
+    /// array it is JSON of the elements, with their second argument.
     JsonText,
     /// `md5` of text or bytea → 32 digits as text; `sha224` to `sha512` of bytea → bytea.
     Digest(Digest),
@@ -318,6 +326,13 @@ pub enum Function {
     ReadTimestamp,
     /// `to_char(number, format)` of Int32, Int64, floats and decimals → text. The format is one that [`crate::NumberFormat`] reads.
     FormatNumber,
+    /// `to_number(text, format)` → decimal with the digits of the format; one with more digits before the point is an error. The format is
+    /// one that [`crate::NumberFormat`] reads, of digits, a point, commas and texts.
+    ReadNumber,
+    /// The digits behind the point that [`Function::ReadNumber`] reads: of the same arguments → Int32.
+    ReadNumberScale,
+    /// `justify_hours`, `justify_days` and `justify_interval` of an interval.
+    Justify(Justified),
     /// A date or timestamp as text: (a, the session's DateStyle: text) → text.
     MomentText,
     /// A timestamptz as text: (a, the zone as of [`Function::LocalTime`], the session's DateStyle: text) → text. Other styles than
@@ -326,6 +341,17 @@ pub enum Function {
     /// `date_trunc(field, a, zone)`: (timestamptz, the zone as of [`Function::LocalTime`]) → timestamptz. Units shorter than a
     /// day keep the offset of the moment.
     DateTruncInZone(DateField),
+}
+
+/// What [`Function::Justify`] makes whole units of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Justified {
+    /// Days of 24 hours.
+    Hours,
+    /// Months of 30 days.
+    Days,
+    /// Both, with one sign.
+    All,
 }
 
 /// A function of one or two doubles.

@@ -96,7 +96,9 @@ pub use folder_keys::{NULL_FOLDER, folder_keys, folder_text, percent_decoded_byt
 pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
-pub use function::{Aggregate, DateField, Digest, FloatFunction, Function, RADIANS_PER_DEGREE, TrimSide};
+pub use function::{
+    Aggregate, DateField, Digest, FloatFunction, Function, Justified, RADIANS_PER_DEGREE, TrimSide,
+};
 pub use functions::{
     CatalogNames, CatalogUse, Caveat, Example, FUNCTIONS, FailureRule, Form, FunctionEntry, NullRule,
     ResultType, Shown, Signature, TypeClass, function_of_catalog, function_of_name,

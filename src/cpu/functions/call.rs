@@ -26,8 +26,8 @@ use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 use super::{
     arithmetic, bits, bytes, cast, comparison, datetime, decimal, float_function, form,
     invocation::Invocation, json_text, lanes::internal, like, list, make_moment, matching::Matcher,
-    moment_text, number_text, parts::PartFinder, quotient, read_moment, repeated::Repeated, select, text,
-    variance, zone,
+    moment_text, number_text, parts::PartFinder, quotient, read_moment, read_number, repeated::Repeated,
+    select, shown_number, text, variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -178,10 +178,13 @@ impl ScalarCall {
                     | Function::Repeat
                     | Function::Overlay
                     | Function::QuoteLiteral
+                    | Function::QuoteIdentifier
                     | Function::Digest(_)
                     | Function::Decode
                     | Function::ReadDate
                     | Function::ReadTimestamp
+                    | Function::ReadNumber
+                    | Function::ReadNumberScale
             ),
             Kernel::Upper(_)
             | Kernel::Lower(_)
@@ -321,9 +324,11 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::ConcatSeparated => form::concat_separated(call),
         Function::Overlay => form::overlay(call),
         Function::QuoteLiteral => form::quote_literal(call),
+        Function::QuoteIdentifier => form::quote_identifier(call),
         Function::Ascii => bytes::ascii(call),
         Function::Character => bytes::character(call),
         Function::JsonText => json_text::json_text(call),
+        Function::NumberText => shown_number::number_text(call),
         Function::ToHexadecimal => bytes::to_hexadecimal(call),
         Function::Digest(digest) => bytes::digest(digest, call),
         Function::Encode => bytes::encode(call),
@@ -358,6 +363,9 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::FormatMoment => moment_text::format_moment(call),
         Function::ReadDate => read_moment::read_date(call),
         Function::ReadTimestamp => read_moment::read_timestamp(call),
+        Function::ReadNumber => read_number::read_number(call),
+        Function::ReadNumberScale => read_number::read_number_scale(call),
+        Function::Justify(units) => make_moment::justify(units, call),
         Function::FormatNumber => number_text::format_number(call),
         Function::MomentText => moment_text::moment_text(call),
         Function::InstantText => moment_text::instant_text(call),

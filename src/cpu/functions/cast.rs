@@ -16,7 +16,7 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result};
 use super::{
     calendar::{DAY_MICROSECONDS, infinite_field, is_infinite_timestamp, midnight},
     digits::{Decimals, Digits, Fault, decimal_text, divide_rounded, rescale, result_type, run},
-    faults::{float_overflow, float_underflow, out_of_range},
+    faults::{field_overflow, float_overflow, float_underflow, out_of_range},
     format::{write_date, write_time, write_timestamp, write_uuid},
     invocation::Invocation,
     lanes::{Lanes, Nullable, checked, map_lanes, text_array, timestamp_array},
@@ -335,14 +335,6 @@ fn rescale_decimal(call: &Invocation<'_>, precision: Option<u8>) -> Result<Array
         }
         array => array,
     }
-}
-
-fn field_overflow(precision: u8, scale: u32) -> Error {
-    let whole = i64::from(precision) - i64::from(scale);
-    let bound = if whole == 0 { "1".to_owned() } else { format!("10^{whole}") };
-    Error::new(ErrorKind::NumericOutOfRange, "numeric field overflow").with_detail(format!(
-        "A field with precision {precision}, scale {scale} must round to an absolute value less than {bound}."
-    ))
 }
 
 fn to_datetime(from: &ArrowType, call: &Invocation<'_>) -> Result<ArrayRef> {

@@ -21,3 +21,12 @@ pub(super) fn float_overflow() -> Error {
 pub(super) fn float_underflow() -> Error {
     Error::new(ErrorKind::NumericOutOfRange, "value out of range: underflow")
 }
+
+/// A number with more digits before the point than its type has.
+pub(super) fn field_overflow(precision: u8, scale: u32) -> Error {
+    let whole = i64::from(precision) - i64::from(scale);
+    let bound = if whole == 0 { "1".to_owned() } else { format!("10^{whole}") };
+    Error::new(ErrorKind::NumericOutOfRange, "numeric field overflow").with_detail(format!(
+        "A field with precision {precision}, scale {scale} must round to an absolute value less than {bound}."
+    ))
+}

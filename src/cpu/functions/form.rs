@@ -1,7 +1,9 @@
 //! Functions that give a text another form. Positions and lengths count characters.
 //!
 //! Source: PostgreSQL 15, `oracle_compat.c` (`lpad`, `rpad`, `translate`, `repeat`), `varlena.c` (`split_part`, `text_overlay`,
-//! `text_reverse`, `concat_internal`), `formatting.c` (`str_initcap`) and `quote.c` (`quote_literal_internal`).
+//! `text_reverse`, `concat_internal`), `formatting.c` (`str_initcap`), `quote.c` (`quote_literal_internal`), `ruleutils.c` (`quote_identifier`).
+
+use std::collections::HashSet;
 
 use arrow::{array::ArrayRef, datatypes::Int32Type};
 use memchr::memmem;
@@ -217,6 +219,34 @@ pub(super) fn overlay(call: &Invocation<'_>) -> Result<ArrayRef> {
         target.push_str(character_range(text, 1, Some(start - 1)));
         target.push_str(new);
         target.push_str(character_range(text, end, None));
+        Ok(true)
+    })
+}
+
+/// `quote_ident`. A name of lowercase letters, digits and underscores that is no word of SQL stays as it is.
+pub(super) fn quote_identifier(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let (texts, words, settings) = (call.text(0)?, call.text(1)?, call.text(2)?);
+    let mut known: Option<(String, HashSet<String>)> = None;
+    call.write_texts(|row, target| {
+        let (Some(text), Some(words), Some(setting)) = (texts.get(row), words.get(row), settings.get(row))
+        else {
+            return Ok(false);
+        };
+        let reserved = match &mut known {
+            Some((list, reserved)) if list == words => reserved,
+            known => &mut known.insert((words.to_owned(), words.split(' ').map(str::to_owned).collect())).1,
+        };
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        let is_plain = text.bytes().next().is_some_and(is_letter)
+            && text.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
+            && !reserved.contains(text);
+        if is_plain && setting != "on" {
+            target.push_str(text);
+            return Ok(true);
+        }
+        target.push('"');
+        target.push_str(&text.replace('"', "\"\""));
+        target.push('"');
         Ok(true)
     })
 }

@@ -1,11 +1,14 @@
 //! Text of values in PostgreSQL's ISO style.
 //!
-//! Source: PostgreSQL 15, `datetime.c`, `EncodeDateOnly`, `EncodeDateTime` and `EncodeTimeOnly`.
+//! Source: PostgreSQL 15, `datetime.c`, `EncodeDateOnly`, `EncodeDateTime`, `EncodeTimeOnly` and `EncodeTimezone`.
 
 use std::fmt::{self, Write};
 
+use pystachio_plan::{Error, Result, ZoneTable};
+
 use super::calendar::{
     CivilDate, DAY_MICROSECONDS, HOUR_MICROSECONDS, MINUTE_MICROSECONDS, SECOND_MICROSECONDS,
+    is_infinite_timestamp, is_timestamp, timestamp_out_of_range,
 };
 
 /// `1992-01-02`, `0044-03-15 BC`.
@@ -28,6 +31,65 @@ pub(crate) fn write_timestamp(
     write_time(target, microseconds.rem_euclid(DAY_MICROSECONDS))?;
     target.write_str(zone)?;
     write_era(target, date)
+}
+
+/// An infinite date or timestamp.
+pub(crate) fn infinity(is_negative: bool) -> &'static str {
+    if is_negative { "-infinity" } else { "infinity" }
+}
+
+/// Writes moments as local times of a zone with their offsets.
+pub(super) struct InstantWriter {
+    separator: char,
+    /// Offsets always show minutes.
+    shows_minutes: bool,
+    /// The last zone.
+    known: Option<(Vec<u8>, ZoneTable)>,
+}
+
+impl InstantWriter {
+    pub(super) fn new(separator: char, shows_minutes: bool) -> Self {
+        Self { separator, shows_minutes, known: None }
+    }
+
+    /// Appends a moment in the zone of a table's bytes.
+    ///
+    /// # Errors
+    ///
+    /// `DatetimeOutOfRange` if there is no such local time.
+    pub(super) fn write(&mut self, target: &mut String, moment: i64, zone: &[u8]) -> Result<()> {
+        if is_infinite_timestamp(moment) {
+            target.push_str(infinity(moment < 0));
+            return Ok(());
+        }
+        let table = match &mut self.known {
+            Some((bytes, table)) if bytes == zone => table,
+            known => &mut known.insert((zone.to_vec(), ZoneTable::decode(zone)?)).1,
+        };
+        let offset = table.offset(moment);
+        let local = moment.checked_add(offset).filter(|local| is_timestamp(*local));
+        let local = local.ok_or_else(timestamp_out_of_range)?;
+        let mut shown = String::new();
+        write_offset(&mut shown, offset / SECOND_MICROSECONDS, self.shows_minutes)
+            .map_err(|error| Error::internal(error.to_string()))?;
+        write_timestamp(target, local, self.separator, &shown)
+            .map_err(|error| Error::internal(error.to_string()))
+    }
+}
+
+/// Hours, and minutes and seconds unless they are zero.
+fn write_offset(target: &mut String, seconds: i64, shows_minutes: bool) -> fmt::Result {
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let seconds = seconds.abs();
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    write!(target, "{sign}{hours:02}")?;
+    if shows_minutes || minutes != 0 || seconds != 0 {
+        write!(target, ":{minutes:02}")?;
+    }
+    if seconds != 0 {
+        write!(target, ":{seconds:02}")?;
+    }
+    Ok(())
 }
 
 /// `03:04:05.6`.

@@ -12,7 +12,7 @@ use arrow::{
         IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
     },
 };
-use pystachio_plan::{Error, ErrorKind, Result, general_text};
+use pystachio_plan::{Error, ErrorKind, Justified, Result, general_text};
 
 use super::{
     calendar::{
@@ -187,6 +187,59 @@ pub(super) fn age(call: &Invocation<'_>) -> Result<ArrayRef> {
     };
     let values = (0..call.rows).map(of_row).collect::<Result<arrow::array::IntervalMonthDayNanoArray>>()?;
     Ok(Arc::new(values))
+}
+
+/// `justify_hours`, `justify_days` and `justify_interval`.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange` if the days or months do not fit.
+pub(super) fn justify(units: Justified, call: &Invocation<'_>) -> Result<ArrayRef> {
+    let intervals = call.lanes::<IntervalMonthDayNanoType>(0)?;
+    let out_of_range = || Error::new(ErrorKind::DatetimeOutOfRange, "interval out of range");
+    let of_row = |row| {
+        intervals.get(row).map(|interval| justified(units, interval).ok_or_else(out_of_range)).transpose()
+    };
+    let values = (0..call.rows).map(of_row).collect::<Result<arrow::array::IntervalMonthDayNanoArray>>()?;
+    Ok(Arc::new(values))
+}
+
+/// An interval of whole units; `None` if they do not fit.
+fn justified(units: Justified, interval: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
+    const MONTH_DAYS: i32 = 30;
+    const DAY_NANOSECONDS: i64 = DAY_MICROSECONDS * 1_000;
+    let IntervalMonthDayNano { mut months, mut days, nanoseconds: mut time } = interval;
+    let has_one_sign = (days > 0 && time > 0) || (days < 0 && time < 0);
+    if units == Justified::All && has_one_sign {
+        months = months.checked_add(days / MONTH_DAYS)?;
+        days %= MONTH_DAYS;
+    }
+    if units != Justified::Days {
+        days = days.checked_add((time / DAY_NANOSECONDS) as i32)?;
+        time %= DAY_NANOSECONDS;
+    }
+    if units != Justified::Hours {
+        months = months.checked_add(days / MONTH_DAYS)?;
+        days %= MONTH_DAYS;
+        // Of the days alone, or of the days and the time behind them.
+        let rest = match units {
+            Justified::All if days == 0 => time.signum(),
+            _ => i64::from(days.signum()),
+        };
+        if months > 0 && rest < 0 {
+            (months, days) = (months - 1, days + MONTH_DAYS);
+        } else if months < 0 && rest > 0 {
+            (months, days) = (months + 1, days - MONTH_DAYS);
+        }
+    }
+    if units != Justified::Days {
+        if days > 0 && time < 0 {
+            (days, time) = (days - 1, time + DAY_NANOSECONDS);
+        } else if days < 0 && time > 0 {
+            (days, time) = (days + 1, time - DAY_NANOSECONDS);
+        }
+    }
+    Some(IntervalMonthDayNano::new(months, days, time))
 }
 
 /// The difference, field by field. A negative one is that of the opposite signs.

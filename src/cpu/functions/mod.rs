@@ -3,10 +3,10 @@
 //! ```text
 //! lower, bound, conditional, aggregate ──► failure ──► call ──► comparison, arithmetic, decimal, quotient, variance,
 //!                                                               cast, text, form, json_text, bytes, like, datetime, bits,
-//!                                                               float_function, make_moment, moment_text, read_moment, number_text,
+//!                                                               float_function, make_moment, moment_text, read_moment, read_number, number_text,
 //!                                                               parts ──► matching, select, repeated
 //!                                                                       │
-//! scalars      sum ──────────────────────────────────────────► digits ◄─┴─► format ──► calendar
+//! scalars      sum ──────────────────────────► shown_number ──► digits ◄─┴─► format ──► calendar
 //!                                                                 └──► invocation ──► lanes        faults
 //! ```
 //!
@@ -20,10 +20,10 @@
 //! - `repeated.rs`: texts that many rows share; `select.rs`: CASE over columns and constants
 //! - `comparison.rs`, `arithmetic.rs`, `bits.rs`, `float_function.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`,
 //!   `text.rs`, `form.rs`, `json_text.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`,
-//!   `moment_text.rs`, `read_moment.rs`, `number_text.rs`: the functions by family, none of which knows another; `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`
+//!   `moment_text.rs`, `read_moment.rs`, `read_number.rs`, `number_text.rs`: the functions by family, none of which knows another; `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
-//! - `digits.rs`, `calendar.rs`, `format.rs`, `faults.rs`: what families share: decimals, dates, texts of values, errors of
-//!   numbers
+//! - `digits.rs`, `calendar.rs`, `format.rs`, `shown_number.rs`, `faults.rs`: what families share: decimals, dates, texts of values and of
+//!   numbers, errors of numbers
 //! - `aggregate.rs`, `sum.rs`, `collect.rs`: aggregates
 //!
 //! Invariants: where DataFusion's own operator has PostgreSQL's value in every case it is used, because
@@ -66,9 +66,11 @@ mod number_text;
 mod parts;
 mod quotient;
 mod read_moment;
+mod read_number;
 mod repeated;
 mod scalars;
 mod select;
+mod shown_number;
 mod sum;
 mod text;
 mod variance;

@@ -9,15 +9,14 @@ use arrow::{
     array::ArrayRef,
     datatypes::{DataType as ArrowType, Date32Type, TimestampMicrosecondType},
 };
-use pystachio_plan::{Error, ErrorKind, FormatPart, LetterCase, MomentFormat, Pattern, Result, ZoneTable};
+use pystachio_plan::{Error, ErrorKind, FormatPart, LetterCase, MomentFormat, Pattern, Result};
 
 use super::{
     calendar::{
         CivilDate, DAY_MICROSECONDS, HOUR_MICROSECONDS, MINUTE_MICROSECONDS, SECOND_MICROSECONDS,
-        day_of_week, is_infinite_date, is_infinite_timestamp, is_timestamp, iso_week, timestamp_out_of_range,
-        week_start,
+        day_of_week, is_infinite_date, is_infinite_timestamp, iso_week, week_start,
     },
-    format::{write_date, write_time, write_timestamp},
+    format::{InstantWriter, infinity, write_date, write_time, write_timestamp},
     invocation::Invocation,
 };
 
@@ -104,10 +103,6 @@ pub(super) fn moment_text(call: &Invocation<'_>) -> Result<ArrayRef> {
     }
 }
 
-fn infinity(is_negative: bool) -> &'static str {
-    if is_negative { "-infinity" } else { "infinity" }
-}
-
 /// Four digits at least; that of 1 BC is 1.
 fn shown_year(date: CivilDate) -> i64 {
     if date.year > 0 { date.year } else { 1 - date.year }
@@ -164,7 +159,7 @@ fn write_styled_timestamp(target: &mut String, moment: i64, style: Style) -> fmt
 pub(super) fn instant_text(call: &Invocation<'_>) -> Result<ArrayRef> {
     let (moments, zones) = (call.lanes::<TimestampMicrosecondType>(0)?, call.bytes(1)?);
     let styles = call.text(2)?;
-    let mut known: Option<(Vec<u8>, ZoneTable)> = None;
+    let mut writer = InstantWriter::new(' ', false);
     call.write_texts(|row, target| {
         let (Some(moment), Some(zone), Some(style)) = (moments.get(row), zones.get(row), styles.get(row))
         else {
@@ -175,37 +170,9 @@ pub(super) fn instant_text(call: &Invocation<'_>) -> Result<ArrayRef> {
             return Err(Error::new(ErrorKind::NotSupported, message)
                 .with_hint("SET pystachio.pushdown = off lets PostgreSQL compute them."));
         }
-        if is_infinite_timestamp(moment) {
-            target.push_str(infinity(moment < 0));
-            return Ok(true);
-        }
-        if known.as_ref().is_none_or(|(bytes, _)| bytes != zone) {
-            known = Some((zone.to_vec(), ZoneTable::decode(zone)?));
-        }
-        let Some((_, table)) = &known else { return Ok(false) };
-        let offset = table.offset(moment);
-        let local = moment.checked_add(offset).filter(|local| is_timestamp(*local));
-        let local = local.ok_or_else(timestamp_out_of_range)?;
-        let mut zone = String::new();
-        write_offset(&mut zone, offset / SECOND_MICROSECONDS).map_err(failed)?;
-        write_timestamp(target, local, ' ', &zone).map_err(failed)?;
+        writer.write(target, moment, zone)?;
         Ok(true)
     })
-}
-
-/// Hours, and minutes and seconds unless they are zero.
-fn write_offset(target: &mut String, seconds: i64) -> fmt::Result {
-    let sign = if seconds < 0 { '-' } else { '+' };
-    let seconds = seconds.abs();
-    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    write!(target, "{sign}{hours:02}")?;
-    if minutes != 0 || seconds != 0 {
-        write!(target, ":{minutes:02}")?;
-    }
-    if seconds != 0 {
-        write!(target, ":{seconds:02}")?;
-    }
-    Ok(())
 }
 
 /// `to_char` of timestamps.

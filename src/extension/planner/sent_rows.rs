@@ -11,7 +11,7 @@
 //! sends all rows of each input to the engine, which keeps them in spill files and reads them as it reads tables.
 //!
 //! Invariants: a plan that has inputs also scans a foreign table. Its paths compete by cost, in which the inputs' costs are; they never
-//! replace PostgreSQL's own. A column whose type can't be written to files is not sent.
+//! replace PostgreSQL's own. A column whose type can't be written to files is not sent; `jsonb` and enums are sent as text.
 //!
 //! Deliberately absent: LATERAL, inputs within a subquery that a plan absorbs, and servers of several hosts, whose engines do not
 //! see each other's spill files.
@@ -35,13 +35,16 @@ use super::{
 use crate::{
     execution::SEND_ROWS_SCAN,
     options,
-    pg::tree::{
-        ChosenCustomPath, CustomKind, CustomPath, CustomScan, ForeignPath, JoinPair, List, Node, Path, Plan,
-        Rel, Root,
+    pg::{
+        mirror::type_name_with,
+        tree::{
+            ChosenCustomPath, CustomKind, CustomPath, CustomScan, ForeignPath, JoinPair, List, Node, Path,
+            Plan, Rel, Root,
+        },
     },
     scan_private::{SentColumn, SentRows},
     settings,
-    types::{base_type, written_column},
+    types::{base_type, sent_column},
 };
 
 /// A relation that PostgreSQL computes, and sends.
@@ -119,8 +122,13 @@ pub fn input_of<'p>(
     let mut sent = Vec::new();
     let mut scanned = Vec::new();
     for (place, node) in path.target().expressions().iter().enumerate() {
-        let Some(column) = sent_column(root, node, place, &sent) else { continue };
-        let Some(scan) = scan_column(&column) else { continue };
+        let Some(column) = named_column(root, node, place, &sent) else { continue };
+        let Some(scan) = scan_column(&column) else {
+            let printed = type_name_with(column.type_oid.into(), column.type_modifier);
+            let reason = format!("rows with the column {} of type {printed}, which is not sent", column.name);
+            with_planning(|planning| planning.refuse(reason));
+            continue;
+        };
         let lowered = lowered_column(&scan, (node.type_oid(), node.modifier()), None);
         if let Some(var) = node.downcast::<pg_sys::Var>() {
             bases.entry(var.relation() as u32).or_default().insert(var.attribute(), lowered);
@@ -152,7 +160,7 @@ pub fn input_of<'p>(
 }
 
 /// What is sent of one expression of a relation's target; `None` if it can't be.
-fn sent_column<'p>(
+fn named_column<'p>(
     root: Root<'p>,
     node: Node<'p>,
     place: usize,
@@ -183,7 +191,7 @@ fn sent_column<'p>(
 /// How the engine reads what is sent; `None` of a type that files can't hold.
 fn scan_column(column: &SentColumn) -> Option<ScanColumn> {
     let type_oid = pg_sys::Oid::from(column.type_oid);
-    let written = written_column(column.name.clone(), type_oid, column.type_modifier, false).ok()?;
+    let written = sent_column(column.name.clone(), type_oid, column.type_modifier, false).ok()?;
     // Files have times of UTC alone.
     if written.is_utc {
         return None;

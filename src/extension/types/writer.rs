@@ -71,6 +71,11 @@ enum Values {
         builder: StringBuilder,
         is_padded: bool,
     },
+    /// Of a type that PostgreSQL reads from text.
+    Printed {
+        builder: StringBuilder,
+        output: pg_sys::Oid,
+    },
     Bytea(BinaryBuilder),
     Uuid(FixedSizeBinaryBuilder),
     List(Box<ListValues>),
@@ -124,6 +129,28 @@ pub fn written_column(
             };
             Err(error.with_hint(refusal.map_or(CAST_OR_LEAVE_OUT, |refusal| refusal.hint)))
         }
+    }
+}
+
+/// How values of a type are sent to an engine, which keeps them in spill files: as [`written_column`] says, and `jsonb` and enums as
+/// text.
+///
+/// # Errors
+///
+/// As of [`written_column`].
+pub fn sent_column(
+    name: String,
+    type_oid: pg_sys::Oid,
+    type_modifier: i32,
+    not_null: bool,
+) -> Result<WrittenColumn> {
+    let (base_oid, _) = base_type(type_oid, type_modifier);
+    match source_type(base_oid) {
+        SourceType::FromText(_) => {
+            let data_type = DataType::Text;
+            Ok(WrittenColumn { name, data_type, is_json: false, is_utc: false, not_null })
+        }
+        _ => written_column(name, type_oid, type_modifier, not_null),
     }
 }
 
@@ -245,6 +272,12 @@ impl Values {
             DataType::Timestamp | DataType::TimestampTz => {
                 Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(arrow))
             }
+            DataType::Text if matches!(source_type(type_oid), SourceType::FromText(_)) => {
+                let (mut output, mut is_varlena) = (pg_sys::InvalidOid, false);
+                // SAFETY: a look into the catalog of types.
+                unsafe { pg_sys::getTypeOutputInfo(type_oid, &raw mut output, &raw mut is_varlena) };
+                Self::Printed { builder: StringBuilder::new(), output }
+            }
             DataType::Text => {
                 Self::Text { builder: StringBuilder::new(), is_padded: type_oid == pg_sys::BPCHAROID }
             }
@@ -323,6 +356,23 @@ impl Values {
                 builder.append_value(text);
                 return Ok(size_of::<i32>() + text.len());
             }
+            Self::Printed { builder, output } => {
+                let Some(datum) = value else {
+                    builder.append_null();
+                    return Ok(size_of::<i32>());
+                };
+                // SAFETY: a value of the type, which its output function prints.
+                let printed = unsafe { pg_sys::OidOutputFunctionCall(*output, datum) };
+                // SAFETY: a C string, which is freed below.
+                let text = unsafe { std::ffi::CStr::from_ptr(printed) };
+                let text = encoding::as_utf8(text.to_bytes()).ok_or_else(not_utf8)?;
+                builder.append_value(&text);
+                let bytes = size_of::<i32>() + text.len();
+                drop(text);
+                // SAFETY: just made.
+                unsafe { pg_sys::pfree(printed.cast()) };
+                return Ok(bytes);
+            }
             Self::Bytea(builder) => {
                 let Some(datum) = value else {
                     builder.append_null();
@@ -365,7 +415,7 @@ impl Values {
             Self::Date(builder) => Arc::new(builder.finish()),
             Self::Time(builder) | Self::TimeTz(builder) => Arc::new(builder.finish()),
             Self::Timestamp(builder) => Arc::new(builder.finish()),
-            Self::Text { builder, .. } => Arc::new(builder.finish()),
+            Self::Text { builder, .. } | Self::Printed { builder, .. } => Arc::new(builder.finish()),
             Self::Bytea(builder) => Arc::new(builder.finish()),
             Self::Uuid(builder) => Arc::new(builder.finish()),
             Self::List(list) => {

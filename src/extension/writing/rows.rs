@@ -19,7 +19,7 @@ use crate::{
     client::{self, PooledConnection},
     execution,
     stores::{self, ServerUser},
-    types::{ColumnWriter, written_column},
+    types::{ColumnWriter, sent_column, written_column},
 };
 
 /// A batch is sent when it has so many rows,
@@ -61,7 +61,10 @@ impl RowSink {
         columns: &[RowColumn],
     ) -> Result<Self> {
         let user = user.into();
-        let written = written_columns(columns)?;
+        let written = match target {
+            WriteTarget::Spill => sent_columns(columns)?,
+            WriteTarget::File { .. } | WriteTarget::Folder { .. } => written_columns(columns)?,
+        };
         let writers = written.iter().zip(columns);
         let writers = writers
             .map(|(written, column)| ColumnWriter::new(written, column.type_oid, column.type_modifier))
@@ -214,6 +217,13 @@ pub fn written_columns(columns: &[RowColumn]) -> Result<Vec<WrittenColumn>> {
         written_column(column.name.clone(), column.type_oid, column.type_modifier, column.not_null)
     });
     written.collect()
+}
+
+fn sent_columns(columns: &[RowColumn]) -> Result<Vec<WrittenColumn>> {
+    let sent = columns.iter().map(|column| {
+        sent_column(column.name.clone(), column.type_oid, column.type_modifier, column.not_null)
+    });
+    sent.collect()
 }
 
 /// The request to write such columns.

@@ -147,7 +147,8 @@ fn columns_of_calls_are_new_ones() {
 #[test]
 fn refusals_name_the_aggregate() {
     assert_eq!(refused(&aggregate("xmlagg", Some(column(NAME)))), "aggregate xmlagg");
-    assert_eq!(refused(&aggregate("json_agg", Some(column(FLOAT)))), "double precision as JSON");
+    assert_eq!(refused(&aggregate("json_agg", Some(column(SPAN)))), "interval as JSON");
+    assert_eq!(refused(&aggregate("json_agg", Some(column(JSONB)))), "jsonb as JSON");
     let distinct = AggregateSource { is_distinct: true, ..aggregate("json_agg", Some(column(NUMBER))) };
     assert_eq!(refused(&distinct), "aggregate json_agg of DISTINCT values");
     let mut fields = aggregate("json_object_agg", Some(column(NAME)));

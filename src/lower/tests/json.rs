@@ -118,7 +118,16 @@ fn json_is_made_of_values_whose_text_is_known() {
         "CASE WHEN (column 5 IS NOT NULL) THEN json_text(column 5) END"
     );
     let reason = |name: &str, arguments| refused(&made(name, arguments)).to_string();
-    assert_eq!(reason("json_build_array", vec![column(FLOAT)]), "double precision as JSON");
+    assert_eq!(reason("json_build_array", vec![column(SPAN)]), "interval as JSON");
+    assert_eq!(reason("json_build_array", vec![column(JSONB)]), "jsonb as JSON");
+    assert_eq!(
+        shown(&made("jsonb_build_array", vec![column(JSONB)])),
+        "('[' || coalesce(column 14, 'null') || ']')"
+    );
+    assert_eq!(
+        shown(&made("json_build_array", vec![column(FLOAT), column(MOMENT), column(NUMBERS)])),
+        "('[' || json_text(column 9, $1) || ', ' || json_text(column 7, $2) || ', ' || json_text(column 15) || ']')"
+    );
     assert_eq!(
         reason("json_build_object", vec![column(NAME), column(NUMBER)]),
         "function json_build_object with a key that may be NULL"
@@ -127,4 +136,42 @@ fn json_is_made_of_values_whose_text_is_known() {
         reason("json_build_object", vec![text("a")]),
         "function json_build_object with these arguments"
     );
+}
+
+#[test]
+fn rows_are_objects_of_their_fields() {
+    let row = |names: &[&str], fields| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Source::new(Part::Row { fields, names }, SourceType::other("record"))
+    };
+    let of = |name: &str, row| call(name, SourceType::Json, vec![row]);
+    let shown = |source: &Source| crate::tests::lowered(source);
+    let inner = || row(&["f1"], vec![column(NAME)]);
+    assert_eq!(
+        shown(&of("row_to_json", row(&["n", "r"], vec![column(NUMBER), inner()]))),
+        "('{' || json_text('n') || ':' || json_text(column 1) || ',' || json_text('r') || ':' || ('{' || json_text('f1') || \
+         ':' || json_text(column 4) || '}') || '}')"
+    );
+    // A row that an outer join may not have.
+    let is_there = Part::NullTest {
+        function: Function::IsNotNull,
+        argument: Box::new(column(NUMBER)),
+        row_fields: None,
+    };
+    let is_there = Source::new(is_there, SourceType::Bool);
+    let choice = Part::Case { operand: None, branches: vec![(is_there, inner())], otherwise: None };
+    let choice = || Source::new(choice.clone(), SourceType::other("record"));
+    assert_eq!(
+        shown(&of("json_build_array", choice())),
+        "('[' || CASE WHEN (column 1 IS NOT NULL) THEN ('{' || json_text('f1') || ':' || json_text(column 4) || '}') \
+         ELSE 'null' END || ']')"
+    );
+    let array = Part::Array { items: vec![column(NUMBER), column(BIG)], is_nested: false };
+    let array = Source::new(array, SourceType::array_of(SourceType::BigInt));
+    assert_eq!(
+        shown(&of("to_json", array)),
+        "('[' || json_text(column 1) || ',' || json_text(column 10) || ']')"
+    );
+    assert!(lower(&of("to_json", choice())).is_err());
+    assert_eq!(refused(&of("to_json", row(&[], vec![column(NAME)]))).to_string(), "record as JSON");
 }

@@ -149,6 +149,19 @@ fn formats_by_which_moments_are_read_have_numbers_alone() {
     let moment = read("to_timestamp", SourceType::TimestampTz, text("YYYY-MM-DD HH24:MI:SS"));
     assert_eq!(*lower_with(&moment, &notes).unwrap().data_type(), DataType::TimestampTz);
     assert_eq!(refused(&date(text("DD Mon YYYY"))).to_string(), "function to_date with Mon in a format");
+    let number = |format| read("to_number", SourceType::Numeric, format);
+    let lower_number = |format| lower(&number(text(format))).unwrap();
+    assert_eq!(*lower_number("9,999.99").data_type(), DataType::Decimal { precision: 6, scale: 2 });
+    assert!(matches!(lower_number("9,999.99").scale, Scale::Varies(_)));
+    assert_eq!(lower_number("FM000").scale, Scale::Fixed(0));
+    let reason = |format| refused(&number(text(format))).to_string();
+    assert_eq!(reason("9D9"), "function to_number with D in a format");
+    for format in ["9MI", "SG9", "9PR", "", "x", &"9".repeat(39)] {
+        let why = "function to_number with a format of more than 38 digits, or of none, or of signs";
+        assert_eq!(reason(format), why, "{format}");
+    }
+    let justified = call("justify_interval", SourceType::Interval, vec![column(SPAN)]);
+    assert_eq!(lowered(&justified), "justify_interval(column 13)");
     assert_eq!(refused(&date(text("YYYY YYYY"))).to_string(), "function to_date with YYYY in a format");
     assert_eq!(
         refused(&date(column(NAME))).to_string(),

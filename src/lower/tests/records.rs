@@ -45,7 +45,7 @@ fn record_column(relation: u32) -> RecordSource {
 }
 
 fn row(number: Source, name: Source) -> RecordSource {
-    let whole = Source::new(Part::Row(Vec::new()), SourceType::other("pair"));
+    let whole = Source::new(Part::Row { fields: Vec::new(), names: Vec::new() }, SourceType::other("pair"));
     let fields = vec![
         RecordFieldSource { collation: None, value: number },
         RecordFieldSource { collation: bytes_collation(), value: name },

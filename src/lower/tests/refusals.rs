@@ -110,7 +110,10 @@ fn parts_that_rows_do_not_have_are_refused() {
     let of = |part| refused(&Source::new(part, SourceType::Integer));
     assert_eq!(of(Part::Subquery), Refusal::Subquery);
     assert_eq!(of(Part::Grouping { levels_up: 1 }), Refusal::GroupingOfOtherLevel);
-    assert_eq!(of(Part::Row(Vec::new())).to_string(), "an expression of kind T_RowExpr");
+    assert_eq!(
+        of(Part::Row { fields: Vec::new(), names: Vec::new() }).to_string(),
+        "an expression of kind T_RowExpr"
+    );
     assert_eq!(of(Part::UnusualCall { name: "unnest".into() }).to_string(), "function unnest");
     let aggregate = AggregateSource {
         function: Rc::new(CatalogFunction::builtin("count")),

@@ -227,6 +227,24 @@ fn parts_that_match_are_known_where_no_group_is_repeated() {
 }
 
 #[test]
+fn numbers_are_shown_as_they_are_printed() {
+    let to_text = |source| Source::new(Part::CoerceViaText(Box::new(source)), SourceType::Text);
+    assert_eq!(lowered(&to_text(column(FLOAT))), "number_text(column 9, $1)");
+    assert_eq!(lowered(&to_text(column(PRICE))), "number_text(column 2)");
+    let quotient = call("numeric_div", SourceType::Numeric, vec![column(PRICE), column(RATE)]);
+    assert!(lowered(&to_text(quotient)).starts_with("number_text((column 2 / column 3), quotient_scale("));
+    let joined = call("concat", SourceType::Text, vec![column(FLAG), column(PRICE), column(NUMBER)]);
+    assert_eq!(
+        lowered(&joined),
+        "concat_skipping_nulls(CASE WHEN (column 8 IS TRUE) THEN 't' WHEN (column 8 IS FALSE) THEN 'f' END, \
+         number_text(column 2), (column 1)::text)"
+    );
+    let quoted = |name: &str| lowered(&call(name, SourceType::Text, vec![column(NAME)]));
+    assert_eq!(quoted("quote_ident"), "quote_ident(column 4, $1, $2)");
+    assert_eq!(quoted("quote_nullable"), "coalesce(quote_literal(column 4), 'NULL')");
+}
+
+#[test]
 fn formats_show_texts_and_integers() {
     let formatted = |arguments| call("format", SourceType::Text, arguments);
     assert_eq!(
@@ -234,8 +252,15 @@ fn formats_show_texts_and_integers() {
         "(coalesce(column 4, '') || ': ' || coalesce(quote_literal((column 1)::text), 'NULL') || '%')"
     );
     let reason = |arguments| refused(&formatted(arguments)).to_string();
-    assert_eq!(reason(vec![text("%I"), column(NAME)]), "function format with %I in its text");
-    assert_eq!(reason(vec![text("%s"), column(FLAG)]), "function format of boolean");
+    assert_eq!(
+        lowered(&formatted(vec![text("%s %s"), column(FLAG), column(FLOAT)])),
+        "(coalesce(CASE WHEN (column 8 IS TRUE) THEN 't' WHEN (column 8 IS FALSE) THEN 'f' END, '') || ' ' || \
+         coalesce(number_text(column 9, $1), ''))"
+    );
+    assert_eq!(lowered(&formatted(vec![text("%I"), text("a")])), "quote_ident('a', $1, $2)");
+    assert_eq!(reason(vec![text("%I"), column(NAME)]), "function format with a name that may be NULL");
+    assert_eq!(reason(vec![text("%1$s"), column(NAME)]), "function format with %1 in its text");
+    assert_eq!(reason(vec![text("%s"), column(SPAN)]), "function format of interval");
     assert_eq!(reason(vec![text("%s")]), "function format with these arguments");
     assert_eq!(reason(vec![text("x"), column(NAME)]), "function format with these arguments");
 }

@@ -185,6 +185,12 @@ pub(super) static QUOTE_LITERAL: FunctionEntry = FunctionEntry::new(
 .signatures(&[Signature::new(&[Text], TEXT, &[Example::of("quote_literal({a})")])])
 .catalog(&[CatalogNames::itself(&["quote_literal"])]);
 
+pub(super) static QUOTE_IDENTIFIER: FunctionEntry =
+    FunctionEntry::new("quote_ident", Form::Plain(Function::QuoteIdentifier), "The text as a name of SQL.")
+        .expensive()
+        .on_host()
+        .signatures(&[Signature::new(&[Text, Text, Text], TEXT, &[Example::of("quote_ident({a})")])]);
+
 /// PostgreSQL reserves four bytes a character, and no more than 1 GB.
 fn length_could_fail(arguments: &[Expression], _data_type: &DataType) -> bool {
     !matches!(arguments.get(1), Some(Expression::Literal(Literal { value: Value::Int(..268_435_455), .. })))

@@ -38,7 +38,7 @@ mod signature;
 mod statistics;
 mod text;
 
-use crate::{Ctype, DataType, DateField, Digest, Expression, FloatFunction, Function, TrimSide};
+use crate::{Ctype, DataType, DateField, Digest, Expression, FloatFunction, Function, Justified, TrimSide};
 
 pub use catalog::{CatalogNames, CatalogUse, function_of_catalog};
 pub use name::function_of_name;
@@ -279,7 +279,9 @@ entries! {
     Function::ConcatSeparated => form::CONCAT_SEPARATED,
     Function::Overlay => form::OVERLAY,
     Function::QuoteLiteral => form::QUOTE_LITERAL,
+    Function::QuoteIdentifier => form::QUOTE_IDENTIFIER,
     Function::JsonText => json::JSON_TEXT,
+    Function::NumberText => json::NUMBER_TEXT,
     Function::ToHexadecimal => bytes::TO_HEXADECIMAL,
     Function::Digest(Digest::Md5) => bytes::MD5,
     Function::Digest(Digest::Sha224) => bytes::SHA224,
@@ -319,6 +321,11 @@ entries! {
     Function::ReadDate => moment::READ_DATE,
     Function::ReadTimestamp => moment::READ_TIMESTAMP,
     Function::FormatNumber => form::FORMAT_NUMBER,
+    Function::ReadNumber => moment::READ_NUMBER,
+    Function::ReadNumberScale => moment::READ_NUMBER_SCALE,
+    Function::Justify(Justified::Hours) => moment::JUSTIFY_HOURS,
+    Function::Justify(Justified::Days) => moment::JUSTIFY_DAYS,
+    Function::Justify(Justified::All) => moment::JUSTIFY_INTERVAL,
     Function::MomentText => moment::MOMENT_TEXT,
     Function::InstantText => moment::INSTANT_TEXT,
     Function::DateTruncInZone(_) => datetime::DATE_TRUNC_IN_ZONE,

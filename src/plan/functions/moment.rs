@@ -1,11 +1,11 @@
-//! Dates and times that are made of numbers, and their texts.
+//! Dates and times that are made of numbers, their texts, and numbers that are read from text.
 
 use super::{
     CatalogNames, CatalogUse, Caveat, Example, FailureRule, Form, FunctionEntry, NullRule, ResultType, Shown,
     Signature,
-    TypeClass::{Bool, Bytea, Date, Float64, Int32, Interval, Text, Time, Timestamps},
+    TypeClass::{Bool, Bytea, Date, Decimals, Float64, Int32, Interval, Text, Time, Timestamps},
 };
-use crate::Function;
+use crate::{Function, Justified};
 
 const TEXT: ResultType = ResultType::Of(Text);
 
@@ -158,6 +158,48 @@ pub(super) static FORMAT_MOMENT: FunctionEntry =
         )])
         .caveats(&[Caveat::Distance])
         .catalog(&[CatalogNames::itself(&["to_char"])]);
+
+const NUMBER_FORMATS: &[&str] = &["999", "9,999.99", "FM000.9", "99x99"];
+
+pub(super) static READ_NUMBER: FunctionEntry = FunctionEntry::new(
+    "to_number",
+    Form::Plain(Function::ReadNumber),
+    "The number that the text is in a format.",
+)
+.failure(FailureRule::Always)
+.expensive()
+.on_host()
+.signatures(&[Signature::new(
+    &[Text, Text],
+    ResultType::Of(Decimals),
+    &[Example::with("to_number({a}, '{n}')", NUMBER_FORMATS)],
+)])
+.catalog(&[CatalogNames::itself(&["to_number"])]);
+
+pub(super) static READ_NUMBER_SCALE: FunctionEntry = FunctionEntry::new(
+    "to_number_scale",
+    Form::Plain(Function::ReadNumberScale),
+    "The digits behind the point of the number that the text is in a format.",
+)
+.expensive()
+.on_host()
+.signatures(&[Signature::new(&[Text, Text], ResultType::Of(Int32), &[])]);
+
+/// Whole units of an interval.
+macro_rules! justified {
+    ($entry:ident, $name:literal, $units:ident, $meaning:literal) => {
+        pub(super) static $entry: FunctionEntry =
+            FunctionEntry::new($name, Form::Plain(Function::Justify(Justified::$units)), $meaning)
+                .failure(FailureRule::Always)
+                .on_host()
+                .signatures(&[Signature::new(&[Interval], ResultType::Same, &[])])
+                .catalog(&[CatalogNames::itself(&[$name])]);
+    };
+}
+
+justified!(JUSTIFY_HOURS, "justify_hours", Hours, "The interval with days in the place of 24 hours.");
+justified!(JUSTIFY_DAYS, "justify_days", Days, "The interval with months in the place of 30 days.");
+justified!(JUSTIFY_INTERVAL, "justify_interval", All, "The interval with days, months and one sign.");
 
 pub(super) static MOMENT_TEXT: FunctionEntry = FunctionEntry::new(
     "moment_text",

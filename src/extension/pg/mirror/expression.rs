@@ -23,7 +23,7 @@ use crate::{
         nodes::{contains, is_deeper, list_of, tag_of},
         tree,
     },
-    types::{base_type, composite_fields},
+    types::{attribute_count, base_type, composite_fields},
 };
 
 /// An expression as a value.
@@ -101,6 +101,25 @@ unsafe fn field_name(node: &pg_sys::FieldSelect) -> Option<String> {
         let relation_oid = pg_sys::get_typ_typrelid(type_oid);
         let name = pg_sys::get_attname(relation_oid, node.fieldnum, true);
         (relation_oid != pg_sys::InvalidOid && !name.is_null()).then(|| string(name))
+    }
+}
+
+/// The names of the fields of `ROW(…)`; none of a type that has lost a field.
+///
+/// # Safety
+///
+/// The node is valid.
+unsafe fn field_names(row: &pg_sys::RowExpr) -> Vec<String> {
+    // SAFETY: the caller has a valid node, whose names are strings.
+    unsafe {
+        if row.row_typeid == pg_sys::RECORDOID {
+            return pointers::<pg_sys::String>(row.colnames).map(|name| string((*name).sval)).collect();
+        }
+        let fields = composite_fields(row.row_typeid).unwrap_or_default();
+        match usize::try_from(attribute_count(row.row_typeid)) {
+            Ok(count) if count == fields.len() => fields.into_iter().map(|field| field.name).collect(),
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -252,7 +271,10 @@ impl Mirror<'_> {
                     let name = field_name(field).unwrap_or_default();
                     Part::Field { record: self.boxed(field.arg, contents)?, name }
                 }
-                NodeTag::T_RowExpr => Part::Row(self.list((*node.cast::<pg_sys::RowExpr>()).args, contents)?),
+                NodeTag::T_RowExpr => {
+                    let row = &*node.cast::<pg_sys::RowExpr>();
+                    Part::Row { fields: self.list(row.args, contents)?, names: field_names(row) }
+                }
                 NodeTag::T_Aggref => {
                     let known = self.origins.aggregate(node);
                     let (aggregate, has_given) = match known {

@@ -13,6 +13,7 @@ use pgrx::{IntoDatum, pg_sys};
 use pystachio_lower::{AggregateSource, Origin, RuntimeValue};
 use pystachio_plan::Value;
 
+use super::server::reserved_words;
 use crate::pg::{
     nodes::list_of,
     tree::{Memory, Node},
@@ -141,6 +142,9 @@ impl Origins {
             },
             RuntimeValue::SessionZone => session_zone(),
             RuntimeValue::DateStyle => setting("DateStyle"),
+            RuntimeValue::ReservedWords => text_constant(reserved_words()),
+            RuntimeValue::QuotesIdentifiers => setting("quote_all_identifiers"),
+            RuntimeValue::FloatDigits => setting("extra_float_digits"),
             RuntimeValue::Zone(zone) => zone_constant(zone)?,
         };
         // SAFETY: just made.

@@ -136,7 +136,10 @@ impl Mirror<'_> {
     unsafe fn row(&self, row: &pg_sys::RowExpr, contents: &mut Contents) -> Result<Option<Record>, Refusal> {
         // SAFETY: as of a record.
         unsafe {
-            let mut record = record_of(Source::new(Part::Row(Vec::new()), source_type(row.row_typeid)));
+            let mut record = record_of(Source::new(
+                Part::Row { fields: Vec::new(), names: Vec::new() },
+                source_type(row.row_typeid),
+            ));
             let items: Vec<*mut Node> = pointers(row.args).collect();
             let declared = match row.row_typeid {
                 pg_sys::RECORDOID => {
@@ -225,7 +228,10 @@ unsafe fn constant_record(known: &pg_sys::Const) -> Option<Record> {
         let mut nulls = vec![true; attributes.len()];
         pg_sys::heap_deform_tuple(&raw mut tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
         pg_sys::FreeTupleDesc(descriptor);
-        let mut record = record_of(Source::new(Part::Row(Vec::new()), source_type(known.consttype)));
+        let mut record = record_of(Source::new(
+            Part::Row { fields: Vec::new(), names: Vec::new() },
+            source_type(known.consttype),
+        ));
         for (attribute, (value, is_null)) in attributes.iter().zip(values.into_iter().zip(nulls)) {
             if attribute.attisdropped {
                 return None;

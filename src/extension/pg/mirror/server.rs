@@ -7,7 +7,7 @@ use pystachio_lower::{Server, TextForm};
 use pystachio_plan::Value;
 
 use crate::{
-    pg::{compat, encoding, zone::zone_table},
+    pg::{compat, encoding, list, zone::zone_table},
     settings,
 };
 
@@ -85,4 +85,21 @@ impl Server for Postgres {
             start != Some(0)
         })
     }
+}
+
+/// The words of SQL that are no names without quotes, with blanks between them.
+pub fn reserved_words() -> &'static str {
+    static WORDS: OnceLock<String> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        // SAFETY: tables of the server's, with so many entries each.
+        unsafe {
+            let keywords = &raw const pg_sys::ScanKeywords;
+            let categories = (&raw const pg_sys::ScanKeywordCategories).cast::<u8>();
+            let is_reserved =
+                |place: &i32| u32::from(*categories.add(*place as usize)) != pg_sys::UNRESERVED_KEYWORD;
+            let word = |place| list::string(pg_sys::GetScanKeyword(place, keywords));
+            let words: Vec<String> = (0..(*keywords).num_keywords).filter(is_reserved).map(word).collect();
+            words.join(" ")
+        }
+    })
 }

@@ -453,8 +453,10 @@ impl Compilation {
             | Function::ConcatSeparated
             | Function::Overlay
             | Function::QuoteLiteral
+            | Function::QuoteIdentifier
             | Function::ToHexadecimal
             | Function::JsonText
+            | Function::NumberText
             | Function::Digest(_)
             | Function::Encode
             | Function::Decode
@@ -469,6 +471,9 @@ impl Compilation {
             | Function::FormatNumber
             | Function::ReadDate
             | Function::ReadTimestamp
+            | Function::ReadNumber
+            | Function::ReadNumberScale
+            | Function::Justify(_)
             | Function::MomentText
             | Function::InstantText
             | Function::Matches(_)
