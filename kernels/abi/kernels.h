@@ -9,6 +9,8 @@
     X(copy_ranges, CopyRanges, BLOCK_THREADS) \
     X(mark_rows, MarkRows, BLOCK_THREADS) \
     X(combine_flags, CombineFlags, BLOCK_THREADS) \
+    X(count_repeats, CountRepeats, BLOCK_THREADS) \
+    X(repeat_rows, RepeatRows, BLOCK_THREADS) \
     X(write_offsets, ScanCounts, BLOCK_THREADS) \
     X(count_before, ScanCounts, BLOCK_THREADS) \
     X(select_rows, ScanCounts, BLOCK_THREADS) \

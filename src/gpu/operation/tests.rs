@@ -4,6 +4,7 @@ mod compression;
 mod key_filters;
 mod packing;
 mod ranges;
+mod repeats;
 mod scatter;
 mod slots;
 mod windows;

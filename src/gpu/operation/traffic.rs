@@ -13,13 +13,13 @@ use super::{
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
         AssignRangePartitions, CellRange as CellRangeView, CollectRuns, ColumnView, CombineFlags,
-        CompareTexts, CompressTexts, CopyRanges, CopyStrings, CountFrames, DecompressTexts, EncodeSortWords,
-        FindBest, FindEqualKeys, FindFrames, FindRows, FinishSums, GatherCells, HashKeys, InsertBuildRows,
-        InsertFilterKeys, KeyColumns, MarkRows, MarkRuns, MeasureKeys, MeasureRanges, MeasureSortWords,
-        MoveStrings, NumberRows, PackCells, PairBest, PlaceStrings, ProbeRows, RowRuns, SLOTS_BY_KEY,
-        ScanBest, ScanCounts, ScatterRows, SlotInput, SlotKey as SlotKeyView, SlotKeyTarget, SlotOutput,
-        SortDigits, SumFrames, SumRows, TakeSlots, TestFilterKeys, TextGroups, UnpackCells, UnpackedRange,
-        WindowFrames, WritePairs,
+        CompareTexts, CompressTexts, CopyRanges, CopyStrings, CountFrames, CountRepeats, DecompressTexts,
+        EncodeSortWords, FindBest, FindEqualKeys, FindFrames, FindRows, FinishSums, GatherCells, HashKeys,
+        InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MarkRuns, MeasureKeys, MeasureRanges,
+        MeasureSortWords, MoveStrings, NumberRows, PackCells, PairBest, PlaceStrings, ProbeRows, RepeatRows,
+        RowRuns, SLOTS_BY_KEY, ScanBest, ScanCounts, ScatterRows, SlotInput, SlotKey as SlotKeyView,
+        SlotKeyTarget, SlotOutput, SortDigits, SumFrames, SumRows, TakeSlots, TestFilterKeys, TextGroups,
+        UnpackCells, UnpackedRange, WindowFrames, WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -54,6 +54,14 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::CombineFlags => {
             let CombineFlags { validity, row_count, .. } = read(arguments);
             row_count * (2 * FLAG_BYTES + if_set(validity, FLAG_BYTES))
+        }
+        Kernel::CountRepeats => {
+            let CountRepeats { lasts, row_count, .. } = read(arguments);
+            row_count * (cell(&lasts) + NUMBER_BYTES)
+        }
+        Kernel::RepeatRows => {
+            let RepeatRows { row_count, count, validity, .. } = read(arguments);
+            row_count * WORD_BYTES + count * (NUMBER_BYTES + WORD_BYTES + if_set(validity, FLAG_BYTES))
         }
         Kernel::SelectRows => {
             let ScanCounts { row_count, count_bytes, .. } = read(arguments);
