@@ -3,7 +3,7 @@
 //! - `queue.rs`: [`Queue`]: memory and a stream, and the launch of a kernel
 //! - `selection.rs`, `repeat.rs`, `text.rs`: selecting, repeating and copying rows and text
 //! - `join.rs`, `key_filter.rs`: tables and sets that rows are looked up in by key
-//! - `group.rs`, `slots.rs`: groups and their accumulators
+//! - `group.rs`, `slots.rs`, `float_sums.rs`: groups and their accumulators
 //! - `sort.rs`, `text_ranks.rs`, `partition.rs`: orders of rows, and rows by partition
 //! - `window_frames.rs`, `window_aggregates.rs`: functions of the rows around each row
 //! - `scatter.rs`, `packing.rs`, `compression.rs`: rows partitioned by owner, integers packed and text
@@ -28,6 +28,7 @@ mod chunks;
 mod codes;
 mod compression;
 mod fault;
+mod float_sums;
 mod group;
 mod join;
 mod key_filter;

@@ -1,6 +1,7 @@
 //! Operations on the emulated device against plain loops over the same values.
 
 mod compression;
+mod float_sums;
 mod key_filters;
 mod packing;
 mod ranges;

@@ -460,8 +460,12 @@ fn repeated(
     let route = route.below(place).past([last], input).within(&input.columns());
     let input = self::relation(input, route, query, depth + 1)?;
     let program = RowProgram::compile(std::slice::from_ref(last), &input.columns, &query.parameters)?;
-    let number_columns = columns.len() + usize::from(number.is_some());
-    Ok(operator(relation.columns(), RepeatSource::new(input, program, number_columns, *keeps_rows), place))
+    // A scan below may give fewer columns than the plan's.
+    let mut all = input.columns.clone();
+    let numbers: Vec<_> = columns.iter().chain(number).map(|id| (*id, DataType::Int64)).collect();
+    let number_columns = numbers.len();
+    all.extend(numbers);
+    Ok(operator(all, RepeatSource::new(input, program, number_columns, *keeps_rows), place))
 }
 
 /// The value of LIMIT or OFFSET.

@@ -63,6 +63,23 @@ fn a_row_that_is_repeated_without_end_can_be_cut_off() {
     assert_eq!(numbers, ["1", "2", "3"]);
 }
 
+/// The scan gives no column that only its condition reads.
+#[test]
+fn rows_of_a_filtered_scan_are_repeated() {
+    let row = |number| Row { key: Some(number), text: None, value: Some(2), number };
+    let table = Table::new((0..5).map(row).collect());
+    let three = Expression::literal(pystachio_plan::Value::Int(3), DataType::Int64);
+    let condition = Expression::predicate(Function::Less, vec![three, int64(0)]);
+    let operator = Operator::Unnest {
+        input: table.filtered(0, &[condition]),
+        arrays: vec![UnnestedArray { array: int64(2), columns: vec![ColumnId(10)] }],
+        number: None,
+        keeps_rows: false,
+    };
+    let plan = Plan { root: Relation::new(operator, 1.0), outputs: vec![ColumnId(10)] };
+    assert_eq!(Fixture::new(1 << 24).run(plan).unwrap().rows, [["1"], ["2"]]);
+}
+
 #[test]
 fn arrays_have_no_kernel() {
     let table = Table::new(Vec::new());
