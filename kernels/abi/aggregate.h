@@ -24,6 +24,8 @@ enum AccumulatorKind {
     ACCUMULATE_MIN = 2,       // the row with the least value
     ACCUMULATE_MAX = 3,       // the row with the greatest value
     ACCUMULATE_ANY = 4,       // some row
+    ACCUMULATE_FLOAT_SUM = 5,  // of floats, or of states of such sums
+    ACCUMULATE_DEVIATIONS = 6, // squares of the differences of floats from their mean, summed; or of states of such sums
 };
 
 // accumulate_groups, accumulate_few_groups, accumulate_large_sums, accumulate_few_large_sums
@@ -154,3 +156,63 @@ typedef struct TakeSlots {
     SlotKeyTarget keys[SLOT_KEYS_MAX];
     SlotOutput outputs[SLOT_OUTPUTS_MAX];
 } TakeSlots;
+
+// Exact sums of floats (float_sums.cuh).
+
+// What was added to a group, beside its numbers.
+#define FLOAT_ANY 1
+#define FLOAT_NOT_NEGATIVE_ZERO 2
+#define FLOAT_NAN 4
+#define FLOAT_INFINITY 8
+#define FLOAT_NEGATIVE_INFINITY 16
+
+// Words of the widest numbers: a square has its lowest bit at 2 * 2045 at most, and 106 bits; a few words are for carries.
+#define FLOAT_WORDS_MAX 160
+// Addends after which the carries of a word are taken out.
+#define FLOAT_ADDENDS_MAX 0x20000000
+// Threads of a block each of which has words of its own, and how many: what 36 KB of shared memory hold.
+#define FLOAT_PRIVATE_THREADS 128
+#define FLOAT_PRIVATE_WORDS_MAX 36
+// Words of which a block keeps copies of its own.
+#define FLOAT_BLOCK_WORDS_MAX 4608
+
+// A group: the words that its values touch. All zeros at first.
+typedef struct FloatGroup {
+    uint32_t marks;        // FLOAT_ANY and so on
+    uint32_t words_before; // FLOAT_WORDS_MAX less the place of the sum's first word
+    uint32_t words_end;    // the place behind its last word, or 0 if it has none
+    uint32_t square_words_before; // the same of the squares
+    uint32_t square_words_end;
+    uint32_t reserved;
+} FloatGroup;
+
+// measure_floats, accumulate_floats, accumulate_block_floats, accumulate_private_floats
+typedef struct AccumulateFloats {
+    ColumnView input;    // floats, or states of sums in cells of text
+    uint64_t groups;     // uint32_t [row], or 0: all rows are group 0
+    uint64_t measured;   // FloatGroup [group]
+    uint64_t offsets;    // uint64_t [group]: words of the groups before
+    uint64_t words;      // int64_t [word_count]: of each group the count of its values if `deviates`, the sum, the squares
+    uint64_t word_count;
+    uint64_t first_row;
+    uint64_t end_row;
+    uint64_t status;     // Status
+    uint32_t deviates;   // 1 if counts and squares are wanted too, else 0
+    uint32_t reserved;
+} AccumulateFloats;
+
+// count_float_words, carry_floats, measure_float_states, write_float_states, round_float_sums
+typedef struct FinishFloats {
+    uint64_t measured;     // as of AccumulateFloats, and so the next two
+    uint64_t offsets;
+    uint64_t words;
+    uint64_t group_count;
+    uint64_t lengths;      // uint32_t [group_count]: words, or bytes of the state, of each group
+    uint64_t byte_offsets; // uint64_t [group_count]: bytes of the states before
+    uint64_t bytes;        // the states, one after another
+    uint64_t values;       // StringCell or floats of cell_bytes [group_count]
+    uint64_t validity;     // uint8_t [group_count]
+    uint64_t status;       // Status
+    uint32_t cell_bytes;   // 4 or 8, of round_float_sums
+    uint32_t deviates;     // as of AccumulateFloats
+} FinishFloats;

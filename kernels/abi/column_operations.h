@@ -72,6 +72,33 @@ typedef struct MarkRows {
     uint64_t count;
 } MarkRows;
 
+// count_repeats: the most repeats of a row in one round, so that the counts of all rows of a chunk add up to less than 2^62
+#define REPEATED_ROUND 0x20000000
+
+// count_repeats
+typedef struct CountRepeats {
+    ColumnView lasts; // int64_t cells: a row is repeated for the numbers from 1 to its own
+    uint64_t counts;  // uint32_t [row_count]: how often in this round
+    uint64_t more;    // uint32_t, set to 1 if a row is repeated in the next round too
+    uint64_t row_count;
+    uint64_t before; // repeats of a row in the rounds before
+    uint32_t keeps_rows; // whether a row without numbers comes once
+    uint32_t reserved;
+} CountRepeats;
+
+// repeat_rows
+typedef struct RepeatRows {
+    uint64_t offsets; // uint64_t [row_count]: repeats of the rows before, in this round
+    uint64_t row_count;
+    uint64_t first; // the first repeat that is wanted
+    uint64_t count; // how many are; all of them exist
+    uint64_t rows;  // uint32_t [count]: their rows
+    uint64_t numbers;  // int64_t [count]: their numbers
+    uint64_t validity; // uint8_t [count], or 0 if every row has numbers: whether there is a number
+    ColumnView lasts;  // as of count_repeats; read with `validity` only
+    uint64_t before;   // as of count_repeats
+} RepeatRows;
+
 // combine_flags
 typedef struct CombineFlags {
     uint64_t values;   // uint8_t [row_count]: a boolean column

@@ -9,6 +9,8 @@
     X(copy_ranges, CopyRanges, BLOCK_THREADS) \
     X(mark_rows, MarkRows, BLOCK_THREADS) \
     X(combine_flags, CombineFlags, BLOCK_THREADS) \
+    X(count_repeats, CountRepeats, BLOCK_THREADS) \
+    X(repeat_rows, RepeatRows, BLOCK_THREADS) \
     X(write_offsets, ScanCounts, BLOCK_THREADS) \
     X(count_before, ScanCounts, BLOCK_THREADS) \
     X(select_rows, ScanCounts, BLOCK_THREADS) \
@@ -52,6 +54,15 @@
     X(accumulate_large_sums, AccumulateGroups, BLOCK_THREADS) \
     X(accumulate_few_large_sums, AccumulateGroups, BLOCK_THREADS) \
     X(finish_large_sums, FinishSums, BLOCK_THREADS) \
+    X(measure_floats, AccumulateFloats, BLOCK_THREADS) \
+    X(accumulate_floats, AccumulateFloats, BLOCK_THREADS) \
+    X(accumulate_block_floats, AccumulateFloats, BLOCK_THREADS) \
+    X(accumulate_private_floats, AccumulateFloats, 128) \
+    X(count_float_words, FinishFloats, BLOCK_THREADS) \
+    X(carry_floats, FinishFloats, BLOCK_THREADS) \
+    X(measure_float_states, FinishFloats, BLOCK_THREADS) \
+    X(write_float_states, FinishFloats, BLOCK_THREADS) \
+    X(round_float_sums, FinishFloats, BLOCK_THREADS) \
     X(accumulate_slots, AccumulateSlots, BLOCK_THREADS) \
     X(accumulate_block_slots, AccumulateSlots, BLOCK_THREADS) \
     X(accumulate_private_slots, AccumulateSlots, 128) \

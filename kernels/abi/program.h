@@ -103,6 +103,12 @@ typedef struct Instruction {
     X(DIVIDE_INTEGER)                                                                                            \
     X(MODULO_INTEGER)                                                                                            \
     X(ROUND_INTEGER) /* a / b, half away from zero; b > 0 */                                                     \
+    X(BIT_AND) /* mode of these: the bits of the type */                                                         \
+    X(BIT_OR)                                                                                                    \
+    X(BIT_XOR)                                                                                                   \
+    X(BIT_NOT)                                                                                                   \
+    X(SHIFT_LEFT)                                                                                                \
+    X(SHIFT_RIGHT)                                                                                               \
     X(LIMIT_INTEGER) /* a, a fault unless -b < a < b */                                                          \
     X(NARROW_WIDE)                                                                                               \
     X(MULTIPLY_WIDE)                                                                                             \
@@ -161,12 +167,19 @@ typedef struct Instruction {
     X(OCTET_LENGTH)                                                                                              \
     X(POSITION)                                                                                                  \
     X(STARTS_WITH)                                                                                               \
+    X(MATCH_TABLE) /* whether a part of a matches; b: a table of src/gpu/program/automaton.rs */                 \
+    X(SPLIT_PART)                                                                                                \
     /* Text that is made. */                                                                                     \
     X(FOLD_TEXT) /* mode: 1 for upper */                                                                         \
     X(MAP_TEXT)  /* each character of a by b: a table as src/engine/character_case.rs lays it out */                \
     X(CONCAT)                                                                                                    \
     X(REPLACE)                                                                                                   \
     X(PAD_BLANKS)                                                                                                \
+    X(PAD_TEXT) /* a to b characters by c; mode: 1 at the start */                                               \
+    X(REPEAT)                                                                                                    \
+    X(REVERSE)                                                                                                   \
+    X(TRANSLATE)                                                                                                 \
+    X(FORMAT_MOMENT) /* a timestamp; b: a table of src/gpu/program/moment_pieces.rs */                           \
     X(WRITE_TEXT) /* a as text; mode: WrittenText */                                                             \
     /* 256 bits. What has a name above is the same as there. */                                                  \
     X(WIDEN_INT256)  /* of 128 bits */                                                                           \
@@ -196,6 +209,45 @@ enum Opcode : uint16_t {
 #define PROGRAM_RARE OPCODE_DIVIDE_INTEGER
 #define PROGRAM_TEXT OPCODE_LIKE
 #define PROGRAM_INT256 OPCODE_WIDEN_INT256
+
+// A piece of a format of timestamps. Its flags and an argument follow it in a table: a byte, digits, letters of a name at most, or 1 for
+// points in an abbreviation.
+enum MomentPiece : uint16_t {
+    PIECE_BYTE,
+    PIECE_ERA,
+    PIECE_HALF_DAY,
+    PIECE_DAY_NAME,
+    PIECE_MONTH_NAME,
+    PIECE_ROMAN_MONTH,
+    PIECE_CENTURY,
+    PIECE_DAY_OF_YEAR,
+    PIECE_DAY_OF_MONTH,
+    PIECE_DAY_OF_WEEK,
+    PIECE_FRACTION,
+    PIECE_HOUR24,
+    PIECE_HOUR12,
+    PIECE_ISO_DAY_OF_YEAR,
+    PIECE_ISO_DAY_OF_WEEK,
+    PIECE_ISO_WEEK,
+    PIECE_ISO_YEAR,
+    PIECE_JULIAN_DAY,
+    PIECE_MINUTE,
+    PIECE_MONTH,
+    PIECE_QUARTER,
+    PIECE_SECOND_OF_DAY,
+    PIECE_SECOND,
+    PIECE_WEEK,
+    PIECE_WEEK_OF_MONTH,
+    PIECE_YEAR,
+    PIECE_YEAR_WITH_COMMA,
+};
+
+// Flags of a piece.
+#define PIECE_FILLED 1
+#define PIECE_ORDINAL_UPPER 2
+#define PIECE_ORDINAL_LOWER 4
+#define PIECE_UPPER 8
+#define PIECE_LOWER 16
 
 enum Condition : uint16_t {
     CONDITION_ALWAYS = 0,

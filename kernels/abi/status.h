@@ -21,6 +21,8 @@ enum ErrorCode {
     ERROR_INTERVAL_RANGE = 14,     // interval out of range
     ERROR_TEXT_TOO_LONG = 15,      // a file's text exceeds varchar(n)
     ERROR_NULL_IN_COLUMN = 16,     // a file's NULL in a column declared NOT NULL
+    ERROR_REQUESTED_LENGTH = 17,   // requested length too large
+    ERROR_FIELD_POSITION = 18,     // field position must not be zero
     ERROR_DATE_TO_TIMESTAMP = 24,  // date out of range for timestamp
     ERROR_TEXT_BYTES = 25,         // a made text exceeds TEXT_BYTES_MAX
     ERROR_INFINITE_DATES = 26,     // cannot subtract infinite dates
@@ -36,6 +38,7 @@ enum ErrorCode {
     ERROR_VALUE_RANGE = 36,        // a file's value beyond its declared type; `detail` as of ERROR_PAGE
     ERROR_PROBE_LIMIT = 64,        // a hash table is full: a bug
     ERROR_SLOT_RANGE = 65,         // a key without a slot
+    ERROR_FLOAT_STATE = 66,        // bytes that are no state of a sum of floats: a bug
 };
 
 typedef struct Status {

@@ -115,6 +115,17 @@ DEVICE Fault run_integer(const Instruction &in, Cell *target, int64_t a, int64_t
             set_integer(target, quotient);
             return 0;
         }
+        case OPCODE_BIT_AND: set_integer(target, a & b); return 0;
+        case OPCODE_BIT_OR: set_integer(target, a | b); return 0;
+        case OPCODE_BIT_XOR: set_integer(target, a ^ b); return 0;
+        case OPCODE_BIT_NOT: set_integer(target, ~a); return 0;
+        // C shifts a smallint as an integer, and processors take as much of the count as there are bits.
+        case OPCODE_SHIFT_LEFT: {
+            const int64_t shifted = in.mode == 64 ? (int64_t)((uint64_t)a << (b & 63)) : (int32_t)((uint32_t)a << (b & 31));
+            set_integer(target, in.mode == 16 ? (int16_t)shifted : shifted);
+            return 0;
+        }
+        case OPCODE_SHIFT_RIGHT: set_integer(target, in.mode == 64 ? a >> (b & 63) : a >> (b & 31)); return 0;
         default: // OPCODE_LIMIT_INTEGER
             if (a >= b || a <= -b) return in.detail;
             set_integer(target, a);

@@ -232,7 +232,7 @@ DEVICE_CALL Fault run_rare(const Instruction &in, Cell *target, const Cell *a, c
 // As run_rare, for the functions of text.
 DEVICE_CALL Fault run_any_text(const EvaluateProgram &args, const Instruction &in, Cell *target, const Cell *a,
                                const Cell *b, const Cell *c) {
-    if (in.opcode <= OPCODE_STARTS_WITH) return run_text(in, target, *a, *b, *c);
+    if (in.opcode < OPCODE_FOLD_TEXT) return run_text(in, target, *a, *b, *c);
     return run_write_text(args, in, target, *a, *b, *c);
 }
 

@@ -91,6 +91,41 @@ DEVICE bool starts_with(const Text &text, const Text &prefix) {
     return prefix.length <= text.length && compare_bytes(text.bytes, prefix.length, prefix.bytes, prefix.length) == 0;
 }
 
+// Whether a part of a text matches, by the table of an automaton (src/gpu/program/automaton.rs), which begins at a multiple of 8.
+DEVICE_CALL bool matches_table(const Text &text, const Text &table) {
+    const uint16_t *head = (const uint16_t *)(table.bytes + 256), *followers = head + 4;
+    const uint32_t class_count = head[0], first_accepting = head[2];
+    uint32_t state = head[1];
+    // In the first two states the rest of the text makes no difference.
+    for (uint32_t place = 0; place < text.length && state > 1; place++) {
+        state = followers[state * class_count + table.bytes[text.bytes[place]]];
+    }
+    return state == 1 || state >= first_accepting;
+}
+
+// The field of a number that is not 0, from the end if it is negative; an empty text if there is none. Delimiters are looked for from
+// the start, as they may overlap.
+DEVICE_CALL Text field_of(const Text &text, const Text &delimiter, int64_t number) {
+    const Text none{text.bytes, 0};
+    if (delimiter.length == 0) return number == 1 || number == -1 ? text : none;
+    if (number < 0) {
+        int64_t count = 1;
+        for (uint32_t place = find_part(text, delimiter, 0); place < text.length; place = find_part(text, delimiter, place + delimiter.length)) {
+            count++;
+        }
+        number += count + 1;
+        if (number < 1) return none;
+    }
+    uint32_t begin = 0;
+    for (;; number--) {
+        const uint32_t place = find_part(text, delimiter, begin);
+        const bool is_last = place >= text.length;
+        if (number == 1) return Text{text.bytes + begin, (is_last ? text.length : place) - begin};
+        if (is_last) return none;
+        begin = place + delimiter.length;
+    }
+}
+
 // The functions of text that makes no new bytes.
 DEVICE Fault run_text(const Instruction &in, Cell *target, const Cell &a_cell, const Cell &b_cell,
                       const Cell &c_cell) {
@@ -104,6 +139,7 @@ DEVICE Fault run_text(const Instruction &in, Cell *target, const Cell &a_cell, c
         case OPCODE_LENGTH: integer = count_characters(a.bytes, a.length); break;
         case OPCODE_OCTET_LENGTH: integer = a.length; break;
         case OPCODE_POSITION: integer = position_of(a, b); break;
+        case OPCODE_MATCH_TABLE: integer = matches_table(a, b); break;
         case OPCODE_STARTS_WITH: integer = starts_with(a, b); break;
         default:
             switch (in.opcode) {
@@ -112,6 +148,10 @@ DEVICE Fault run_text(const Instruction &in, Cell *target, const Cell &a_cell, c
                     result = character_range(a, number, count);
                     break;
                 case OPCODE_SUBSTRING_FROM: result = character_range(a, number, (int64_t)1 << 40); break;
+                case OPCODE_SPLIT_PART:
+                    if (count == 0) return ERROR_FIELD_POSITION;
+                    result = field_of(a, b, count);
+                    break;
                 case OPCODE_LEFT: result = left_of(a, number); break;
                 case OPCODE_RIGHT: result = right_of(a, number); break;
                 default: result = trim_text(a, b, in.mode); // OPCODE_TRIM

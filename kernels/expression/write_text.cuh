@@ -6,7 +6,8 @@
 #pragma once
 
 #include "calendar.cuh"
-#include "text.cuh"
+#include "form_text.cuh"
+#include "format_moment.cuh"
 
 // Bytes of the longest text of a value: a timestamp with zone and era.
 #define WRITTEN_BYTES_MAX 64
@@ -266,6 +267,61 @@ DEVICE Fault write_value(const EvaluateProgram &args, uint32_t kind, Cell *targe
     return 0;
 }
 
+DEVICE Fault pad_text(const EvaluateProgram &args, Cell *target, const Text &a, int64_t length, const Text &fill, bool at_start) {
+    RepeatedText filled;
+    uint32_t kept;
+    const Fault fault = measure_padding(a, length, fill, &filled, &kept);
+    if (fault) return fault;
+    const uint64_t bytes_wanted = filled.length() + kept;
+    if (bytes_wanted > TEXT_BYTES_MAX) return ERROR_TEXT_BYTES;
+    uint8_t *bytes = take_space(args, bytes_wanted);
+    if (!bytes) return FAULT_NO_SPACE;
+    uint8_t *end = at_start ? filled.write(bytes) : bytes;
+    copy_bytes(end, a.bytes, kept);
+    if (!at_start) filled.write(end + kept);
+    set_text(target, bytes, (uint32_t)bytes_wanted);
+    return 0;
+}
+
+DEVICE Fault repeat_text(const EvaluateProgram &args, Cell *target, const Text &a, int64_t count) {
+    const RepeatedText repeated{a, a.length && count > 0 ? (uint64_t)count : 0, 0};
+    if (repeated.length() + VALUE_HEADER_BYTES > VALUE_BYTES_MAX) return ERROR_REQUESTED_LENGTH;
+    uint8_t *bytes = take_space(args, repeated.length());
+    if (!bytes) return FAULT_NO_SPACE;
+    repeated.write(bytes);
+    set_text(target, bytes, (uint32_t)repeated.length());
+    return 0;
+}
+
+DEVICE Fault reverse_text(const EvaluateProgram &args, Cell *target, const Text &a) {
+    uint8_t *bytes = take_space(args, a.length);
+    if (!bytes) return FAULT_NO_SPACE;
+    write_reversed(bytes, a);
+    set_text(target, bytes, a.length);
+    return 0;
+}
+
+DEVICE Fault translate_text(const EvaluateProgram &args, Cell *target, const Text &a, const Text &from, const Text &to) {
+    const uint64_t length = write_translated(nullptr, a, from, to);
+    if (length > TEXT_BYTES_MAX) return ERROR_TEXT_BYTES;
+    uint8_t *bytes = take_space(args, length);
+    if (!bytes) return FAULT_NO_SPACE;
+    write_translated(bytes, a, from, to);
+    set_text(target, bytes, (uint32_t)length);
+    return 0;
+}
+
+DEVICE Fault format_moment(const EvaluateProgram &args, Cell *target, int64_t moment, const Text &table) {
+    TextSink measured{nullptr, 0};
+    write_moment(&measured, moment, (const uint16_t *)table.bytes);
+    uint8_t *bytes = take_space(args, measured.length);
+    if (!bytes) return FAULT_NO_SPACE;
+    TextSink sink{bytes, 0};
+    write_moment(&sink, moment, (const uint16_t *)table.bytes);
+    set_text(target, bytes, sink.length);
+    return 0;
+}
+
 // The functions that make new text.
 DEVICE Fault run_write_text(const EvaluateProgram &args, const Instruction &in, Cell *target, const Cell &a,
                             const Cell &b, const Cell &c) {
@@ -275,6 +331,11 @@ DEVICE Fault run_write_text(const EvaluateProgram &args, const Instruction &in, 
         case OPCODE_CONCAT: return concat_text(args, target, text_of(a), text_of(b), text_of(c));
         case OPCODE_REPLACE: return replace_text(args, target, text_of(a), text_of(b), text_of(c));
         case OPCODE_PAD_BLANKS: return pad_blanks(args, target, text_of(a), integer_of(b));
+        case OPCODE_PAD_TEXT: return pad_text(args, target, text_of(a), integer_of(b), text_of(c), in.mode != 0);
+        case OPCODE_REPEAT: return repeat_text(args, target, text_of(a), integer_of(b));
+        case OPCODE_REVERSE: return reverse_text(args, target, text_of(a));
+        case OPCODE_TRANSLATE: return translate_text(args, target, text_of(a), text_of(b), text_of(c));
+        case OPCODE_FORMAT_MOMENT: return format_moment(args, target, integer_of(a), text_of(b));
         default: return write_value(args, in.mode, target, a); // OPCODE_WRITE_TEXT
     }
 }

@@ -12,7 +12,7 @@
 //! - `descriptors.rs`: how many files may be open
 //! - `character_case.rs` and `host_locale.rs`: uppercase, lowercase, letters and digits as the host's libc defines them
 //! - `mathematics.rs`: functions of floats that the host's libc computes
-//! - `variance.rs` and `quotient.rs`: PostgreSQL's values that need integers of any size
+//! - `variance.rs`, `deviations.rs` and `quotient.rs`: values that need integers of any size
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
@@ -22,6 +22,7 @@
 mod account;
 mod character_case;
 pub mod descriptors;
+pub mod deviations;
 mod host_locale;
 pub mod locking;
 pub mod mathematics;

@@ -221,9 +221,10 @@ impl Model<'_> {
                 self.launch(input_rows);
                 self.add(input, 1.0);
             }
-            // The engine of processors alone has arrays.
+            // The engine of processors alone has arrays; both repeat rows.
             Operator::Unnest { input, .. } => {
-                self.work(EVALUATE_PART, rows(relation, share));
+                self.work(OUTPUT_ROW, rows(relation, share));
+                self.launch(rows(relation, share));
                 self.add(input, share);
             }
             Operator::Limit { input, .. } => {

@@ -71,6 +71,24 @@ fn sums(queue: &Queue, keys: &[Column], column: &Column, row_count: usize) -> Re
     batch(queue, sorted, grouping.group_count)
 }
 
+/// Partial results of sums and deviations of a column's floats by group, in their own order, and these added up to one of all groups.
+fn float_states(queue: &Queue, keys: &[Column], column: &Column, row_count: usize) -> [RecordBatch; 2] {
+    let grouping = queue.group(keys, row_count, row_count).expect("groups");
+    let calls = [Accumulator::FloatSum, Accumulator::Deviations]
+        .map(|accumulator| aggregate(accumulator, Some(0), &DataType::Bytea));
+    let found = queue.accumulate(&grouping, &[column], &calls).expect("states");
+    let all = queue.group(&[], grouping.group_count, 1).expect("one group");
+    let added = found.iter().zip(&calls).map(|(states, call)| {
+        queue.accumulate(&all, &[states], std::slice::from_ref(call)).expect("a state").remove(0)
+    });
+    let added = added.collect();
+    let by = |column: &Column| SortColumn { column: column.clone(), descending: false, nulls_first: true };
+    let order =
+        queue.sort(&found.iter().map(by).collect::<Vec<_>>(), grouping.group_count).expect("an order");
+    let sorted = found.iter().map(|column| queue.gather(column, &order).expect("rows")).collect();
+    [batch(queue, sorted, grouping.group_count), batch(queue, added, 1)]
+}
+
 /// Functions of the rows around each, in the order of a column: of one partition, and of one for each value.
 fn windows(queue: &Queue, column: &Column, row_count: usize) -> RecordBatch {
     let keys = [SortColumn { column: column.clone(), descending: false, nulls_first: false }];
@@ -326,6 +344,29 @@ fn operations_agree_over_every_type() {
             let keys = |column: &Column| [column.clone()];
             check("sums of groups", each(&|queue, column| sums(queue, &keys(column), column, rows)));
         }
+        if decoded.columns[0].data_type.is_float() {
+            for place in 0..2 {
+                let states = |queue: &Queue, column: &Column| {
+                    float_states(queue, std::slice::from_ref(column), column, rows)[place].clone()
+                };
+                check("sums of floats", each(&states));
+                check(
+                    "sum of floats",
+                    each(&|queue, column| float_states(queue, &[], column, rows)[place].clone()),
+                );
+            }
+        }
+        if decoded.columns[0].data_type == DataType::Int64 {
+            check(
+                "rows that are repeated",
+                each(&|queue, column| {
+                    let repeats = queue.count_repeats(column.clone(), rows, true).expect("repeats");
+                    let count = repeats.total.min(1 << 20) as usize;
+                    let (numbers, number) = queue.repeat(&repeats, 0, count).expect("rows");
+                    batch(queue, vec![queue.gather(column, &numbers).expect("cells"), number], count)
+                }),
+            );
+        }
         if decoded.columns[0].cell_type == CellType::String {
             check(
                 "compressed and decompressed",
@@ -392,6 +433,23 @@ fn programs_agree_over_every_type() {
             expressions.push(Expression::call(Function::Length, vec![column()], DataType::Int32));
             let upper = Function::Upper(pystachio_plan::Ctype::Ascii);
             expressions.push(Expression::call(upper, vec![column()], DataType::Text));
+            let matches = Function::Matches(pystachio_plan::Ctype::Ascii);
+            expressions.push(Expression::predicate(matches, vec![column(), text("(a|e)[^a-m ]+ |^.b")]));
+            let number = |value| Expression::literal(Value::Int(value), DataType::Int32);
+            for (function, arguments) in [
+                (Function::SplitPart, vec![column(), text(" "), number(-2)]),
+                (Function::PadLeft, vec![column(), number(30), text("-ä")]),
+                (Function::Translate, vec![column(), text("aeiou "), text("ÄEI")]),
+                (Function::Reverse, vec![column()]),
+            ] {
+                expressions.push(Expression::call(function, arguments, DataType::Text));
+            }
+        }
+        if data_type == DataType::Timestamp {
+            let format = "FMDay DDth Mon YYYY, HH12:MI:SS.US am, IYYY-IW, Q J RM";
+            let format = Expression::literal(Value::Text(format.to_owned()), DataType::Text);
+            let formatted = Expression::call(Function::FormatMoment, vec![column(), format], DataType::Text);
+            expressions.push(formatted);
         }
         if let DataType::Decimal { precision: 1..=18, scale } = data_type {
             let one = Expression::literal(Value::Decimal(1), DataType::Decimal { precision: 1, scale: 0 });

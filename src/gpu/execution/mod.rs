@@ -2,7 +2,8 @@
 //!
 //! - `engine`: what the host starts, and how a query of it runs
 //! - `compile`: a plan becomes a tree of sources
-//! - `scan`, `join`, `aggregate`, `sort`, `window`: these operators; `row_wise.rs`: filter, project, limit and union
+//! - `scan`, `join`, `aggregate`, `sort`, `window`: these operators; `row_wise.rs`: filter, project, limit and
+//!   union; `repeat.rs`: rows once for each of some numbers
 //! - `runtime_filter`: filters that joins make of their keys, and the scans that use them
 //! - `shared.rs`: parts of a plan that are computed once for several readers
 //! - `exchange`: rows to and from other ranks; `ranks`: a query on all of them
@@ -49,6 +50,7 @@ mod expressions;
 mod join;
 mod query;
 mod ranks;
+mod repeat;
 mod row_wise;
 mod runtime_filter;
 mod scan;

@@ -222,6 +222,9 @@ impl Queue {
             kind: call.accumulator as u32,
             ..AccumulateGroups::default()
         };
+        if matches!(call.accumulator, Accumulator::FloatSum | Accumulator::Deviations) {
+            return self.accumulate_floats(grouping, input, call);
+        }
         if call.accumulator == Accumulator::Sum {
             return self.accumulate_large_sums(arguments, group_count, &call.result);
         }

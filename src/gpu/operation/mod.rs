@@ -1,9 +1,9 @@
 //! Operations on columns of one device: the building blocks of operators, implemented by kernels.
 //!
 //! - `queue.rs`: [`Queue`]: memory and a stream, and the launch of a kernel
-//! - `selection.rs`, `text.rs`: selecting and copying rows and text
+//! - `selection.rs`, `repeat.rs`, `text.rs`: selecting, repeating and copying rows and text
 //! - `join.rs`, `key_filter.rs`: tables and sets that rows are looked up in by key
-//! - `group.rs`, `slots.rs`: groups and their accumulators
+//! - `group.rs`, `slots.rs`, `float_sums.rs`: groups and their accumulators
 //! - `sort.rs`, `text_ranks.rs`, `partition.rs`: orders of rows, and rows by partition
 //! - `window_frames.rs`, `window_aggregates.rs`: functions of the rows around each row
 //! - `scatter.rs`, `packing.rs`, `compression.rs`: rows partitioned by owner, integers packed and text
@@ -28,6 +28,7 @@ mod chunks;
 mod codes;
 mod compression;
 mod fault;
+mod float_sums;
 mod group;
 mod join;
 mod key_filter;
@@ -35,6 +36,7 @@ mod output;
 mod packing;
 mod partition;
 mod queue;
+mod repeat;
 mod scatter;
 mod selection;
 mod slots;
@@ -66,6 +68,7 @@ pub use output::{ArrowBatches, column_schema, to_arrow};
 pub use packing::{CellRange, PackRange, PackedForm, Packing, UnpackRange, is_worth};
 pub use partition::{EXCHANGE_LEVEL, HashPartitioning, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
+pub use repeat::Repeats;
 pub use scatter::{RowOwners, SCATTER_TARGETS_MAX, ScatterTarget, ScatterTargetPart, StayingRows};
 pub use selection::{ByteRange, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};
 pub use slots::{FEW_SLOTS_MAX, SlotKey, SlotLayout, Slots, slot_count};

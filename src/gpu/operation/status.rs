@@ -27,6 +27,8 @@ pub fn status_error(status: Status) -> Option<Error> {
         }
         error_code::PATTERN => (ErrorKind::EscapeSequence, "LIKE pattern must not end with escape character"),
         error_code::INTERVAL_RANGE => (ErrorKind::DatetimeOutOfRange, "interval out of range"),
+        error_code::REQUESTED_LENGTH => (ErrorKind::LimitExceeded, "requested length too large"),
+        error_code::FIELD_POSITION => (ErrorKind::InvalidArgument, "field position must not be zero"),
         error_code::DATE_TO_TIMESTAMP => (ErrorKind::DatetimeOutOfRange, "date out of range for timestamp"),
         error_code::INFINITE_DATES => (ErrorKind::DatetimeOutOfRange, "cannot subtract infinite dates"),
         error_code::INFINITE_TIMESTAMPS => {

@@ -1,9 +1,11 @@
 //! Operations on the emulated device against plain loops over the same values.
 
 mod compression;
+mod float_sums;
 mod key_filters;
 mod packing;
 mod ranges;
+mod repeats;
 mod scatter;
 mod slots;
 mod windows;

@@ -11,15 +11,15 @@ use bytemuck::Pod;
 use super::{
     BLOOM_BLOCK_WORDS,
     abi::{
-        AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
-        AssignRangePartitions, CellRange as CellRangeView, CollectRuns, ColumnView, CombineFlags,
-        CompareTexts, CompressTexts, CopyRanges, CopyStrings, CountFrames, DecompressTexts, EncodeSortWords,
-        FindBest, FindEqualKeys, FindFrames, FindRows, FinishSums, GatherCells, HashKeys, InsertBuildRows,
-        InsertFilterKeys, KeyColumns, MarkRows, MarkRuns, MeasureKeys, MeasureRanges, MeasureSortWords,
-        MoveStrings, NumberRows, PackCells, PairBest, PlaceStrings, ProbeRows, RowRuns, SLOTS_BY_KEY,
-        ScanBest, ScanCounts, ScatterRows, SlotInput, SlotKey as SlotKeyView, SlotKeyTarget, SlotOutput,
-        SortDigits, SumFrames, SumRows, TakeSlots, TestFilterKeys, TextGroups, UnpackCells, UnpackedRange,
-        WindowFrames, WritePairs,
+        AccumulateFloats, AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions,
+        AssignOwners, AssignRangePartitions, CellRange as CellRangeView, CollectRuns, ColumnView,
+        CombineFlags, CompareTexts, CompressTexts, CopyRanges, CopyStrings, CountFrames, CountRepeats,
+        DecompressTexts, EncodeSortWords, FindBest, FindEqualKeys, FindFrames, FindRows, FinishFloats,
+        FinishSums, FloatGroup, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns,
+        MarkRows, MarkRuns, MeasureKeys, MeasureRanges, MeasureSortWords, MoveStrings, NumberRows, PackCells,
+        PairBest, PlaceStrings, ProbeRows, RepeatRows, RowRuns, SLOTS_BY_KEY, ScanBest, ScanCounts,
+        ScatterRows, SlotInput, SlotKey as SlotKeyView, SlotKeyTarget, SlotOutput, SortDigits, SumFrames,
+        SumRows, TakeSlots, TestFilterKeys, TextGroups, UnpackCells, UnpackedRange, WindowFrames, WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -54,6 +54,14 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::CombineFlags => {
             let CombineFlags { validity, row_count, .. } = read(arguments);
             row_count * (2 * FLAG_BYTES + if_set(validity, FLAG_BYTES))
+        }
+        Kernel::CountRepeats => {
+            let CountRepeats { lasts, row_count, .. } = read(arguments);
+            row_count * (cell(&lasts) + NUMBER_BYTES)
+        }
+        Kernel::RepeatRows => {
+            let RepeatRows { row_count, count, validity, .. } = read(arguments);
+            row_count * WORD_BYTES + count * (NUMBER_BYTES + WORD_BYTES + if_set(validity, FLAG_BYTES))
         }
         Kernel::SelectRows => {
             let ScanCounts { row_count, count_bytes, .. } = read(arguments);
@@ -190,6 +198,21 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let arguments: AccumulateSlots = read(arguments);
             let inputs: u64 = slot_inputs(&arguments).map(|input| cell(&input.input)).sum();
             arguments.row_count * (u64::from(arguments.share_count) * slot_keys(&arguments) + inputs)
+        }
+        Kernel::MeasureFloats
+        | Kernel::AccumulateFloats
+        | Kernel::AccumulateBlockFloats
+        | Kernel::AccumulatePrivateFloats => {
+            let AccumulateFloats { input, groups, first_row, end_row, word_count, .. } = read(arguments);
+            let words = if kernel == Kernel::MeasureFloats { 0 } else { word_count * WORD_BYTES };
+            (end_row - first_row) * (cell(&input) + if_set(groups, NUMBER_BYTES)) + words
+        }
+        Kernel::CountFloatWords | Kernel::MeasureFloatStates => {
+            read::<FinishFloats>(arguments).group_count * (size_of::<FloatGroup>() as u64 + NUMBER_BYTES)
+        }
+        Kernel::RoundFloatSums => {
+            let FinishFloats { group_count, cell_bytes, .. } = read(arguments);
+            group_count * (size_of::<FloatGroup>() as u64 + WORD_BYTES + u64::from(cell_bytes) + FLAG_BYTES)
         }
         Kernel::FlagSlots => read::<TakeSlots>(arguments).slot_count * (WORD_BYTES + FLAG_BYTES),
         Kernel::TakeSlots => {

@@ -8,6 +8,9 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::abi::OPERAND_CONSTANT;
 
+/// The bytes of texts begin at multiples of this.
+const TEXT_ALIGNMENT: usize = 8;
+
 /// A cell whose bits are known, or a text that gets its address when the program is uploaded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cell {
@@ -153,6 +156,8 @@ impl ConstantImage {
         match cell {
             Cell::Bits([low, high, ..]) => self.cells.push([*low, *high]),
             Cell::Text(text) => {
+                // Kernels read the words of tables.
+                self.bytes.resize(self.bytes.len().next_multiple_of(TEXT_ALIGNMENT), 0);
                 self.texts.push(self.cells.len());
                 self.cells.push([self.bytes.len() as u64, text.len() as u64]);
                 self.bytes.extend_from_slice(text);

@@ -13,6 +13,7 @@
 //!   opcodes
 //! - `ranges.rs`: conditions that are comparisons only, for which there is a kernel of its own
 //! - `nullability.rs`: which results need validity; `evaluate.rs`: launches
+//! - `automaton.rs`, `moment_pieces.rs`: tables of regular expressions and of formats of timestamps
 //! - `host_calls.rs`: functions that the host computes
 //!
 //! Invariants: a program gives PostgreSQL's value or PostgreSQL's error for every row. Otherwise
@@ -24,6 +25,7 @@
 //!
 //! Deliberately absent: aggregates, compilation to machine code.
 
+mod automaton;
 mod builder;
 mod code;
 mod compile;
@@ -31,6 +33,7 @@ mod constants;
 mod evaluate;
 mod host_calls;
 mod laziness;
+mod moment_pieces;
 mod nullability;
 mod opcode;
 mod ranges;

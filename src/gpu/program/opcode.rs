@@ -59,7 +59,7 @@ impl Opcode {
             O::TruncateTimestamp | O::AddDays | O::SubtractDays | O::DateToTimestamp => true,
             O::DaysBetween | O::AddInterval | O::TimestampDifference => true,
             O::DateBin | O::ToTimestamp | O::LocalTime | O::Instant | O::TruncateInZone => true,
-            O::Like | O::Substring => true,
+            O::Like | O::Substring | O::SplitPart => true,
             _ => self.makes_text(),
         }
     }

@@ -22,7 +22,6 @@ macro_rules! names {
 macro_rules! of_two {
     ($entry:ident, $name:literal, $function:expr, $operator:literal, $suffix:literal, $meaning:literal) => {
         pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
-            .on_host()
             .shown(Shown::Infix($operator))
             .signatures(&[Signature::new(
                 &[Integers, Integers],
@@ -39,7 +38,6 @@ of_two!(BIT_XOR, "bit_xor", Function::BitXor, "#", "xor", "The bits that only on
 
 pub(super) static BIT_NOT: FunctionEntry =
     FunctionEntry::new("bit_not", Form::Plain(Function::BitNot), "The bits that the integer does not have.")
-        .on_host()
         .shown(Shown::Prefix("~"))
         .signatures(&[Signature::new(&[Integers], ResultType::Same, &[Example::of("~{a}")])])
         .catalog(names!("not"));
@@ -47,7 +45,6 @@ pub(super) static BIT_NOT: FunctionEntry =
 macro_rules! shift {
     ($entry:ident, $name:literal, $function:expr, $operator:literal, $suffix:literal, $meaning:literal) => {
         pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
-            .on_host()
             .shown(Shown::Infix($operator))
             .signatures(&[Signature::new(
                 &[Integers, Int32],

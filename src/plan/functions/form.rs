@@ -51,7 +51,6 @@ macro_rules! pad {
         pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
             .failure(FailureRule::Depends(length_could_fail))
             .expensive()
-            .on_host()
             .signatures(&[Signature::new(
                 &[Text, Int32, Text],
                 TEXT,
@@ -84,7 +83,6 @@ pub(super) static SPLIT_PART: FunctionEntry = FunctionEntry::new(
 )
 .failure(FailureRule::Depends(field_could_fail))
 .expensive()
-.on_host()
 .signatures(&[Signature::new(
     &[Text, Text, Int32],
     TEXT,
@@ -99,7 +97,6 @@ pub(super) static TRANSLATE: FunctionEntry = FunctionEntry::new(
     "The text with characters of the second text replaced by those at the same places of the third, or dropped.",
 )
 .expensive()
-.on_host()
 .signatures(&[Signature::new(
     &[Text, Text, Text],
     TEXT,
@@ -110,7 +107,6 @@ pub(super) static TRANSLATE: FunctionEntry = FunctionEntry::new(
 pub(super) static REVERSE: FunctionEntry =
     FunctionEntry::new("reverse", Form::Plain(Function::Reverse), "The characters in the opposite order.")
         .expensive()
-        .on_host()
         .signatures(&[Signature::new(&[Text], TEXT, &[Example::of("reverse({a})")])])
         .catalog(&[CatalogNames::itself(&["reverse"])]);
 
@@ -118,7 +114,6 @@ pub(super) static REPEAT: FunctionEntry =
     FunctionEntry::new("repeat", Form::Plain(Function::Repeat), "The text, so many times.")
         .failure(FailureRule::Always)
         .expensive()
-        .on_host()
         .signatures(&[Signature::new(&[Text, Int32], TEXT, &[Example::with("repeat({a}, {n})", TIMES)])])
         .catalog(&[CatalogNames::itself(&["repeat"])]);
 

@@ -31,7 +31,6 @@ pub(super) static MATCHES: FunctionEntry = FunctionEntry::new(
     "Whether a part of the text matches a regular expression.",
 )
 .expensive()
-.on_host()
 .shown(Shown::Infix("~"))
 .signatures(&[Signature::new(
     &[Text, Text],
@@ -50,7 +49,6 @@ pub(super) static MATCHES_IGNORING_CASE: FunctionEntry = FunctionEntry::new(
     "Whether a part of the text matches a regular expression, whatever the case of letters.",
 )
 .expensive()
-.on_host()
 .shown(Shown::Infix("~*"))
 .signatures(&[Signature::new(
     &[Text, Text],

@@ -150,7 +150,6 @@ pub(super) static FORMAT_MOMENT: FunctionEntry =
     FunctionEntry::new("to_char", Form::Plain(Function::FormatMoment), "The moment in a format.")
         .nulls(NullRule::StrictAndOwn)
         .expensive()
-        .on_host()
         .signatures(&[Signature::new(
             &[Timestamps, Text],
             TEXT,

@@ -15,14 +15,11 @@
 //! - The order of values and of sums that are added makes no difference to a result.
 //! - NaN and infinities are marks beside the number; so is that a value was not -0, for a sum of -0 alone is -0.
 
-use num_bigint::{BigInt, Sign};
+use num_bigint::BigInt;
+use pystachio_engine::deviations::{PRODUCT_EXPONENT, VALUE_EXPONENT, scaled};
 
 /// Addends after which carries are taken out of the words: each is below 2³³, the words hold 2⁶³.
 const ADDENDS_MAX: u32 = 1 << 29;
-
-/// The exponent of the lowest bit of a number of values, and of squares.
-const VALUE_EXPONENT: i32 = -1074;
-const SQUARE_EXPONENT: i32 = 2 * VALUE_EXPONENT;
 
 /// Words that a value, and a square or a sum of 128 bits, touches at most.
 const VALUE_WORDS: usize = 3;
@@ -128,7 +125,7 @@ impl Power {
     pub(super) fn unit(self) -> i32 {
         match self {
             Self::Values => VALUE_EXPONENT,
-            Self::Squares => SQUARE_EXPONENT,
+            Self::Squares => PRODUCT_EXPONENT,
         }
     }
 
@@ -472,15 +469,6 @@ fn carry(words: &mut [i64]) {
     *last += carried;
 }
 
-/// `digits * 2^exponent`, which is exact or infinite.
-fn scaled(digits: u64, exponent: i32) -> f64 {
-    let power = |exponent: i32| f64::from_bits(((exponent + 1023) as u64) << 52);
-    let exponent = exponent.clamp(VALUE_EXPONENT, 1100);
-    // Two steps, of which the first does not leave the normal numbers.
-    let half = exponent / 2;
-    digits as f64 * power(half) * power(exponent - half)
-}
-
 /// A format of floats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FloatForm {
@@ -506,34 +494,4 @@ pub(super) enum Total {
     Finite(f64),
     /// More than the format holds, of finite values.
     Overflow,
-}
-
-/// The nearest double to `numerator * 2^exponent / denominator`; infinite if it is too great. The denominator is above zero.
-pub(super) fn nearest_quotient(numerator: &BigInt, denominator: &BigInt, exponent: i32) -> f64 {
-    let is_negative = numerator.sign() == Sign::Minus;
-    let (numerator, denominator) = (numerator.magnitude(), denominator.magnitude());
-    if numerator.bits() == 0 {
-        return 0.0;
-    }
-    // At least 55 bits of the quotient; the remainder decides between two halves.
-    let shift = 56 + denominator.bits() as i64 - numerator.bits() as i64;
-    let (raised, divisor) = match u64::try_from(shift) {
-        Ok(shift) => (numerator << shift, denominator.clone()),
-        Err(_) => (numerator.clone(), denominator << shift.unsigned_abs()),
-    };
-    let (quotient, rest) = (&raised / &divisor, &raised % &divisor);
-    let unit = i64::from(exponent) - shift;
-    let lowest = (quotient.bits() as i64 - 53).max(i64::from(VALUE_EXPONENT) - unit);
-    let bits = u64::try_from(&quotient).unwrap_or(u64::MAX);
-    // The quotient has 56 or 57 bits, so that some are always cut. More than 63 are less than half of the least number.
-    let value = if lowest > 63 {
-        0.0
-    } else {
-        let (mut digits, cut) = (bits >> lowest, bits & ((1 << lowest) - 1));
-        let half = 1_u64 << (lowest - 1);
-        let is_above_half = cut > half || (cut == half && rest.bits() > 0);
-        digits += u64::from(is_above_half || (cut == half && digits % 2 == 1));
-        scaled(digits, (unit + lowest).clamp(-2000, 2000) as i32)
-    };
-    if is_negative { -value } else { value }
 }

@@ -32,9 +32,10 @@ use arrow::{
     datatypes::{DataType as ArrowType, Field, FieldRef, Float32Type, Float64Type},
 };
 use num_bigint::BigInt;
+use pystachio_engine::deviations::squared_deviations;
 use pystachio_plan::{Aggregate, DataType, Error, ErrorKind, Result};
 
-use self::exact::{ExactSums, FloatForm, Power, Total, nearest_quotient};
+use self::exact::{ExactSums, FloatForm, Power, Total};
 use super::{faults::float_overflow, sum::passes};
 use crate::error::to_datafusion;
 
@@ -264,12 +265,7 @@ impl Totals {
                     _ => return Ok(Some(f64::NAN)),
                 };
                 let count = BigInt::from(self.counts[group]);
-                let value =
-                    nearest_quotient(&(&count * squares - sum * other), &count, Power::Squares.unit());
-                match value.is_finite() {
-                    true => Ok(Some(value)),
-                    false => Err(to_datafusion(float_overflow())),
-                }
+                squared_deviations(&count, &(sum * other), &squares).map(Some).map_err(to_datafusion)
             }
         }
     }

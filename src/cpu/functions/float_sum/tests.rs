@@ -2,6 +2,7 @@
 
 use arrow::array::{Float32Array, Float64Array};
 use num_bigint::BigInt;
+use pystachio_engine::deviations::nearest_quotient;
 
 use super::*;
 

@@ -38,8 +38,12 @@ const MERGE_ROWS_MIN: usize = if cfg!(test) { 256 } else { 4 << 20 };
 const LEFT_PART_MAX: (usize, usize) = (3, 4);
 /// As many are merged rather than copied.
 const MERGE_ROWS_FEW: usize = 1 << 16;
-/// Bytes of merging for every row besides copies of it: hashes, slots, group numbers, sums.
+/// Copies of all rows that a merge makes, and bytes for every row besides: hashes, slots, group numbers, sums.
+const MERGE_COPIES: u64 = 3;
 const MERGE_ROW_BYTES: u64 = 72;
+/// The same more for sums of floats, which have words of twice the bytes of their states, and bounds of these.
+const FLOAT_COPIES: u64 = 2;
+const FLOAT_ROW_BYTES: u64 = 72;
 
 /// The merge of rows with equal keys.
 pub(super) struct Merger {
@@ -102,6 +106,18 @@ pub(super) struct MergedGroups {
 }
 
 impl Merger {
+    /// Bytes that a merge of so many rows takes, by their bytes and their number.
+    fn cost(&self) -> impl Fn(u64, usize) -> u64 + use<> {
+        let is_of_floats = |value: &MergedValue| {
+            matches!(value.accumulator, Accumulator::FloatSum | Accumulator::Deviations)
+        };
+        let (copies, row_bytes) = match self.values.iter().any(is_of_floats) {
+            true => (MERGE_COPIES + FLOAT_COPIES, MERGE_ROW_BYTES + FLOAT_ROW_BYTES),
+            false => (MERGE_COPIES, MERGE_ROW_BYTES),
+        };
+        move |bytes, row_count| copies * bytes + row_bytes * row_count as u64
+    }
+
     /// Merges rows of equal keys. `is_last`: into the types of results.
     fn merge(&self, queue: &Queue, chunks: &[Chunk], is_last: bool) -> Result<Chunk> {
         let chunk = queue.concat(chunks)?;
@@ -126,10 +142,6 @@ impl Merger {
         columns.extend(queue.accumulate(&grouping, &partials.iter().collect::<Vec<_>>(), &calls)?);
         Ok(Chunk { row_count: grouping.group_count, columns })
     }
-}
-
-fn cost(bytes: u64, row_count: usize) -> u64 {
-    3 * bytes + MERGE_ROW_BYTES * row_count as u64
 }
 
 impl MergedGroups {
@@ -168,24 +180,25 @@ impl MergedGroups {
         self.held.push(chunk);
         // A chunk of few rows may keep much text in memory: then fewer are collected before a copy.
         let is_few = self.held.row_count() <= MERGE_ROWS_FEW && self.held.chunks().len() > 1;
-        if is_few && !self.held.fits(&mut self.claim, cost) {
+        if is_few && !self.held.fits(&mut self.claim, self.merger.cost()) {
             self.merge(queue)?;
         }
         let has_grown = self.held.chunks().len() > 1
             && self.held.row_count() > self.merged_rows.saturating_mul(MERGE_GROWTH);
-        let fits = self.held.try_claim(queue, &mut self.claim, cost)?;
+        let fits = self.held.try_claim(queue, &mut self.claim, self.merger.cost())?;
         if fits && !has_grown {
             return Ok(());
         }
         self.merge(queue)?;
         if self.may_put_aside() {
             // Without room for as much again, a merge at every chunk would cost too much.
+            let cost = self.merger.cost();
             let has_room = |bytes, rows| 2 * cost(bytes, rows);
             if !self.merges_pay || (!fits && !self.held.try_claim(queue, &mut self.claim, has_room)?) {
                 return self.put_held_aside(driver);
             }
         }
-        self.held.try_claim(queue, &mut self.claim, cost)?;
+        self.held.try_claim(queue, &mut self.claim, self.merger.cost())?;
         Ok(())
     }
 
@@ -263,6 +276,7 @@ impl MergedGroups {
             }
             if let Some(spilling) = self.spilled.take() {
                 let partitions = spilling.finish(driver, &mut self.claim)?;
+                let cost = self.merger.cost();
                 let costs: Vec<u64> =
                     partitions.sizes().iter().map(|size| cost(size.bytes, size.row_count)).collect();
                 // Small partitions are merged together, but none takes memory from caches for that.
@@ -283,7 +297,7 @@ impl MergedGroups {
                 return Ok(None);
             };
             self.level = level + 1;
-            let cost = cost(part.bytes(), part.row_count());
+            let cost = self.merger.cost()(part.bytes(), part.row_count());
             let claimed = self.claim.resize_up_to(cost);
             self.merged_rows = MERGE_ROWS_MIN;
             if claimed >= cost && part.row_count() <= ROWS_MAX {

@@ -13,7 +13,7 @@
 //! of a call differs, and partial results that merging does not make fewer are output at once.
 //!
 //! Invariants: partial sums have 128 bits if the addends' digits prove that enough, and 256
-//! otherwise. So the order of chunks does not change whether a sum fits its type, unless it comes
+//! otherwise, and partial sums of floats are exact. So the order of chunks does not change whether a sum fits its type, unless it comes
 //! near to 256 bits (see `partial_type` of the plan language). Partial results of one kind leave
 //! those of the other unchanged: zero for counts, NULL for the rest.
 
@@ -108,14 +108,14 @@ impl PlannedAggregate {
         phase: AggregatePhase,
     ) -> Result<Self> {
         let (place, argument_type) = argument.unzip();
-        if call.is_of_floats() {
-            return Err(Error::new(ErrorKind::NotSupported, "no kernel sums floats"));
+        if let Some(DataType::Record(_)) = argument_type {
+            return Err(Error::new(ErrorKind::NotSupported, "no kernel sums pairs of floats"));
         }
         let accumulator = match (call.function, phase) {
+            (Aggregate::Deviations, _) => Accumulator::Deviations,
+            (Aggregate::Sum, _) if call.is_of_floats() => Accumulator::FloatSum,
             // Partial counts are added up.
-            (Aggregate::Count, AggregatePhase::Final) | (Aggregate::Sum | Aggregate::Deviations, _) => {
-                Accumulator::Sum
-            }
+            (Aggregate::Count, AggregatePhase::Final) | (Aggregate::Sum, _) => Accumulator::Sum,
             (Aggregate::Count, AggregatePhase::Whole | AggregatePhase::Partial) => Accumulator::Count,
             (Aggregate::Min | Aggregate::BoolAnd, _) => Accumulator::Min,
             (Aggregate::Max | Aggregate::BoolOr, _) => Accumulator::Max,
@@ -392,7 +392,9 @@ impl AggregateSource {
                 validity: None,
                 strings: Vec::new(),
             }),
-            (Accumulator::Sum, _) | (_, None) => queue.nulls(&call.partial_type, row_count),
+            (Accumulator::Sum | Accumulator::FloatSum | Accumulator::Deviations, _) | (_, None) => {
+                queue.nulls(&call.partial_type, row_count)
+            }
             // The same for values of the argument.
             (_, Some(place)) => {
                 let data_type = self.argument_types.get(place);

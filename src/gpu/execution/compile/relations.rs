@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use pystachio_plan::{
     AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function,
     JoinKind, JoinSide, Literal, NamedExpression, Operator, OperatorMetrics, Plan, Relation, RepeatedParts,
-    Result, SortKey, Value, columns_above_scans,
+    Result, SortKey, UnnestedArray, Value, columns_above_scans,
 };
 
 use super::{
@@ -18,6 +18,7 @@ use crate::{
         aggregate::{AggregateSource, PlannedAggregate},
         expressions::{RowCondition, RowProgram},
         query::NO_OPERATOR,
+        repeat::RepeatSource,
         row_wise::{FilterSource, LimitSource, ProjectSource, UnionSource},
         runtime_filter::FilterRoute,
         scan::{ScanPlace, ScanShare, ScanSource},
@@ -158,7 +159,7 @@ pub(super) fn relation(
             shared(relation, query, depth)
         }
         Operator::Aggregate { .. } => whole_aggregate(relation, route, query, depth),
-        Operator::Unnest { .. } => Err(Error::new(ErrorKind::NotSupported, "no kernel handles arrays")),
+        Operator::Unnest { .. } => repeated(relation, route, query, depth),
         Operator::Window { .. } => windows(relation, query, depth),
         Operator::Sort { input, keys } => sort(input, keys, None, query, depth),
         Operator::Limit { input, offset, count } => {
@@ -437,6 +438,34 @@ fn aggregate(
         query.memory.add_holder();
     }
     Ok(operator(columns, source, place))
+}
+
+/// Rows once for each number of a series. Arrays have no kernel.
+fn repeated(
+    relation: &Relation,
+    route: FilterRoute,
+    query: &mut Query,
+    depth: usize,
+) -> Result<CountedSource> {
+    let Operator::Unnest { input, arrays, number, keeps_rows } = &relation.operator else {
+        return Err(Error::internal("rows that are repeated are another operator's"));
+    };
+    let [UnnestedArray { array: last, columns }] = arrays.as_slice() else {
+        return Err(Error::new(ErrorKind::NotSupported, "no kernel handles several arrays"));
+    };
+    if *last.data_type() != DataType::Int64 {
+        return Err(Error::new(ErrorKind::NotSupported, "no kernel handles arrays"));
+    }
+    let place = describe(query, "Repeat".to_owned(), depth);
+    let route = route.below(place).past([last], input).within(&input.columns());
+    let input = self::relation(input, route, query, depth + 1)?;
+    let program = RowProgram::compile(std::slice::from_ref(last), &input.columns, &query.parameters)?;
+    // A scan below may give fewer columns than the plan's.
+    let mut all = input.columns.clone();
+    let numbers: Vec<_> = columns.iter().chain(number).map(|id| (*id, DataType::Int64)).collect();
+    let number_columns = numbers.len();
+    all.extend(numbers);
+    Ok(operator(all, RepeatSource::new(input, program, number_columns, *keeps_rows), place))
 }
 
 /// The value of LIMIT or OFFSET.

@@ -1,6 +1,6 @@
 //! Queries on the emulated device, with memory for all data and for a sixteenth of it and less.
 //!
-//! - `scan`, `join`, `aggregate`, `sorts.rs`, `windows.rs`: the same rows with any memory, as plain loops compute them
+//! - `scan`, `join`, `aggregate`, `sorts.rs`, `windows.rs`, `repeats.rs`: the same rows with any memory, as plain loops compute them
 //! - `expressions`: text that comes as codes
 //! - `query`, `engine`: devices that are late or fail, concurrent queries, and their statistics
 //! - `ranks`: several devices that share a query
@@ -14,6 +14,7 @@ mod expressions;
 mod join;
 mod query;
 mod ranks;
+mod repeats;
 mod scan;
 mod shared;
 mod sorts;

@@ -20,13 +20,26 @@ pub(super) fn integer_range(data_type: &DataType) -> (u16, u32) {
     }
 }
 
+/// The opcode of a shift, whose second argument is an `Int32` whatever the first is.
+fn shift(function: Function) -> Option<Opcode> {
+    match function {
+        Function::ShiftLeft => Some(Opcode::ShiftLeft),
+        Function::ShiftRight => Some(Opcode::ShiftRight),
+        _ => None,
+    }
+}
+
 impl Compiler<'_> {
     /// Arithmetic whose arguments have the integer type of its result.
     pub(super) fn integer_arithmetic(&mut self, call: &Call<'_>) -> Result<Slot> {
+        let (bits, fault) = integer_range(call.data_type);
+        if let Some(opcode) = shift(call.function) {
+            let (a, count) = (call.slot(0, Kind::Integer)?, call.slot(1, Kind::Integer)?);
+            return self.builder.strict(opcode, &[a, count], bits, 0);
+        }
         if call.values.iter().any(|value| value.data_type != *call.data_type) {
             return Err(call.not_supported());
         }
-        let (bits, fault) = integer_range(call.data_type);
         let a = call.slot(0, Kind::Integer)?;
         let opcode = match call.function {
             Function::Add => Opcode::AddInteger,
@@ -34,6 +47,10 @@ impl Compiler<'_> {
             Function::Multiply => Opcode::MultiplyInteger,
             Function::Divide => Opcode::DivideInteger,
             Function::Modulo => Opcode::ModuloInteger,
+            Function::BitAnd => Opcode::BitAnd,
+            Function::BitOr => Opcode::BitOr,
+            Function::BitXor => Opcode::BitXor,
+            Function::BitNot => return self.builder.strict(Opcode::BitNot, &[a], bits, 0),
             Function::Negate | Function::Absolute => {
                 let zero = self.builder.integer(0)?;
                 let negated = self.builder.strict(Opcode::SubtractInteger, &[zero, a], bits, fault)?;

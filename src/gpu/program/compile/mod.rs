@@ -390,7 +390,13 @@ impl Compilation {
             | Function::Truncate
             | Function::Ceiling
             | Function::Floor
-            | Function::SquareRoot => Self::Arithmetic,
+            | Function::SquareRoot
+            | Function::BitAnd
+            | Function::BitOr
+            | Function::BitXor
+            | Function::BitNot
+            | Function::ShiftLeft
+            | Function::ShiftRight => Self::Arithmetic,
             Function::DivideDecimal => Self::DivideDecimal,
             Function::QuotientScale => Self::QuotientScale,
             Function::Cast => Self::Cast,
@@ -420,7 +426,16 @@ impl Compilation {
             | Function::Left
             | Function::Right
             | Function::StartsWith
+            | Function::Matches(_)
+            | Function::MatchesIgnoringCase(_)
             | Function::PadBlanks
+            | Function::PadLeft
+            | Function::PadRight
+            | Function::SplitPart
+            | Function::Translate
+            | Function::Reverse
+            | Function::Repeat
+            | Function::FormatMoment
             | Function::TrimBlanks => Self::Text,
             Function::EqualsAny
             | Function::Cardinality
@@ -432,21 +447,9 @@ impl Compilation {
             | Function::Mode => Self::NotOnDevice("no kernel handles arrays"),
             Function::Float(FloatFunction::Degrees | FloatFunction::Radians) => Self::Arithmetic,
             Function::Float(_) => Self::NotOnDevice("the host's C library decides the last digit"),
-            Function::BitAnd
-            | Function::BitOr
-            | Function::BitXor
-            | Function::BitNot
-            | Function::ShiftLeft
-            | Function::ShiftRight
-            | Function::GreatestCommonDivisor
+            Function::GreatestCommonDivisor
             | Function::LeastCommonMultiple
             | Function::DivideWhole
-            | Function::PadLeft
-            | Function::PadRight
-            | Function::SplitPart
-            | Function::Translate
-            | Function::Reverse
-            | Function::Repeat
             | Function::InitCap(_)
             | Function::Ascii
             | Function::Character
@@ -467,7 +470,6 @@ impl Compilation {
             | Function::Age
             | Function::AddTime
             | Function::TurnTime
-            | Function::FormatMoment
             | Function::FormatNumber
             | Function::ReadDate
             | Function::ReadTimestamp
@@ -476,8 +478,6 @@ impl Compilation {
             | Function::Justify(_)
             | Function::MomentText
             | Function::InstantText
-            | Function::Matches(_)
-            | Function::MatchesIgnoringCase(_)
             | Function::ReplaceMatches(_)
             | Function::CountMatches(_)
             | Function::MatchedPart(_)

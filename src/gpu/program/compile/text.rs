@@ -1,12 +1,14 @@
 //! Text functions.
 
 use pystachio_engine::{CaseMap, CharacterCase};
-use pystachio_plan::{Ctype, DataType, Function, Result, TrimSide};
+use pystachio_plan::{Ctype, DataType, Error, ErrorKind, Function, Result, TrimSide};
 
 use super::{Call, Compiler, Kind, Slot};
 use crate::program::{
+    automaton,
     constants::Cell,
-    opcode::{Opcode, trim},
+    moment_pieces,
+    opcode::{Opcode, ordering, trim},
 };
 
 impl Compiler<'_> {
@@ -51,10 +53,58 @@ impl Compiler<'_> {
             Function::Right => (Opcode::Right, vec![text(0)?, number(1)?], 0),
             Function::StartsWith => (Opcode::StartsWith, vec![text(0)?, text(1)?], 0),
             Function::PadBlanks => (Opcode::PadBlanks, vec![text(0)?, number(1)?], 0),
+            Function::PadLeft => (Opcode::PadText, vec![text(0)?, number(1)?, text(2)?], 1),
+            Function::PadRight => (Opcode::PadText, vec![text(0)?, number(1)?, text(2)?], 0),
+            Function::SplitPart => (Opcode::SplitPart, vec![text(0)?, text(1)?, number(2)?], 0),
+            Function::Translate => (Opcode::Translate, vec![text(0)?, text(1)?, text(2)?], 0),
+            Function::Reverse => (Opcode::Reverse, vec![text(0)?], 0),
+            Function::Repeat => (Opcode::Repeat, vec![text(0)?, number(1)?], 0),
+            Function::FormatMoment => return self.format_moment(call),
+            Function::Matches(ctype) => return self.matches(call, ctype, false),
+            Function::MatchesIgnoringCase(ctype) => return self.matches(call, ctype, true),
             Function::Concat | Function::ConcatSkippingNulls => return self.concat(call),
             _ => return Err(call.not_supported()),
         };
         self.builder.strict(opcode, &operands, mode, 0)
+    }
+
+    /// Whether a part of a text matches a pattern, which is constant.
+    fn matches(&mut self, call: &Call<'_>, ctype: Ctype, ignores_case: bool) -> Result<Slot> {
+        let (text, pattern) = (call.slot(0, Kind::Text)?, call.slot(1, Kind::Text)?);
+        if [text, pattern].contains(&Slot::Null) {
+            return Ok(Slot::Null);
+        }
+        let Some(pattern) = self.builder.known_text(pattern) else {
+            let message = "no kernel matches regular expressions that differ from row to row";
+            return Err(Error::new(ErrorKind::NotSupported, message));
+        };
+        let table = automaton::table(pattern, ctype, ignores_case)?;
+        let table = self.builder.constant(Cell::Text(table))?;
+        self.builder.strict(Opcode::MatchTable, &[text, table], 0, 0)
+    }
+
+    /// A timestamp in a format, which is constant. NULL for an infinite one, and by an empty format.
+    fn format_moment(&mut self, call: &Call<'_>) -> Result<Slot> {
+        let (mut moment, format) = (call.slot(0, Kind::Integer)?, call.slot(1, Kind::Text)?);
+        if [moment, format].contains(&Slot::Null) {
+            return Ok(Slot::Null);
+        }
+        let Some(format) = self.builder.known_text(format) else {
+            let message = "no kernel writes timestamps in formats that differ from row to row";
+            return Err(Error::new(ErrorKind::NotSupported, message));
+        };
+        if format.is_empty() {
+            return Ok(Slot::Null);
+        }
+        let table = moment_pieces::table(format)?;
+        let table = self.builder.constant(Cell::Text(table))?;
+        for infinity in [i64::MIN, i64::MAX] {
+            let infinity = self.builder.integer(infinity)?;
+            let is_infinite =
+                self.builder.strict(Opcode::CompareInteger, &[moment, infinity], ordering::EQUAL, 0)?;
+            moment = self.builder.lenient(Opcode::NullIf, &[moment, is_infinite], 0)?;
+        }
+        self.builder.strict(Opcode::FormatMoment, &[moment, table], 0, 0)
     }
 
     /// A text with every character as the map has it; of a constant a constant.

@@ -60,15 +60,24 @@ fn check_quotients(device: &Device, section: &Section, tally: &mut Tally) {
 }
 
 fn check_section(device: &Device, section: &Section, tally: &mut Tally) {
-    // A time zone is a constant.
+    // Time zones, regular expressions and formats are constants.
     let every = match section.function {
         Function::LocalTime | Function::Instant | Function::DateTruncInZone(_) => 1,
+        Function::Matches(_) | Function::MatchesIgnoringCase(_) | Function::FormatMoment => 1,
         _ => section.arguments.len(),
     };
     let is_error = |line: &&Line| matches!(line.expected, Outcome::Error(_));
     let errors: Vec<Line> = section.lines.iter().filter(is_error).cloned().collect();
     let values: Vec<Line> = section.lines.iter().filter(|line| !is_error(line)).cloned().collect();
-    let mut groups: Vec<(usize, &[Line])> = vec![(every, &values)];
+    let mut by_constants: Vec<Vec<Line>> = Vec::new();
+    for line in &values {
+        let is_same = |known: &&mut Vec<Line>| known[0].arguments[every..] == line.arguments[every..];
+        match by_constants.iter_mut().find(is_same) {
+            Some(known) => known.push(line.clone()),
+            None => by_constants.push(vec![line.clone()]),
+        }
+    }
+    let mut groups: Vec<(usize, &[Line])> = by_constants.iter().map(|lines| (every, &lines[..])).collect();
     // Constants and failing rows need a program or a launch of their own.
     groups.extend(errors.chunks(1).flat_map(|line| [(every, line), (0, line), (1.min(every), line)]));
     groups.extend(values.chunks(1).flat_map(|line| [(0, line), (1.min(every), line)]));

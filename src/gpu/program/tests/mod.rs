@@ -1,5 +1,6 @@
 //! Programs on the emulated device.
 //!
+//! - `automata.rs`: regular expressions with large tables, or without one
 //! - `cases.rs`: every function against values that PostgreSQL printed
 //! - `claims.rs`: laziness, NULL, registers, errors
 //! - `large.rs`: decimals of more than 38 digits
@@ -8,6 +9,7 @@
 //! - `queries.rs`: expressions of TPC-H
 //! - `variances.rs`: calls that the host computes, within other expressions
 
+mod automata;
 mod cases;
 mod claims;
 mod large;

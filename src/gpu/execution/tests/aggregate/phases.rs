@@ -40,6 +40,31 @@ fn calls(first: u32) -> Vec<AggregateCall> {
     ]
 }
 
+/// Sums of floats, whose partial results are bytes.
+fn float_calls(first: u32) -> Vec<AggregateCall> {
+    let value = || int64(first + 2);
+    // Tenths, whose sums depend on the order if they are rounded.
+    let tenth = Expression::literal(Value::Float(0.1), DataType::Float64);
+    let float = |data_type: &DataType| Expression::call(Function::Cast, vec![value()], data_type.clone());
+    let tenths =
+        Expression::call(Function::Multiply, vec![float(&DataType::Float64), tenth], DataType::Float64);
+    let (double, single) = (DataType::Float64, DataType::Float32);
+    let is_negative = Expression::predicate(
+        Function::Less,
+        vec![value(), Expression::literal(Value::Int(0), DataType::Int64)],
+    );
+    let deviations = aggregate_call(CALL + 1, Aggregate::Deviations, Some(tenths.clone()), double.clone());
+    vec![
+        aggregate_call(CALL, Aggregate::Sum, Some(tenths), double),
+        AggregateCall { filter: Some(is_negative), ..deviations },
+        aggregate_call(CALL + 2, Aggregate::Sum, Some(float(&single)), single),
+        aggregate_call(CALL + 3, Aggregate::Count, Some(value()), DataType::Int64),
+    ]
+}
+
+/// Aggregates over a scan whose columns have ids from a number on.
+type Calls = fn(u32) -> Vec<AggregateCall>;
+
 /// Rows of a table whose numbers lie between these.
 fn numbered(table: &Table, first: u32, from: i64, to: i64) -> Arc<Relation> {
     let number = |value| Expression::literal(Value::Int(value), DataType::Int64);
@@ -60,7 +85,12 @@ fn aggregate(
 }
 
 /// The aggregate of the table in one step, and in as many first steps as there are ranges of row numbers.
-fn plans(table: &Table, groups: impl Fn(u32) -> Vec<Expression>, ranges: &[(i64, i64)]) -> (Plan, Plan) {
+fn plans(
+    table: &Table,
+    calls: Calls,
+    groups: impl Fn(u32) -> Vec<Expression>,
+    ranges: &[(i64, i64)],
+) -> (Plan, Plan) {
     let whole = aggregate(table.scan(0), groups(0), calls(0), AggregatePhase::Whole);
     let mut parts = Vec::new();
     let mut last = Vec::new();
@@ -81,9 +111,14 @@ fn plans(table: &Table, groups: impl Fn(u32) -> Vec<Expression>, ranges: &[(i64,
     (plan(whole), plan(aggregate(union, keys, last, AggregatePhase::Final)))
 }
 
-fn check_phases(table: &Table, groups: impl Fn(u32) -> Vec<Expression>, memory_bytes: u64, context: &str) {
+fn check_phases(
+    table: &Table,
+    calls: Calls,
+    groups: impl Fn(u32) -> Vec<Expression>,
+    (memory_bytes, context): (u64, &str),
+) {
     let ranges = [(0, 100), (100, 100), (100, 1500), (1500, i64::MAX)];
-    let (whole, in_phases) = plans(table, groups, &ranges);
+    let (whole, in_phases) = plans(table, calls, groups, &ranges);
     let fixture = Fixture::new(memory_bytes);
     let expected = sorted(fixture.run(whole).unwrap_or_else(|error| panic!("{context}: {error}")).rows);
     let found = sorted(fixture.run(in_phases).unwrap_or_else(|error| panic!("{context}: {error}")).rows);
@@ -94,13 +129,19 @@ fn check_phases(table: &Table, groups: impl Fn(u32) -> Vec<Expression>, memory_b
 fn results_of_two_steps_are_those_of_one() {
     let shape = Shape { seed: 71, row_count: 4000, key_count: 300, repeated_percent: 20, null_percent: 10 };
     let (table, empty) = (Table::made(shape), Table::made(Shape { row_count: 0, ..shape }));
-    for (table, name) in [(&table, "rows"), (&empty, "no rows")] {
-        check_phases(table, |_| Vec::new(), PLENTY_BYTES, &format!("{name}, no groups"));
-        check_phases(table, |first| vec![int64(first)], PLENTY_BYTES, &format!("{name}, by number"));
-        let both = |first| vec![text(first + 1), int64(first)];
-        check_phases(table, both, PLENTY_BYTES, &format!("{name}, by text and number"));
+    let both = |first| vec![text(first + 1), int64(first)];
+    // Rows of partial results have several times the bytes of rows.
+    for (calls, memory_part) in [(calls as Calls, 4), (float_calls, 2)] {
+        for (table, name) in [(&table, "rows"), (&empty, "no rows")] {
+            let check = |groups: &dyn Fn(u32) -> Vec<Expression>, by: &str| {
+                check_phases(table, calls, groups, (PLENTY_BYTES, &format!("{name}, {by}")));
+            };
+            check(&|_| Vec::new(), "no groups");
+            check(&|first| vec![int64(first)], "by number");
+            check(&both, "by text and number");
+        }
+        check_phases(&table, calls, both, (table.bytes() / memory_part, "little memory"));
     }
-    check_phases(&table, |first| vec![text(first + 1), int64(first)], table.bytes() / 4, "little memory");
 }
 
 #[test]
@@ -128,7 +169,7 @@ fn groups_that_stay_many_are_passed_on() {
     let numbered = |first: u32| vec![text(first + 1), int64(first + 3)];
     let few = |first: u32| vec![text(first + 1)];
     for (groups, passes_on) in [(&numbered as &dyn Fn(u32) -> Vec<Expression>, true), (&few, false)] {
-        let (whole, in_phases) = plans(&table, groups, &ranges);
+        let (whole, in_phases) = plans(&table, calls, groups, &ranges);
         let fixture = Fixture::new(table.bytes() * 4);
         let (whole, in_phases) = (fixture.run(whole).unwrap(), fixture.run(in_phases).unwrap());
         assert_eq!(counter(&in_phases, "rows_passed_on") > 0, passes_on, "{:?}", in_phases.metrics);
