@@ -95,7 +95,7 @@
     X(pack_segments, EncodeSegments, 128) \
     X(test_segments, TestSegments, BLOCK_THREADS) \
     X(read_segments, ReadSegments, BLOCK_THREADS) \
-    X(fold_segments, FoldSegments, 64) \
+    X(fold_segments, FoldSegments, 128) \
     X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
     X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
     X(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS) \

@@ -16,10 +16,19 @@
 
 #include "../abi/kernels.h"
 
+// What the host launches: a kernel that counts on other blocks would leave out rows.
+#define THREADS_OF(name, Arguments, threads) name##_threads = threads,
+enum KernelThreads : uint32_t { PYSTACHIO_KERNELS(THREADS_OF) };
+#undef THREADS_OF
+#define CHECK_THREADS(name, threads) \
+    static_assert((threads) == name##_threads, "a block has as many threads as abi/kernels.h says of the kernel")
+
 #if defined(__CUDACC__)
 #define KERNEL(name, Arguments, threads) \
+    CHECK_THREADS(name, threads);        \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments args)
 #define KERNEL_RESIDENT(name, Arguments, threads, blocks) \
+    CHECK_THREADS(name, threads);                         \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Arguments args)
 #define DEVICE __device__ __forceinline__
 #define DEVICE_CALL __device__ __noinline__

@@ -42,6 +42,7 @@ uint32_t vote_warp(bool flag);
 #define gridDim emulate::grid_size
 
 #define KERNEL(name, Arguments, threads)                                                     \
+    CHECK_THREADS(name, threads);                                                            \
     static void name##_thread(const Arguments &args);                                        \
     extern "C" void emulate_##name(const void *arguments, uint32_t grid);                    \
     extern "C" void emulate_##name(const void *arguments, uint32_t grid) {                   \

@@ -24,6 +24,9 @@ use pystachio_files::{ColumnVariant, FieldPlace, FileIdentity};
 
 use crate::scan::Zones;
 
+/// Row groups of which it is known how much was read of them.
+const ROW_GROUPS_MAX: usize = 4096;
+
 /// One column of one row group, as one kind of scan column reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChunkKey {
@@ -67,6 +70,8 @@ struct CacheState {
     identities: HashMap<PathBuf, FileIdentity>,
     clock: u64,
     used_bytes: Tally,
+    /// Rows that were read of row groups without being kept.
+    rows_read: HashMap<(FileIdentity, usize), usize>,
 }
 
 #[derive(Debug)]
@@ -146,6 +151,22 @@ impl ColumnCache {
     /// Whether a chunk is held.
     pub(crate) fn has(&self, key: &ChunkKey) -> bool {
         self.lock().entries.contains_key(key)
+    }
+
+    /// Notes that some rows of a row group are about to be read. Whether with them more rows were read, one time with another, than
+    /// it has: decoding and keeping all of it would have cost no more.
+    pub(crate) fn is_read_often(
+        &self,
+        (identity, row_group): (FileIdentity, usize),
+        (rows, row_count): (usize, usize),
+    ) -> bool {
+        let mut state = self.lock();
+        if state.rows_read.len() >= ROW_GROUPS_MAX {
+            state.rows_read.clear();
+        }
+        let read = state.rows_read.entry((identity, row_group)).or_default();
+        *read = read.saturating_add(rows);
+        *read > row_count
     }
 
     /// The chunk, if it is held; this counts as a use.

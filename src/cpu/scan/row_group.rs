@@ -172,14 +172,20 @@ impl RowGroupSource {
         self.cache.is_enabled() && decoded_bytes <= self.cache.bytes_max() / 2
     }
 
-    /// How a row group is read best. Where few of its rows are read, decoding the others would cost more than it saves.
+    /// How a row group is read best. Where few of its rows are read, and not for the nth time, decoding the others would cost more than
+    /// it saves.
     pub(super) fn best_way(&self, unit: ScanUnit, selected: &SelectedRows) -> ReadWay {
         if !self.keeps_chunks(unit) {
             return ReadWay::Batches;
         }
-        match selected.are_few() && !self.is_cached(unit) {
-            true => ReadWay::Batches,
-            false => ReadWay::Chunks,
+        if !selected.are_few() || self.is_cached(unit) {
+            return ReadWay::Chunks;
+        }
+        let file = self.file(unit);
+        let rows = (selected.count(), file.all_rows(unit.row_group).count());
+        match self.cache.is_read_often((file.footer().identity, unit.row_group), rows) {
+            true => ReadWay::Chunks,
+            false => ReadWay::Batches,
         }
     }
 
