@@ -143,6 +143,27 @@ def reads_ahead(place):
             session.run(f"ALTER SERVER {server} OPTIONS (DROP threads, SET store_timeout '5s')")
 
 
+def pages(place):
+    """Of an object with page indexes, a few rows by a sorted column cost the pages that have them, not the object."""
+    with _lake(place) as lake, place.session("SET client_min_messages = warning") as session:
+        path = pathlib.Path(f"{place.folder}/pages.parquet")
+        rows = "SELECT n AS k, md5(n::text) AS a, md5((-n)::text) AS b FROM generate_series(1, 300000) n"
+        session.run(f"SELECT * FROM pystachio.write_parquet('{rows}', '{path}', compression => 'none', overwrite => true)")
+        lake.store.put("pages/pages.parquet", path)
+        expected = session.run(f"SELECT a, b FROM ({rows}) r WHERE k BETWEEN 150000 AND 150003 ORDER BY k").rows
+        for device in _DEVICES:
+            server = f"lake_{device}"
+            session.run(f"CREATE FOREIGN TABLE {server}.pages (k integer, a text, b text) SERVER {server} OPTIONS (path 's3://lake/pages/pages.parquet')")
+            session.run(f"EXPLAIN SELECT k FROM {server}.pages")
+            lake.store.requests()
+            found = session.run(f"SELECT a, b FROM {server}.pages WHERE k BETWEEN 150000 AND 150003 ORDER BY k").rows
+            require(found == expected, f"{device}: the rows: {found}")
+            ranges = [request[2].removeprefix("bytes=").split("-") for request in lake.store.requests("GET") if request[2]]
+            transferred = sum(int(last) - int(first) + 1 for first, last in ranges)
+            require(0 < transferred < path.stat().st_size / 3, f"{device}: {transferred} of {path.stat().st_size} bytes: {ranges}")
+            require(len(ranges) < 30, f"{device}: {len(ranges)} requests")
+
+
 def paths(place):
     """Folders, patterns and lists of objects; paths that are refused."""
     with _lake(place) as lake, place.session() as session:
@@ -1265,4 +1286,4 @@ def google(place):
         store.close()
 
 
-TESTS = [reading, reads_ahead, paths, tables, catalogs, catalog_faults, signed_catalogs, views_of_catalogs, web, wrong_options, failing_store, changed_objects, cancelled, whose_mapping, secrets, encrypted, writing, removing, failing_writes, lists_of_versions, many_objects, azure, google]
+TESTS = [reading, reads_ahead, pages, paths, tables, catalogs, catalog_faults, signed_catalogs, views_of_catalogs, web, wrong_options, failing_store, changed_objects, cancelled, whose_mapping, secrets, encrypted, writing, removing, failing_writes, lists_of_versions, many_objects, azure, google]
