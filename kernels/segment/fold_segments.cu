@@ -169,12 +169,11 @@ DEVICE uint32_t load_addends(const FoldInput &input, const FoldColumn *columns, 
 }
 
 // Adds rows of one slot to the sums that this warp has of it. Every thread of the warp calls it.
-DEVICE void fold_rows(const FoldSegments &args, const FoldInput *inputs, const FoldColumn *columns, const PlacedBlock &placed,
-                      const MeantRows &meant, int64_t *sums) {
+DEVICE void fold_rows(const FoldSegments &args, const FoldColumn *columns, const PlacedBlock &placed, const MeantRows &meant, int64_t *sums) {
     for (uint32_t number = 0; number < args.input_count;) {
         // Inputs whose products continue one another are computed together.
         uint32_t chain = 1;
-        while (chain < FOLD_FACTORS_MAX && number + chain < args.input_count && inputs[number + chain].shared) chain++;
+        while (chain < FOLD_FACTORS_MAX && number + chain < args.input_count && args.inputs[number + chain].shared) chain++;
         int64_t added[FOLD_FACTORS_MAX] = {};
         uint32_t nulls[FOLD_FACTORS_MAX] = {};
         for (uint32_t step = 0; step * FOLD_STEP < meant.places; step++) {
@@ -184,7 +183,7 @@ DEVICE void fold_rows(const FoldSegments &args, const FoldInput *inputs, const F
 #pragma unroll
             for (uint32_t link = 0; link < FOLD_FACTORS_MAX; link++) {
                 if (link >= chain) continue;
-                valid = load_addends(inputs[number + link], columns, rows, valid, addends);
+                valid = load_addends(args.inputs[number + link], columns, rows, valid, addends);
                 nulls[link] += (uint32_t)__popc(rows.wanted & ~valid);
 #pragma unroll
                 for (uint32_t item = 0; item < FOLD_ROWS; item++) added[link] += addends[item];
@@ -193,7 +192,7 @@ DEVICE void fold_rows(const FoldSegments &args, const FoldInput *inputs, const F
 #pragma unroll
         for (uint32_t link = 0; link < FOLD_FACTORS_MAX; link++) {
             if (link >= chain) continue;
-            const FoldInput &input = inputs[number + link];
+            const FoldInput &input = args.inputs[number + link];
             const uint32_t null_count = input.null_sum ? warp_sum(nulls[link]) : 0;
             const int64_t sum = input.sum ? (int64_t)warp_sum((uint64_t)added[link]) : 0;
             if (lane_of_thread() != 0) continue;
@@ -206,8 +205,8 @@ DEVICE void fold_rows(const FoldSegments &args, const FoldInput *inputs, const F
 
 // Adds the rows of a block to the sums of their slots, one slot after another. `slot_rows` has room for a list of the rows that are meant. Every
 // thread of the warp calls it.
-DEVICE void fold_slots(const FoldSegments &args, const FoldInput *inputs, const FoldColumn *columns, const PlacedBlock &placed,
-                       const MeantRows &meant, uint16_t *slot_rows, int64_t *sums) {
+DEVICE void fold_slots(const FoldSegments &args, const FoldColumn *columns, const PlacedBlock &placed, const MeantRows &meant,
+                       uint16_t *slot_rows, int64_t *sums) {
     // Of each row of this thread a bit of its slot's number.
     uint32_t bits[SLOT_BITS] = {}, there = 0;
     for (uint32_t step = 0; step * FOLD_STEP < meant.places; step++) {
@@ -216,10 +215,9 @@ DEVICE void fold_slots(const FoldSegments &args, const FoldInput *inputs, const 
         find_fold_slots(args, columns, rows, slots);
         there |= rows.wanted << step * FOLD_ROWS;
 #pragma unroll
-        for (uint32_t bit = 0; bit < SLOT_BITS; bit++) {
-            if ((args.slot_count - 1) >> bit == 0) continue;
+        for (uint32_t item = 0; item < FOLD_ROWS; item++) {
 #pragma unroll
-            for (uint32_t item = 0; item < FOLD_ROWS; item++) bits[bit] |= (slots[item] >> bit & 1) << (step * FOLD_ROWS + item);
+            for (uint32_t bit = 0; bit < SLOT_BITS; bit++) bits[bit] |= (slots[item] >> bit & 1) << (step * FOLD_ROWS + item);
         }
     }
     for (uint32_t slot = 0; slot < args.slot_count; slot++) {
@@ -237,7 +235,7 @@ DEVICE void fold_slots(const FoldSegments &args, const FoldInput *inputs, const 
         __syncwarp();
         int64_t *slot_sums = sums + slot * args.sum_count;
         if (lane_of_thread() == 0) slot_sums[0] += count;
-        fold_rows(args, inputs, columns, placed, MeantRows{slot_rows, 0, count}, slot_sums);
+        fold_rows(args, columns, placed, MeantRows{slot_rows, 0, count}, slot_sums);
         __syncwarp();
     }
 }
@@ -257,10 +255,6 @@ KERNEL_RESIDENT(fold_segments, FoldSegments, FOLD_THREADS, 5) {
     SHARED FoldStage stages[FOLD_WARPS];
     SHARED FoldColumn columns[FOLD_WARPS][FOLD_COLUMNS_MAX];
     SHARED uint16_t lists[FOLD_WARPS][SEGMENT_BLOCK_ROWS];
-    // Each is read for some rows at a time.
-    SHARED FoldInput inputs[SLOT_INPUTS_MAX];
-    for (uint32_t number = threadIdx.x; number < args.input_count; number += FOLD_THREADS) inputs[number] = args.inputs[number];
-    __syncthreads();
     const uint32_t warp = threadIdx.x / WARP_THREADS, lane = lane_of_thread();
     const uint32_t sum_count = (uint32_t)args.slot_count * args.sum_count;
     for (uint32_t sum = lane; sum < sum_count; sum += WARP_THREADS) sums[warp][sum] = 0;
@@ -286,11 +280,11 @@ KERNEL_RESIDENT(fold_segments, FoldSegments, FOLD_THREADS, 5) {
         }
         load_columns(args, placed, columns[warp], &stages[warp]);
         if (args.slot_count > 1) {
-            fold_slots(args, inputs, columns[warp], placed, meant, slot_rows, sums[warp]);
+            fold_slots(args, columns[warp], placed, meant, slot_rows, sums[warp]);
             continue;
         }
         if (lane == 0) sums[warp][0] += count;
-        fold_rows(args, inputs, columns[warp], placed, meant, sums[warp]);
+        fold_rows(args, columns[warp], placed, meant, sums[warp]);
     }
     __syncwarp();
     for (uint32_t sum = lane; sum < sum_count; sum += WARP_THREADS) {
