@@ -77,7 +77,7 @@ impl BloomFilter {
     fn read(file: &TableFile, (row_group, leaf): (usize, usize), file_type: &FileType) -> Option<Self> {
         let chunk = file.footer.metadata().row_group(row_group).column(leaf);
         let offset = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
-        // What encryption would make of it is not worth another form.
+        // Those of encrypted files are encrypted too, and are not read.
         if file.is_decrypted() || chunk.column_descr().max_rep_level() > 0 {
             return None;
         }

@@ -166,14 +166,14 @@ impl RowGroupSource {
         (0..self.table.columns.len()).collect()
     }
 
-    /// Whether chunks of a row group are decoded whole for the cache. One that would take most of it would be so only to be dropped.
+    /// Whether chunks of a row group are decoded whole for the cache. One that would take most of it would soon be dropped.
     pub(super) fn keeps_chunks(&self, unit: ScanUnit) -> bool {
         let decoded_bytes = ColumnReader::bytes_decoded(self.file(unit), unit.row_group, &self.all_columns());
         self.cache.is_enabled() && decoded_bytes <= self.cache.bytes_max() / 2
     }
 
-    /// How a row group is read best. Where few of its rows are read, and not for the nth time, decoding the others would cost more than
-    /// it saves.
+    /// How a row group is read best. Where few of its rows are read, and that not often, decoding the others would cost more than it
+    /// saves.
     pub(super) fn best_way(&self, unit: ScanUnit, selected: &SelectedRows) -> ReadWay {
         if !self.keeps_chunks(unit) {
             return ReadWay::Batches;

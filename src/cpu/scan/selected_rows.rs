@@ -26,7 +26,7 @@ pub(crate) struct SelectedRows {
 impl SelectedRows {
     /// All rows.
     pub(crate) fn all(row_count: usize) -> Self {
-        Self { runs: if row_count > 0 { vec![0..row_count] } else { Vec::new() }, row_count }
+        Self { runs: Some(0..row_count).into_iter().filter(|run| !run.is_empty()).collect(), row_count }
     }
 
     /// The slices that have a row of `left`, which are sorted and disjoint.

@@ -231,12 +231,12 @@ impl<'p> Query<'p> {
     }
 
     /// The items of FROM.
-    pub fn from_items(self) -> List<'p, pg_sys::Node> {
+    pub fn sources(self) -> List<'p, pg_sys::Node> {
         self.join_tree().map_or(List::nil(), Ref::items)
     }
 
     /// Has other items in FROM.
-    pub fn set_from_items(self, items: List<'p, pg_sys::Node>) {
+    pub fn set_sources(self, items: List<'p, pg_sys::Node>) {
         if let Some(tree) = self.join_tree() {
             tree.set_items(items);
         }

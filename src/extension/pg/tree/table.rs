@@ -26,8 +26,8 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: opened by `open`. After an ERROR PostgreSQL closes what is open itself.
         if !std::thread::panicking() {
+            // SAFETY: opened by `open`. After an ERROR PostgreSQL closes what is open itself.
             unsafe { pg_sys::table_close(self.0, pg_sys::NoLock as i32) };
         }
     }

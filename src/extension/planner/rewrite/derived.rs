@@ -29,7 +29,7 @@ pub fn has_plain_rows(subquery: Query<'_>) -> bool {
         && subquery.row_marks().is_nil()
         && !subquery.has_windows()
         && !subquery.has_sets_in_target()
-        && !subquery.from_items().is_empty()
+        && !subquery.sources().is_empty()
 }
 
 /// A query without columns and FROM.
@@ -93,7 +93,7 @@ pub fn limit_reads_ctes(query: Query<'_>) -> bool {
 /// Adds a subquery to FROM.
 pub fn append_subquery<'p>(query: Query<'p>, subquery: Query<'p>) {
     let reference = append_entry(query, subquery);
-    query.set_from_items(query.from_items().with(reference));
+    query.set_sources(query.sources().with(reference));
 }
 
 /// Adds a subquery to the range table, and returns what names it in FROM.
@@ -133,7 +133,7 @@ pub fn append_functions<'p>(
     let index = append_to_range_table(query, entry);
     let reference = memory.make::<pg_sys::RangeTblRef>();
     reference.set_index(index);
-    query.set_from_items(query.from_items().with(reference.node()));
+    query.set_sources(query.sources().with(reference.node()));
     index
 }
 
@@ -147,9 +147,9 @@ fn append_to_range_table<'p>(query: Query<'p>, entry: RangeEntry<'p>) -> i32 {
 /// Joins a subquery to all of FROM: its columns are NULL for rows without a match.
 pub fn left_join<'p>(query: Query<'p>, subquery: Query<'p>, clauses: &[Node<'p>]) {
     let left = query.memory().make::<pg_sys::FromExpr>();
-    left.set_items(query.from_items());
+    left.set_items(query.sources());
     let join = left_join_of(query, left.node(), subquery, clauses);
-    query.set_from_items(List::of([join.node()]));
+    query.set_sources(List::of([join.node()]));
 }
 
 /// The left join of a part of FROM with a subquery, which it adds to the range table.

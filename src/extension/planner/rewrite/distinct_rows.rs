@@ -67,7 +67,7 @@ fn is_unique(level: Level<'_, '_>, columns: &[i16]) -> bool {
 /// The same of a query whose rows are some of those of the one subquery that it reads.
 fn is_unique_below(level: Level<'_, '_>, columns: &[i16]) -> bool {
     let query = level.query;
-    let items = query.from_items();
+    let items = query.sources();
     let reference = match items.first() {
         Some(only) if items.len() == 1 => only.downcast::<pg_sys::RangeTblRef>(),
         _ => None,

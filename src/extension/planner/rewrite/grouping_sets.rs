@@ -255,8 +255,8 @@ fn union_all<'p>(first: Query<'p>, leaves: &[Query<'p>]) -> Query<'p> {
         append_subquery(query, *leaf);
     }
     query.range_table().iter().for_each(|entry| entry.set_is_in_from(false));
-    let references = query.from_items();
-    query.set_from_items(List::nil());
+    let references = query.sources();
+    query.set_sources(List::nil());
     let types = column_types(leaves);
     let tree = references.iter().reduce(|left, right| union_of(left, right, &types));
     query.set_set_operations(tree);

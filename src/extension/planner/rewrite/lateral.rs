@@ -102,7 +102,7 @@ impl<'p> Lateral<'p> {
     }
 
     fn position(&self) -> Option<Position<'p>> {
-        let items = self.query.from_items();
+        let items = self.query.sources();
         let is_this = |node: Node<'p>| {
             node.downcast::<pg_sys::RangeTblRef>()
                 .is_some_and(|reference| reference.index() == self.relation_index)
@@ -131,7 +131,7 @@ impl<'p> Lateral<'p> {
         match position {
             Position::Join(join) => collect_relations(join.left(), &mut known),
             Position::Item(place) => {
-                for item in self.query.from_items().iter().take(*place) {
+                for item in self.query.sources().iter().take(*place) {
                     collect_relations(item, &mut known);
                 }
             }
@@ -226,13 +226,13 @@ impl<'p> Lateral<'p> {
                 join.set_left(left_join.node());
             }
             Position::Item(place) => {
-                let items: Vec<_> = self.query.from_items().iter().collect();
+                let items: Vec<_> = self.query.sources().iter().collect();
                 let (before, after) = items.split_at(*place);
                 let left = self.query.memory().make::<pg_sys::FromExpr>();
                 left.set_items(List::of(before.iter().copied()));
                 let left_join = left_join_of(self.query, left.node(), subquery, clauses);
                 let after = after.iter().copied();
-                self.query.set_from_items(List::of(std::iter::once(left_join.node()).chain(after)));
+                self.query.set_sources(List::of(std::iter::once(left_join.node()).chain(after)));
             }
         }
     }

@@ -60,7 +60,7 @@ fn has_candidates(query: Query<'_>) -> bool {
 
 /// Whether a query reads rows, for each of which a function would be called.
 fn is_read(query: Query<'_>) -> bool {
-    query.command() == pg_sys::CmdType::CMD_SELECT && !query.from_items().is_empty()
+    query.command() == pg_sys::CmdType::CMD_SELECT && !query.sources().is_empty()
 }
 
 fn groups(query: Query<'_>) -> bool {

@@ -57,7 +57,7 @@ fn is_known(query: Query<'_>) -> bool {
         && query.row_marks().is_nil()
         && !query.has_windows()
         && !query.has_distinct_on()
-        && !query.from_items().is_empty();
+        && !query.sources().is_empty();
     let is_grouped = query.has_aggregates() || !query.groups().is_nil() || query.having().is_some();
     let of_keys = || {
         let mut sets = query.targets().iter().filter(|entry| entry.expression().returns_set());
