@@ -19,7 +19,7 @@ DEVICE uint32_t group_at(const AccumulateFloats &args, uint64_t row) {
     return args.groups ? ((const uint32_t *)args.groups)[row] : 0;
 }
 
-// Most rows change nothing of what is known of their group, and only look.
+// Most rows find that their group knows as much already, and only look.
 DEVICE void note_greatest(uint32_t *known, uint32_t value) {
     if (*(volatile uint32_t *)known < value) atomicMax(known, value);
 }

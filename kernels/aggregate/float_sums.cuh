@@ -6,7 +6,7 @@
 //   measure_floats      marks and the first and last word of every group
 //   count_float_words   how many words each has; a prefix sum makes places of them
 //   accumulate_floats   every value adds to 2 or 3 words, its square to 5 at most
-//   carry_floats        leaves 32 bits in each word, and in a number's last what is above them, with the sign
+//   carry_floats        leaves 32 bits in each word; the last word of a number keeps its higher bits too, with the sign
 //   write_float_states  a partial result of each group in bytes; round_float_sums: or the float next to the sum
 //
 //   words of a group    | values | sum: first word … end | squares: first word … end |        the count and squares of deviations only
@@ -31,7 +31,7 @@
 struct FloatParts {
     uint32_t marks;
     uint32_t place;
-    uint64_t digits; // 0 for zeros, and for what is no finite number
+    uint64_t digits; // 0 for zeros, infinities and NaN
     bool is_negative;
 };
 

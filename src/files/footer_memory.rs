@@ -16,7 +16,7 @@ use crate::compact_protocol::{CompactWalk, Kind};
 const CHUNK_ALLOCATIONS_BYTES: u64 = 192;
 /// A column or group of a schema, with its name and path, in Parquet's form and in Arrow's.
 const COLUMN_BYTES: u64 = 768 + LEAF_TYPE_BYTES;
-/// What is kept of the type of a leaf once it was asked for.
+/// The type of a leaf: a footer keeps it once somebody has asked for it.
 pub(super) const LEAF_TYPE_BYTES: u64 = 256;
 const SCHEMA_FIELD: i64 = 2;
 const ROW_GROUPS_FIELD: i64 = 4;

@@ -362,4 +362,4 @@ fn intersection(first: &[Range<u32>], second: &[Range<u32>]) -> Vec<Range<u32>> 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

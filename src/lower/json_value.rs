@@ -25,7 +25,7 @@ use crate::{
 /// PostgreSQL's name of the type whose text PostgreSQL reads anew.
 const JSONB: &str = "jsonb";
 
-/// What is made.
+/// The kind of JSON that the function makes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `json`, whose text is shown.

@@ -176,8 +176,8 @@ pub(super) fn write_float<F: Float>(target: &mut String, value: F, extra_digits:
     .map_err(failed)
 }
 
-/// The fewest digits that are read as the number, and of these the nearest ones. PostgreSQL does not trust readers with what is exactly
-/// halfway between two numbers, and writes more digits.
+/// The fewest digits that a reader takes for the number, and of these the nearest ones. PostgreSQL does not trust readers with digits
+/// exactly halfway between two numbers, and writes more of them.
 fn shortest<F: Float>(value: F) -> Digits {
     let short = Digits::of(&format!("{value:e}"));
     let count = short.digits.len();
@@ -210,7 +210,7 @@ impl Digits {
         Self { digits, exponent: exponent.parse().unwrap_or(0) }
     }
 
-    /// Whether it has as many binary digits as what is halfway between two floats.
+    /// Whether it has as many binary digits as a number halfway between two floats.
     fn is_halfway(&self, bits: u32) -> bool {
         let power = self.exponent - (self.digits.len() as i32 - 1);
         let digits: u128 = self.digits.parse().unwrap_or(0);

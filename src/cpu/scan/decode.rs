@@ -355,7 +355,7 @@ struct PagesRead {
     locations: Arc<[PageLocation]>,
     /// Of each, whether it is read.
     is_read: Vec<bool>,
-    /// What is before them: a dictionary, if it is not empty.
+    /// The bytes before them: a dictionary, or none.
     dictionary: Range<u64>,
     row_count: u64,
 }

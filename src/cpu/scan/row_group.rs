@@ -431,8 +431,11 @@ impl RowGroupSource {
             let has = |column, stored| self.cache.has(&self.chunk_key(unit, column, stored));
             columns.retain(|column| file.stored(*column).is_some_and(|stored| !has(*column, stored)));
         }
+        if columns.is_empty() {
+            return None;
+        }
         let table = self.table.clone();
-        // What fails is reported when the row group is read.
+        // The scan reports a failure when it reads the row group.
         Some(tokio::task::spawn_blocking(move || {
             let (file, mut selected) = (&table.files[unit.file], table.selected_rows(unit));
             if keeps_chunks && !selected.are_few() {

@@ -58,7 +58,7 @@ impl SelectedRows {
         self.from(0).map(|run| run.len()).sum()
     }
 
-    /// What is read from a row on.
+    /// The runs of rows that are read, from a row on.
     pub(super) fn from(&self, row: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         self.runs.iter().map(move |run| run.start.max(row)..run.end).filter(|run| !run.is_empty())
     }

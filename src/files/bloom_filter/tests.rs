@@ -10,10 +10,10 @@ use parquet::{
     arrow::ArrowWriter,
     file::properties::{EnabledStatistics, WriterProperties},
 };
-use pystachio_plan::{ColumnContent, FileSet, ScanColumn};
+use pystachio_plan::FileSet;
 
 use super::*;
-use crate::{ColumnPlace, FileCatalog, rows_left};
+use crate::{ColumnPlace, FileCatalog, page_index::tests::columns_of, rows_left};
 
 const ROWS: i64 = 500;
 
@@ -75,19 +75,7 @@ fn declared() -> Vec<DataType> {
 
 fn is_refuted(file: &TableFile, conditions: &[Expression]) -> bool {
     let names = ["i", "l", "t", "d", "m", "n4", "n8", "n16", "u"];
-    let column = |(number, (name, data_type)): (u32, (&str, DataType))| ScanColumn {
-        id: ColumnId(number),
-        name: name.to_owned(),
-        data_type,
-        not_null: false,
-        length_max: None,
-        trim_blanks: false,
-        content: ColumnContent::Column,
-        field_id: None,
-        within: Vec::new(),
-        common: Vec::new(),
-    };
-    let columns: Vec<ScanColumn> = (0..).zip(names.into_iter().zip(declared())).map(column).collect();
+    let columns = columns_of(names.into_iter().zip(declared()));
     let places: Vec<ColumnPlace> =
         (0..columns.len()).map(|place| ColumnPlace::Stored(place.into())).collect();
     let place = IndexedRowGroup { file, row_group: 0, columns: &columns, places: &places };
@@ -180,7 +168,7 @@ fn a_filter_is_as_long_as_it_says() {
     assert_eq!(blocks(offset, Some(stated)), whole);
     assert_eq!(blocks(offset, Some(stated - 1)), None);
     assert_eq!(blocks(offset, Some(stated + 1)), None);
-    // What is no header, or lies beyond the end.
+    // A place without a header, and places beyond the end.
     for at in [0, file.footer.identity.file_bytes, u64::MAX] {
         assert_eq!(blocks(at, None), None);
     }

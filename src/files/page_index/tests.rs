@@ -47,7 +47,11 @@ fn table_file(settings: WriterPropertiesBuilder) -> (tempfile::TempDir, TableFil
 }
 
 fn columns() -> Vec<ScanColumn> {
-    let types = [("a", DataType::Int64), ("b", DataType::Text), ("c", DataType::Int64)];
+    columns_of([("a", DataType::Int64), ("b", DataType::Text), ("c", DataType::Int64)])
+}
+
+/// Columns with numbers from 0 on.
+pub(crate) fn columns_of<'a>(types: impl IntoIterator<Item = (&'a str, DataType)>) -> Vec<ScanColumn> {
     let column = |(number, (name, data_type)): (u32, (&str, DataType))| ScanColumn {
         id: ColumnId(number),
         name: name.to_owned(),
