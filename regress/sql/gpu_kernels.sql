@@ -1,7 +1,8 @@
 --
--- What GPUs compute beside comparisons and sums of whole numbers: each query runs there as a whole, with the rows of the CPU engine and,
--- but for sums of floats that PostgreSQL rounds at each row, of a heap table.
+-- What GPUs compute beside comparisons and sums of whole numbers: each query runs there as a whole, or, at the end, as far as there are
+-- kernels, with the rows of the CPU engine and, but for sums of floats that PostgreSQL rounds at each row, of a heap table.
 --
+\getenv data PYSTACHIO_REGRESS_DATA
 \getenv scratch PYSTACHIO_REGRESS_SCRATCH
 SET client_min_messages = warning;
 SET extra_float_digits = 3;
@@ -77,6 +78,47 @@ SELECT format, r.* FROM unnest('{YYYY-MM-DD HH24:MI:SS.US,"FMDay, DDth FMMonth Y
   ran(format('SELECT id, to_char(ts, %1$L), to_char(ts::date, %1$L) FROM @', format)) r;
 SELECT * FROM ran('SELECT to_char(ts, ''YYYY-MM'') AS month, count(*), sum(b) FROM @ GROUP BY 1');
 SELECT * FROM ran('SELECT count(to_char(ts, '''')), count(*) FROM @');
+
+-- What has no kernel runs on the CPU engine, and what is below it on the GPU.
+SELECT format('CREATE FOREIGN TABLE nested (id integer, v integer[]) SERVER kernels OPTIONS (path %L)', :'data' || '/edge_int4_array.parquet')
+\gexec
+SELECT * FROM ran('SELECT md5(g::text), count(*), ''Total: '' || sum(b), initcap(max(c)) FROM @ GROUP BY g');
+SELECT * FROM ran('SELECT md5(c), count(*), min(a) FROM @ WHERE id % 3 = 0 GROUP BY 1');
+SELECT * FROM ran('SELECT g, array_agg(a ORDER BY id) FROM @ WHERE a > 0 GROUP BY g');
+SELECT * FROM ran('SELECT g, sum(a) FROM @ GROUP BY g HAVING initcap(max(c)) > ''A''');
+SELECT * FROM ran('SELECT x.g, md5(x.c), y.n FROM (SELECT g, max(c) AS c FROM @ GROUP BY g) x JOIN (SELECT g, count(*) AS n FROM @ WHERE a > 1 GROUP BY g) y ON x.g = y.g AND initcap(x.c) <> y.n::text');
+SELECT * FROM ran('WITH s AS MATERIALIZED (SELECT g, a, sum(b) AS n FROM @ GROUP BY g, a) SELECT md5(s.a::text), t.n FROM s JOIN s t ON s.g = t.g AND md5(s.n::text) > md5(t.n::text)');
+SELECT * FROM ran('SELECT id, row_number() OVER (PARTITION BY md5(g::text) ORDER BY b, id) FROM @ WHERE a IS NOT NULL');
+SELECT * FROM ran('SELECT md5(g::text) FROM @ WHERE a = 3 UNION ALL SELECT c FROM @ WHERE a = 2 UNION ALL SELECT initcap(c) FROM @');
+SELECT * FROM ran('SELECT DISTINCT initcap(c) FROM (SELECT c FROM @ ORDER BY b LIMIT 50) q');
+SELECT * FROM ran('SELECT g, count(*) FROM @ t WHERE EXISTS (SELECT FROM @ u WHERE u.g = t.g AND u.a > 3 AND initcap(u.c) <> initcap(t.c)) GROUP BY g');
+SELECT * FROM ran('SELECT initcap(c), id FROM @ WHERE id < 0');
+-- In the order of the part.
+SELECT id, initcap(c) FROM files ORDER BY b DESC LIMIT 4;
+SELECT md5(c), n FROM (SELECT c, count(*) AS n FROM files GROUP BY c ORDER BY c COLLATE "C" DESC NULLS LAST LIMIT 5) q;
+-- Only as many rows as are wanted; a part that gives no column; what EXPLAIN says beforehand.
+SELECT count(*) FROM (SELECT initcap(c) FROM files WHERE a > 0 LIMIT 3) q;
+SELECT count(DISTINCT md5('x' || g)) FROM files WHERE a > 0;
+CREATE FUNCTION runs_on(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE line text; found text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN ' || query LOOP found := coalesce(found, substring(line FROM 'Runs On: (.*)')); END LOOP;
+  RETURN found;
+END $$;
+SELECT runs_on('SELECT initcap(c) FROM files WHERE a > 0');
+-- A scan whose rows would all be handed over is the CPU engine's, as are columns that the GPU can't read.
+SELECT runs_on('SELECT initcap(c) FROM files');
+SELECT runs_on('SELECT n.v, f.s FROM nested n JOIN (SELECT g, sum(a) AS s FROM files GROUP BY g) f ON f.g = n.id');
+SELECT * FROM ran('SELECT n.v, f.s FROM nested n JOIN (SELECT g, sum(a) AS s FROM @ GROUP BY g) f ON f.g = n.id');
+-- Errors below and above.
+SELECT md5((1 / sum(a - a))::text) FROM files GROUP BY g;
+SELECT g, initcap(c)::integer FROM files WHERE a > 0 ORDER BY id LIMIT 1;
+-- Expected times decide, where they are asked.
+SET pystachio.engine_choice = auto;
+SET pystachio.device_overhead = 0;
+SELECT runs_on('SELECT md5(g::text), sum(b), count(*) FROM files GROUP BY g');
+RESET pystachio.device_overhead;
+SET pystachio.engine_choice = gpu;
 
 DROP SCHEMA gpu_kernels CASCADE;
 DROP SERVER kernels;

@@ -38,6 +38,7 @@ use crate::{
     compact::CompactExec,
     expand::ExpandExec,
     first_rows::FirstRowsExec,
+    given_rows::GivenRowsExec,
     lowering::{RightSide, aggregates_distinct_values, right_side, swaps_join},
     scan::RowGroupScanExec,
     shared::{self, SharedExec},
@@ -112,6 +113,11 @@ impl Walk {
     fn visit(&mut self, relation: &Relation, plan: &Arc<dyn ExecutionPlan>, above: Above) {
         let place = OperatorPlace::new(plan);
         let own = self.rows.len();
+        if let Some(given) = place.working.downcast_ref::<GivenRowsExec>()
+            && given.is_of(relation)
+        {
+            return self.rows.extend(given.actual_rows(operator_count(relation)));
+        }
         self.rows.push(None);
         match &relation.operator {
             Operator::Scan { .. } => {
@@ -454,11 +460,18 @@ fn covers(relation: &Relation, plan: &Arc<dyn ExecutionPlan>) -> bool {
     if plan.is::<RowGroupScanExec>() {
         return has_scan(relation, plan);
     }
+    if let Some(given) = plan.downcast_ref::<GivenRowsExec>() {
+        return has_part(relation, given);
+    }
     shared::inputs(plan).into_iter().all(|child| covers(relation, child))
 }
 
 fn has_scan(relation: &Relation, plan: &Arc<dyn ExecutionPlan>) -> bool {
     scans(relation, plan) || relation.inputs().into_iter().any(|input| has_scan(input, plan))
+}
+
+fn has_part(relation: &Relation, given: &GivenRowsExec) -> bool {
+    given.is_of(relation) || relation.inputs().into_iter().any(|input| has_part(input, given))
 }
 
 fn conjunct_count(predicate: &Expression) -> usize {

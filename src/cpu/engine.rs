@@ -29,7 +29,7 @@ use crate::datafusion::{
 };
 use async_trait::async_trait;
 use pystachio_engine::{
-    Engine, QueryPlace, ResultStream, RowWriter, StopFlag, WriteProgress, spill::Spilling,
+    Engine, GivenPart, QueryPlace, ResultStream, RowWriter, StopFlag, WriteProgress, spill::Spilling,
 };
 use pystachio_files::{
     FileCatalog, ScanSize, describe, identify, scan_size,
@@ -164,6 +164,20 @@ impl CpuEngine {
         self.options.threads.max(1)
     }
 
+    /// Runs a query of which another engine computes some parts.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Engine::run`], and of the parts.
+    pub async fn run_above(
+        &self,
+        request: QueryRequest,
+        given: Vec<GivenPart>,
+        stop: StopFlag,
+    ) -> Result<Box<dyn ResultStream>> {
+        self.run_in_form(request, given, stop, PlanForm::Fast).await
+    }
+
     /// How much each scan of a plan has to read, from the first in the plan's text to the last.
     ///
     /// # Errors
@@ -186,10 +200,12 @@ impl CpuEngine {
     }
 
     /// What makes a query, and may do so more than once.
-    fn preparation(&self, request: QueryRequest, stop: StopFlag) -> Preparation {
+    fn preparation(&self, request: QueryRequest, given: Vec<GivenPart>, stop: StopFlag) -> Preparation {
         let spill = self.options.spill.of_query(&request.spill);
+        let address = |part: &GivenPart| Arc::as_ptr(&part.relation) as usize;
         Preparation {
             request,
+            given: given.into_iter().map(|part| (address(&part), part)).collect(),
             stop,
             catalog: self.catalog.clone(),
             cache: self.cache.clone(),
@@ -274,11 +290,11 @@ impl Engine for CpuEngine {
     }
 
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
-        self.run_in_form(request, stop, PlanForm::Fast).await
+        self.run_in_form(request, Vec::new(), stop, PlanForm::Fast).await
     }
 
     async fn preview(&self, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics> {
-        let preparation = self.preparation(request, stop);
+        let preparation = self.preparation(request, Vec::new(), stop);
         self.run_blocking(move || {
             let plan = preparation.lower(PlanForm::Fast)?;
             scan::preview(&plan);
@@ -362,14 +378,15 @@ impl CpuEngine {
     pub(crate) async fn run_in_form(
         &self,
         request: QueryRequest,
+        given: Vec<GivenPart>,
         stop: StopFlag,
         form: PlanForm,
     ) -> Result<Box<dyn ResultStream>> {
-        stop.account().begin(QueryPlace { engine: QueryEngine::Cpu, rank_count: 1 });
+        stop.begin(QueryPlace { engine: QueryEngine::Cpu, rank_count: 1 });
         let place = self.places.take(&stop).await?;
         let running: Arc<dyn Send + Sync> = Arc::new(RunningGuard::new(self.counters.clone()));
         let is_quick = self.is_quick(&request);
-        let preparation = self.preparation(request, stop);
+        let preparation = self.preparation(request, given, stop);
         let prepare: Prepare = Arc::new(move |form| preparation.prepare(form, running.clone()));
         let first = prepare.clone();
         let query = match is_quick {

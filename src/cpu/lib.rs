@@ -29,6 +29,7 @@ mod error;
 mod expand;
 mod first_rows;
 mod functions;
+mod given_rows;
 mod inputs;
 mod lowering;
 mod metrics;

@@ -21,8 +21,8 @@ use pystachio_files::FileCatalog;
 use pystachio_plan::{Error, OperatorMetrics, QueryMetrics, QueryProgress, Relation};
 
 use crate::{
-    actual_rows, cache::ColumnCache, error::to_datafusion, pool::CHUNK_CONSUMER, scan, shared::inputs,
-    stopping,
+    actual_rows, cache::ColumnCache, error::to_datafusion, given_rows::GivenRowsExec, pool::CHUNK_CONSUMER,
+    scan, shared::inputs, stopping,
 };
 
 /// The least that is taken from the column cache at once. An operator that may spill gets only its share of
@@ -47,6 +47,9 @@ fn visit(plan: &Arc<dyn ExecutionPlan>, depth: u32, with_operators: bool, metric
         operator.counters.sort();
         operator.description = shortened(displayable(plan.as_ref()).one_line().to_string().trim_end());
         metrics.operators.push(operator);
+    }
+    if let Some(cost) = plan.downcast_ref::<GivenRowsExec>().and_then(GivenRowsExec::cost) {
+        metrics.add_part(cost, depth + 1);
     }
     if depth < DEPTH_MAX {
         for child in inputs(plan) {

@@ -18,7 +18,7 @@ use crate::datafusion::{
     prelude::SessionConfig,
 };
 use pystachio_engine::{
-    Meter, StopFlag,
+    GivenPart, Meter, StopFlag,
     spill::{QuerySpill, SpillSpace},
 };
 use pystachio_files::{FileCatalog, QueryFiles};
@@ -63,6 +63,8 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// What makes a query.
 pub(crate) struct Preparation {
     pub(crate) request: QueryRequest,
+    /// The parts that another engine computes, by the addresses of their relations.
+    pub(crate) given: HashMap<usize, GivenPart>,
     pub(crate) stop: StopFlag,
     pub(crate) catalog: Arc<FileCatalog>,
     pub(crate) cache: Arc<ColumnCache>,
@@ -204,6 +206,7 @@ impl Preparation {
                 PlanForm::Spilling => RepeatedParts::default(),
             },
             shared: RefCell::default(),
+            given: &self.given,
             next_column: std::cell::Cell::new(u32::MAX),
         };
         lowering.lower_plan(&self.request.plan)

@@ -252,14 +252,16 @@ impl ResultStream for QueryStream {
     }
 
     fn metrics(&self) -> QueryMetrics {
+        // Those of parts that another engine computed.
+        let counted = self.query.plan.metrics();
         QueryMetrics {
             row_count: self.row_count,
             elapsed_us: self.elapsed_us.unwrap_or_else(|| micros(self.query.started)),
             prepare_us: self.query.prepare_us,
-            memory_peak_bytes: self.query.pool.peak_bytes(),
-            bytes_expected: self.query.plan.scan_bytes().0,
-            temp_file_bytes: self.query.spool.spill().taken_bytes(),
-            ..self.query.plan.metrics()
+            memory_peak_bytes: counted.memory_peak_bytes + self.query.pool.peak_bytes(),
+            bytes_expected: counted.bytes_expected + self.query.plan.scan_bytes().0,
+            temp_file_bytes: counted.temp_file_bytes + self.query.spool.spill().taken_bytes(),
+            ..counted
         }
     }
 }

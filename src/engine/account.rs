@@ -76,6 +76,11 @@ impl QueryAccount {
         *state = AccountState { place: Some(place), ..AccountState::default() };
     }
 
+    /// Notes that another engine begins to run a part of the query. What has been metered stays.
+    pub(crate) fn join(&self, place: QueryPlace) {
+        lock_whole(&self.state).place = Some(place);
+    }
+
     /// Registers a meter of the prepared query. The account reads it for as long as it exists.
     pub fn measure(&self, meter: Weak<dyn Meter>) {
         lock_whole(&self.state).meters.push((meter, QueryProgress::default()));

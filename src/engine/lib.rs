@@ -41,12 +41,14 @@ pub use panics::from_panic;
 pub use stop::{StopFlag, TurnWait};
 pub use tally::Tally;
 
+use std::sync::Arc;
+
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_plan::{
-    CacheEntry, CatalogView, DescribeExtent, EngineStatus, Error, FileSet, GenerateRequest, OptimizeRequest,
-    OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest, StoreAccess,
-    StoreName, TableDescription, WriteRequest, WrittenRows,
+    CacheEntry, CatalogView, ColumnId, DescribeExtent, EngineStatus, Error, FileSet, GenerateRequest,
+    OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Relation, Result,
+    SampleRequest, StoreAccess, StoreName, TableDescription, WriteRequest, WrittenRows,
 };
 
 /// An engine: of one device, or of several that share queries as ranks.
@@ -186,6 +188,27 @@ pub trait ResultStream: Send {
 
     /// The query's metrics so far; complete after the last batch.
     fn metrics(&self) -> QueryMetrics;
+}
+
+/// A part of a plan that another engine computes.
+#[derive(Clone)]
+pub struct GivenPart {
+    /// The part. Engines know it by its address in the plan.
+    pub relation: Arc<Relation>,
+    /// Where its rows come from.
+    pub source: Arc<dyn PartSource>,
+}
+
+/// What gives the rows of a part of a plan.
+#[async_trait]
+pub trait PartSource: Send + Sync {
+    /// Starts the part, perhaps not for the first time. Its batches have these of its columns, in this order, as those of
+    /// [`Engine::run`] have a plan's outputs.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Engine::run`].
+    async fn start(&self, outputs: Vec<ColumnId>) -> Result<Box<dyn ResultStream>>;
 }
 
 /// Files that rows are written to, batch by batch. Dropped before [`RowWriter::keep`], it removes what it wrote.

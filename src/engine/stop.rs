@@ -8,7 +8,7 @@ use std::sync::{
 use pystachio_plan::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 
-use crate::QueryAccount;
+use crate::{QueryAccount, QueryPlace};
 
 /// Tells an engine whether the host still wants a request, and the host whether the request waits and how far it is.
 /// Clones share their state.
@@ -66,6 +66,14 @@ impl StopFlag {
         }
         self.0.waits_for_turn.send_replace(true);
         TurnWait(self.clone())
+    }
+
+    /// Notes that an engine begins to run the request, perhaps again; of a part that it joins the engine that runs the whole.
+    pub fn begin(&self, place: QueryPlace) {
+        match &self.0.whole {
+            Some(whole) => whole.account().join(place),
+            None => self.0.account.begin(place),
+        }
     }
 
     /// The account of the whole request.

@@ -1395,6 +1395,26 @@ impl QueryMetrics {
             self.storage_paths.insert(place, path);
         }
     }
+
+    /// Adds what another engine's part of the query has cost. Its operators are at this depth and below.
+    pub fn add_part(&mut self, part: QueryMetrics, depth: u32) {
+        self.bytes_read += part.bytes_read;
+        self.bytes_expected += part.bytes_expected;
+        self.files_total += part.files_total;
+        self.row_groups_total += part.row_groups_total;
+        self.row_groups_pruned += part.row_groups_pruned;
+        self.files_pruned += part.files_pruned;
+        self.cache_hits += part.cache_hits;
+        self.cache_misses += part.cache_misses;
+        self.memory_peak_bytes += part.memory_peak_bytes;
+        self.spilled_bytes += part.spilled_bytes;
+        self.temp_file_bytes += part.temp_file_bytes;
+        part.storage_paths.into_iter().for_each(|path| self.add_storage_path(path));
+        self.device_work = self.device_work.take().or(part.device_work);
+        let operators = part.operators.into_iter();
+        self.operators
+            .extend(operators.map(|operator| OperatorMetrics { depth: operator.depth + depth, ..operator }));
+    }
 }
 
 impl OperatorMetrics {

@@ -17,6 +17,8 @@
 //!
 //! Deliberately absent: how rows are distributed, spilling, and devices of several kinds.
 
+use std::collections::HashSet;
+
 use pystachio_files::ScanSize;
 use pystachio_plan::{DataType, Expression, JoinSide, Operator, Plan, Relation, WindowCall};
 
@@ -66,6 +68,8 @@ const FIRST_PART: f64 = 0.25;
 const KEPT_PART: f64 = 0.5;
 /// What a decoded value takes in the CPU engine's cache.
 const DECODED_VALUE_BYTES: f64 = 16.0;
+/// A value of a part that the device computes for the CPU engine, from the device into an array of the host's.
+const GIVE_VALUE_CPU_NS: f64 = 3.0;
 /// From the page cache into the device's memory.
 const BUS_BYTES_PER_NS: f64 = 20.0;
 /// Launches and waits of an operator over a chunk.
@@ -97,26 +101,31 @@ pub struct Resources {
 
 /// The times of a plan whose scans, from left to right ([`Relation::scans`]), have these sizes.
 pub fn expected_times(plan: &Plan, sizes: &[ScanSize], resources: &Resources) -> Times {
-    let mut model = Model { sizes: sizes.iter(), ..Model::default() };
+    let parts = HashSet::new();
+    let mut model = Model::new(sizes.iter(), resources, &parts);
     model.add(&plan.root, 1.0);
-    let first_part = |bytes: f64, cache_bytes: u64| match bytes <= cache_bytes as f64 * KEPT_PART {
-        true => FIRST_PART,
-        false => 1.0,
-    };
-    let cpu_ns =
-        model.cpu_ns + model.first.cpu_ns * first_part(model.decoded_bytes, resources.cpu_cache_bytes);
-    let device_ns = model.device_ns
-        + model.first.device_ns * first_part(model.stored_bytes, resources.device_cache_bytes);
-    let threads = (resources.threads as f64).powf(THREADS_POWER).max(1.0);
-    Times {
-        cpu_us: (CPU_OVERHEAD_NS + cpu_ns / threads) / 1e3,
-        device_us: f64::from(resources.device_overhead_us) + device_ns / 1e3,
-    }
+    Times { cpu_us: model.cpu_us(), device_us: model.device_us() }
 }
 
-#[derive(Default)]
+/// The microseconds of a plan of which the device computes these parts, by the addresses of their relations, and the CPU engine the
+/// rest, one after the other.
+pub fn expected_time_divided(
+    plan: &Plan,
+    sizes: &[ScanSize],
+    resources: &Resources,
+    parts: &HashSet<usize>,
+) -> f64 {
+    let mut model = Model::new(sizes.iter(), resources, parts);
+    model.add(&plan.root, 1.0);
+    model.cpu_us() + model.parts_us
+}
+
 struct Model<'a> {
     sizes: std::slice::Iter<'a, ScanSize>,
+    resources: &'a Resources,
+    /// The relations that the device computes for the CPU engine, by their addresses, and how long it takes.
+    parts: &'a HashSet<usize>,
+    parts_us: f64,
     cpu_ns: f64,
     device_ns: f64,
     /// Reading and decoding.
@@ -126,9 +135,53 @@ struct Model<'a> {
     decoded_bytes: f64,
 }
 
-impl Model<'_> {
+impl<'a> Model<'a> {
+    fn new(
+        sizes: std::slice::Iter<'a, ScanSize>,
+        resources: &'a Resources,
+        parts: &'a HashSet<usize>,
+    ) -> Self {
+        Self {
+            sizes,
+            resources,
+            parts,
+            parts_us: 0.0,
+            cpu_ns: 0.0,
+            device_ns: 0.0,
+            first: Rate::default(),
+            stored_bytes: 0.0,
+            decoded_bytes: 0.0,
+        }
+    }
+
+    fn cpu_us(&self) -> f64 {
+        let first_part = first_part(self.decoded_bytes, self.resources.cpu_cache_bytes);
+        let threads = (self.resources.threads as f64).powf(THREADS_POWER).max(1.0);
+        (CPU_OVERHEAD_NS + (self.cpu_ns + self.first.cpu_ns * first_part) / threads) / 1e3
+    }
+
+    fn device_us(&self) -> f64 {
+        let first_part = first_part(self.stored_bytes, self.resources.device_cache_bytes);
+        f64::from(self.resources.device_overhead_us)
+            + (self.device_ns + self.first.device_ns * first_part) / 1e3
+    }
+
     /// Adds an operator and what is below it. A limit above wants this `share` of its rows and no more.
     fn add(&mut self, relation: &Relation, share: f64) {
+        if !self.parts.contains(&(std::ptr::from_ref(relation) as usize)) {
+            return self.add_operator(relation, share);
+        }
+        // A part is computed whole.
+        let none = HashSet::new();
+        let mut part = Model::new(self.sizes.clone(), self.resources, &none);
+        part.add_operator(relation, 1.0);
+        self.parts_us += part.device_us();
+        self.sizes = self.sizes.as_slice()[self.sizes.len() - part.sizes.len()..].iter();
+        let value_count = relation.estimate.rows.max(0.0) * relation.columns().len() as f64;
+        self.cpu_ns += GIVE_VALUE_CPU_NS * value_count;
+    }
+
+    fn add_operator(&mut self, relation: &Relation, share: f64) {
         let rows = |relation: &Relation, share: f64| relation.estimate.rows.max(0.0) * share;
         match &relation.operator {
             Operator::Scan { columns, filters, .. } => {
@@ -247,6 +300,11 @@ impl Model<'_> {
     fn launch(&mut self, row_count: f64) {
         self.device_ns += CHUNK_NS * (row_count / CHUNK_ROWS).ceil().max(1.0);
     }
+}
+
+/// The part of reading and decoding that a query bears, if an engine's cache has so many bytes.
+fn first_part(bytes: f64, cache_bytes: u64) -> f64 {
+    if bytes <= cache_bytes as f64 * KEPT_PART { FIRST_PART } else { 1.0 }
 }
 
 /// Parts of expressions. A column or a constant alone is no work, and a function of text as much as some of numbers.
@@ -402,6 +460,33 @@ mod tests {
         let built = times(limit(join(left.clone(), right.clone(), JoinSide::Left)), &sizes, 1);
         let built_right = times(limit(join(left, right, JoinSide::Right)), &sizes, 1);
         assert!(built.cpu_us > 100_000.0 && (built.cpu_us - built_right.cpu_us).abs() < 1.0);
+    }
+
+    #[test]
+    fn the_device_shares_a_plan_where_it_leaves_few_rows() {
+        let (left, right) = (scan(1, 1e8, Vec::new()), scan(2, 1e3, Vec::new()));
+        let grouped = count_by(left.clone(), 1);
+        let root = join(grouped.clone(), right, JoinSide::Right);
+        let sizes = [size(100_000_000), size(1_000)];
+        let resources = Resources {
+            threads: 16,
+            device_overhead_us: OVERHEAD_US,
+            cpu_cache_bytes: 0,
+            device_cache_bytes: 0,
+        };
+        let plan = Plan { root: root.clone(), outputs: Vec::new() };
+        let divided = |part: &Arc<Relation>| {
+            expected_time_divided(&plan, &sizes, &resources, &HashSet::from([Arc::as_ptr(part) as usize]))
+        };
+        let whole = expected_times(&plan, &sizes, &resources);
+        assert!(divided(&grouped) < whole.cpu_us, "few groups: {} {whole:?}", divided(&grouped));
+        assert!(divided(&left) > divided(&grouped), "all rows are handed over");
+        // The part is the first of two scans: the second has its own size all the same.
+        let swapped = [size(1_000), size(100_000_000)];
+        assert!(expected_times(&plan, &swapped, &resources).cpu_us > divided(&grouped));
+        let all = HashSet::from([Arc::as_ptr(&root) as usize]);
+        let of_device = expected_time_divided(&plan, &sizes, &resources, &all);
+        assert!(of_device > whole.device_us && of_device < whole.device_us + 3_000.0);
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! and those that the device's engine refuses. A query changes engines only before its first row, so all rows come from
 //! one engine.
 //!
+//! What the device refuses for want of a kernel is divided (`divided.rs`): the device computes the parts that it has kernels for,
+//! and the CPU engine what is above them, where that is expected to be faster than the CPU engine alone.
+//!
 //! Invariants: a query's metrics say which engine ran it, and why.
 
 use std::sync::Arc;
@@ -16,12 +19,13 @@ use pystachio_gpu::execution::RankedEngine;
 use pystachio_plan::{
     CacheEntry, CatalogView, DescribeExtent, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind,
     FileSet, GenerateRequest, OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline,
-    Result, SampleRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
+    Relation, Result, SampleRequest, StoreAccess, StoreName, TableDescription, WriteRequest,
 };
 
 use crate::{
     RankWatch,
-    choice::{Resources, expected_times},
+    choice::{Resources, expected_time_divided, expected_times},
+    divided::{device_parts, first_rows, given_part},
 };
 
 /// The name of the CPU engine in metrics.
@@ -64,13 +68,7 @@ impl PairedEngine {
         let Ok(sizes) = self.cpu.scan_sizes(request, stop).await else {
             return Decision { is_device: true, estimates: None };
         };
-        let device_cache_bytes = self.device.as_ref().map_or(0, |device| device.first().cache_bytes().1);
-        let resources = Resources {
-            threads: self.cpu.threads(),
-            device_overhead_us,
-            cpu_cache_bytes: self.cpu.status().cache_max_bytes,
-            device_cache_bytes,
-        };
+        let resources = self.resources(device_overhead_us);
         let times = expected_times(&request.plan, &sizes, &resources);
         let estimates = EngineEstimates {
             cpu_us: times.cpu_us as u64,
@@ -78,6 +76,69 @@ impl PairedEngine {
             device: self.device_name.to_owned(),
         };
         Decision { is_device: times.device_us <= times.cpu_us, estimates: Some(estimates) }
+    }
+
+    fn resources(&self, device_overhead_us: u32) -> Resources {
+        Resources {
+            threads: self.cpu.threads(),
+            device_overhead_us,
+            cpu_cache_bytes: self.cpu.status().cache_max_bytes,
+            device_cache_bytes: self.device.as_ref().map_or(0, |device| device.first().cache_bytes().1),
+        }
+    }
+
+    /// The parts of a refused query that the device is to compute for the CPU engine; empty if it is to compute none.
+    async fn parts_of_device(
+        &self,
+        device: &Arc<RankedEngine>,
+        request: &QueryRequest,
+        stop: &StopFlag,
+    ) -> Vec<Arc<Relation>> {
+        let (asked, flag, engine) = (request.clone(), stop.clone(), device.clone());
+        let parts = tokio::task::spawn_blocking(move || device_parts(engine.first(), &asked, &flag)).await;
+        let parts = parts.unwrap_or_default();
+        let EngineChoice::Auto { device_overhead_us } = request.engine else { return parts };
+        if parts.is_empty() {
+            return parts;
+        }
+        let Ok(sizes) = self.cpu.scan_sizes(request, stop).await else { return Vec::new() };
+        let resources = self.resources(device_overhead_us);
+        let addresses = parts.iter().map(|part| Arc::as_ptr(part) as usize).collect();
+        let divided_us = expected_time_divided(&request.plan, &sizes, &resources, &addresses);
+        match divided_us < expected_times(&request.plan, &sizes, &resources).cpu_us {
+            true => parts,
+            false => Vec::new(),
+        }
+    }
+
+    /// Runs a query that the device has refused: on both engines, or on the CPU engine alone.
+    async fn run_refused(
+        &self,
+        device: &Arc<RankedEngine>,
+        (request, stop): (QueryRequest, StopFlag),
+        refusal: &Error,
+        estimates: Option<EngineEstimates>,
+    ) -> Result<Box<dyn ResultStream>> {
+        if refusal.kind == ErrorKind::NotSupported {
+            let parts = self.parts_of_device(device, &request, &stop).await;
+            if !parts.is_empty() {
+                tracing::info!(device = self.device_name, parts = parts.len(), reason = %refusal, "query runs on both engines");
+                let given = parts.into_iter().map(|part| given_part(device, part, &request, &stop)).collect();
+                match first_rows(self.cpu.run_above(request.clone(), given, stop.of_part()).await).await {
+                    Ok(stream) => {
+                        let device = divided_name(self.device_name, refusal);
+                        return Ok(Box::new(NamedStream { stream: Box::new(stream), device, estimates }));
+                    }
+                    Err(error) if is_refusal(&error) => {
+                        tracing::info!(reason = %error, "query runs on the CPU");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        tracing::info!(device = self.device_name, reason = %refusal, "query runs on the CPU");
+        stop.account().note_refusal();
+        self.run_on_cpu(request, stop, refused_name(refusal), estimates).await
     }
 
     async fn run_on_cpu(
@@ -99,6 +160,11 @@ fn is_refusal(error: &Error) -> bool {
 /// The metrics of a query that the CPU engine ran because the device refused it.
 fn refused_name(refusal: &Error) -> String {
     format!("{CPU_NAME} ({})", refusal.message)
+}
+
+/// The metrics of a query that both engines ran because the device refused some of it.
+fn divided_name(device: &str, refusal: &Error) -> String {
+    format!("{device}, and {CPU_NAME} above it ({})", refusal.message)
 }
 
 #[async_trait]
@@ -152,9 +218,7 @@ impl Engine for PairedEngine {
                 Ok(Box::new(NamedStream { stream, device, estimates }))
             }
             Err(refusal) if is_refusal(&refusal) => {
-                tracing::info!(device = self.device_name, reason = %refusal, "query runs on the CPU");
-                stop.account().note_refusal();
-                self.run_on_cpu(request, stop, refused_name(&refusal), estimates).await
+                self.run_refused(device, (request, stop), &refusal, estimates).await
             }
             Err(error) => Err(error),
         }
@@ -166,11 +230,16 @@ impl Engine for PairedEngine {
         let mut ranks = None;
         let device = match &self.device {
             Ok(device) if is_device => {
-                let device = device.clone();
+                let (engine, asked, flag) = (device.clone(), request.clone(), stop.clone());
                 // Footers may have to be read.
-                let preview = tokio::task::spawn_blocking(move || device.preview(&request, &stop)).await;
+                let preview = tokio::task::spawn_blocking(move || engine.preview(&asked, &flag)).await;
                 match preview {
-                    Ok(Err(refusal)) if is_refusal(&refusal) => refused_name(&refusal),
+                    Ok(Err(refusal)) if is_refusal(&refusal) => {
+                        match self.parts_of_device(device, &request, &stop).await.is_empty() {
+                            true => refused_name(&refusal),
+                            false => divided_name(self.device_name, &refusal),
+                        }
+                    }
                     Ok(Ok(preview)) => {
                         ranks = preview.ranks;
                         self.device_name.to_owned()

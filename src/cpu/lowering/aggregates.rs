@@ -28,7 +28,7 @@ use crate::datafusion::{
 };
 use pystachio_plan::{
     Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Error, Estimate, Expression, Function,
-    NamedExpression, Operator, Relation, Result, SortKey, Value,
+    NamedExpression, Relation, Result, SortKey, Value,
 };
 
 use super::{Lowering, PlanForm, Required, expressions::PhysicalInput, positions, project, require_columns};
@@ -61,7 +61,7 @@ impl Lowering<'_> {
         let duplicates = remove_duplicates(&mut grouping.calls);
         let mut needed = Required::new();
         grouping.expressions().for_each(|expression| require_columns(expression, &mut needed));
-        let plan = if matches!(input.operator, Operator::Scan { .. }) {
+        let plan = if self.is_own_scan(input) {
             // Without groups, min and max of columns may come from statistics.
             self.lower_scan(input, &[], &needed, groups.is_empty())?
         } else {

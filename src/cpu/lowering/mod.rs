@@ -52,7 +52,7 @@ use crate::datafusion::{
     },
 };
 use arrow::{compute::SortOptions, datatypes::SchemaRef};
-use pystachio_engine::StopFlag;
+use pystachio_engine::{GivenPart, StopFlag};
 use pystachio_files::ScanConditions;
 use pystachio_plan::{
     AggregatePhase, ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression,
@@ -63,6 +63,7 @@ use self::expressions::PhysicalInput;
 use crate::{
     column_name,
     error::from_datafusion,
+    given_rows::GivenRowsExec,
     scan::{RowGroupScanExec, ScanContext, ScanRequest},
     shared::{SharedExec, SharedPart},
     unnest::{ElementColumns, Elements, UnnestExec},
@@ -105,6 +106,8 @@ pub(crate) struct Lowering<'a> {
     /// The parts that are computed once, and those of them that were made.
     pub(crate) repeated: RepeatedParts,
     pub(crate) shared: RefCell<HashMap<usize, Shared>>,
+    /// The parts that another engine computes, by the addresses of their relations.
+    pub(crate) given: &'a HashMap<usize, GivenPart>,
     /// The next id of a column that the plan does not have; counts down from the greatest.
     pub(crate) next_column: std::cell::Cell<u32>,
 }
@@ -138,6 +141,9 @@ impl Lowering<'_> {
         if depth > DEPTH_MAX {
             let message = format!("the plan is nested more than {DEPTH_MAX} deep");
             return Err(Error::new(ErrorKind::NotSupported, message));
+        }
+        if let (Some(part), None) = (self.given_part(relation), self.repeated.group(relation)) {
+            return Ok(Arc::new(GivenRowsExec::new(part, required)));
         }
         match &relation.operator {
             Operator::Scan { extent: ScanExtent::Whole, .. } => {
@@ -204,6 +210,16 @@ impl Lowering<'_> {
         }
     }
 
+    /// The part that a relation is, if another engine computes it.
+    fn given_part(&self, relation: &Relation) -> Option<&GivenPart> {
+        self.given.get(&(std::ptr::from_ref(relation) as usize))
+    }
+
+    /// Whether a relation is a scan that this engine does.
+    fn is_own_scan(&self, relation: &Relation) -> bool {
+        matches!(relation.operator, Operator::Scan { .. }) && self.given_part(relation).is_none()
+    }
+
     /// A part that is computed once, for one of its readers.
     fn lower_shared(
         &self,
@@ -216,7 +232,13 @@ impl Lowering<'_> {
         let Shared { part, places } = match known {
             Some(known) => known,
             None => {
-                let plan = self.optimize(self.lower_whole_aggregate(relation, depth)?)?;
+                let plan: Arc<dyn ExecutionPlan> = match self.given_part(relation) {
+                    Some(part) => {
+                        let all = relation.columns().into_iter().map(|(id, _)| id).collect();
+                        Arc::new(GivenRowsExec::new(part, &all))
+                    }
+                    None => self.optimize(self.lower_whole_aggregate(relation, depth)?)?,
+                };
                 let place = |(id, _): &(ColumnId, DataType)| {
                     let found = plan.schema().index_of(&column_name(*id));
                     found.map_err(|error| Error::internal(error.to_string()))
@@ -283,11 +305,13 @@ impl Lowering<'_> {
         // DataFusion would push filters into a scan too, but the highest first.
         let mut predicates = vec![predicate];
         let mut lowest: &Relation = input;
-        while let Operator::Filter { input, predicate } = &lowest.operator {
+        while let Operator::Filter { input, predicate } = &lowest.operator
+            && self.given_part(lowest).is_none()
+        {
             predicates.push(predicate);
             lowest = input;
         }
-        if matches!(lowest.operator, Operator::Scan { .. }) {
+        if self.is_own_scan(lowest) {
             predicates.reverse();
             return self.lower_scan(lowest, &predicates, required, false);
         }

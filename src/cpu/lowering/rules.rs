@@ -39,7 +39,7 @@ use pystachio_plan::Result;
 use super::PlanForm;
 use crate::{
     compact::CompactExec, error::from_datafusion, first_rows::FirstRowsExec, functions::could_fail,
-    scan::RowGroupScanExec, stopping::StoppableExec,
+    given_rows::GivenRowsExec, scan::RowGroupScanExec, stopping::StoppableExec,
 };
 
 /// Places exchanges, pushes filters and limits, answers from statistics; one partition comes out, in the
@@ -92,7 +92,8 @@ fn is_flat(plan: &Arc<dyn ExecutionPlan>) -> bool {
     while let Some(projection) = lowest.downcast_ref::<ProjectionExec>() {
         lowest = projection.input();
     }
-    lowest.is::<RowGroupScanExec>()
+    // The rows of a part may be in the plan's order, which an exchange would lose.
+    lowest.is::<RowGroupScanExec>() || lowest.is::<GivenRowsExec>()
 }
 
 /// What of the rules applies to a flat plan.

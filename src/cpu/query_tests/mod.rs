@@ -142,7 +142,7 @@ impl Fixture {
     }
 
     async fn run_in_form(&self, request: QueryRequest, form: PlanForm) -> Result<Answer, Error> {
-        let mut stream = self.engine.run_in_form(request, StopFlag::default(), form).await?;
+        let mut stream = self.engine.run_in_form(request, Vec::new(), StopFlag::default(), form).await?;
         let schema = stream.schema();
         let mut rows = Vec::new();
         while let Some(batch) = stream.next_batch().await? {

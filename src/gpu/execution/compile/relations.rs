@@ -121,6 +121,22 @@ pub(super) fn relation(
     query: &mut Query,
     depth: usize,
 ) -> Result<CountedSource> {
+    let compiled = compile_operator(relation, route, query, depth);
+    if let Err(error) = &compiled
+        && error.kind == ErrorKind::NotSupported
+    {
+        // Those below were asked first.
+        query.refused_operator.get_or_insert(std::ptr::from_ref(relation) as usize);
+    }
+    compiled
+}
+
+fn compile_operator(
+    relation: &Relation,
+    route: FilterRoute,
+    query: &mut Query,
+    depth: usize,
+) -> Result<CountedSource> {
     if depth > DEPTH_MAX {
         let message = format!("the plan is nested more than {DEPTH_MAX} deep");
         return Err(Error::new(ErrorKind::NotSupported, message));

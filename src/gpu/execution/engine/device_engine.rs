@@ -140,12 +140,12 @@ impl DeviceEngine {
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let guard = self.note_running();
         let place = QueryPlace { engine: QueryEngine::Gpu, rank_count: 1 };
-        stop.account().begin(place);
+        stop.begin(place);
         let first = self.prepare(request.clone(), (stop.clone(), None), guard.clone())?;
         let has_begun = first.driver.query.fragments.has_begun();
         let stream = match DeviceStream::start(first).await {
             Err(error) if error.kind == ErrorKind::OutOfMemory && has_begun.load(Ordering::Relaxed) => {
-                stop.account().begin(place);
+                stop.begin(place);
                 let device = DeviceSettings { concurrent_builds: false, ..request.device };
                 DeviceStream::start(self.prepare(QueryRequest { device, ..request }, (stop, None), guard)?)
                     .await
@@ -233,6 +233,7 @@ impl DeviceEngine {
             columns_above_scans: HashSet::new(),
             repeated: RepeatedParts::default(),
             shared: HashMap::new(),
+            refused_operator: None,
             file_systems: self.file_systems.clone(),
             reduced: ReducedOperators::default(),
             files: QueryFiles::new(
@@ -258,6 +259,19 @@ impl DeviceEngine {
         let mut metrics = std::mem::take(query.metrics_mut());
         metrics.operators.clear();
         Ok(metrics)
+    }
+
+    /// The lowest operator that a plan can't be run for, by the address of its relation; `None` if every operator has its kernels. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`DeviceEngine::preview`] that are no operator's.
+    pub fn refused_operator(&self, request: &QueryRequest, stop: &StopFlag) -> Result<Option<usize>> {
+        let mut query = self.query(request, &self.memory.open_account(), (stop.clone(), None));
+        match compile(&request.plan, &mut query) {
+            Ok(_) => Ok(None),
+            Err(error) => query.refused_operator.map(Some).ok_or(error),
+        }
     }
 
     /// Counts of ended and running queries.

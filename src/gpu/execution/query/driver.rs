@@ -78,6 +78,8 @@ pub(in crate::execution) struct Query {
     /// The parts that are computed once, and those of them that were compiled, by their group.
     pub(in crate::execution) repeated: RepeatedParts,
     pub(in crate::execution) shared: HashMap<usize, Arc<SharedPart>>,
+    /// The lowest operator of the plan that could not be compiled for want of a kernel, by the address of its relation.
+    pub(in crate::execution) refused_operator: Option<usize>,
     pub(in crate::execution) reduced: ReducedOperators,
     pub(in crate::execution) files: QueryFiles,
     pub(in crate::execution) file_systems: Arc<FileSystems>,

@@ -142,7 +142,7 @@ impl RankedEngine {
         stop: StopFlag,
     ) -> Result<Box<dyn ResultStream>> {
         let rank_count = ranks.peers.len() as u32 + 1;
-        stop.account().begin(QueryPlace { engine: QueryEngine::Gpu, rank_count });
+        stop.begin(QueryPlace { engine: QueryEngine::Gpu, rank_count });
         let of_all = stop.of_part();
         let begun = watch::Sender::new(None);
         let start = (&begun.subscribe(), self.first.waiting_count() > 0);
