@@ -10,7 +10,7 @@
 //! and one result is kept.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, hash_map},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
@@ -70,6 +70,8 @@ struct CacheState {
     identities: HashMap<PathBuf, FileIdentity>,
     clock: u64,
     used_bytes: Tally,
+    /// How many row groups' chunks of each column of a file are held.
+    held: HashMap<(FileIdentity, usize), usize>,
     /// Rows that were read of row groups without being kept.
     rows_read: HashMap<(FileIdentity, usize), usize>,
 }
@@ -153,6 +155,11 @@ impl ColumnCache {
         self.lock().entries.contains_key(key)
     }
 
+    /// Of how many row groups of a file a column is held.
+    pub(crate) fn held(&self, identity: FileIdentity, column: usize) -> usize {
+        self.lock().held.get(&(identity, column)).copied().unwrap_or(0)
+    }
+
     /// Notes that some rows of a row group are about to be read. Whether with them more rows were read, one time with another, than
     /// it has: decoding and keeping all of it would have cost no more.
     pub(crate) fn is_read_often(
@@ -204,6 +211,7 @@ impl ColumnCache {
         let last_use = state.clock;
         state.used_bytes.add(memory_bytes);
         state.by_use.insert(last_use, key.clone());
+        *state.held.entry((key.identity, key.column.column)).or_default() += 1;
         state.entries.insert(key, Entry { chunk: chunk.clone(), source, last_use, hits: 0 });
     }
 
@@ -286,6 +294,12 @@ impl CacheState {
         let entry = self.entries.remove(key)?;
         self.used_bytes.take(entry.chunk.memory_bytes());
         self.by_use.remove(&entry.last_use);
+        if let hash_map::Entry::Occupied(mut held) = self.held.entry((key.identity, key.column.column)) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
         Some(entry)
     }
 }

@@ -32,7 +32,7 @@ use pystachio_engine::{
     Engine, GivenPart, QueryPlace, ResultStream, RowWriter, StopFlag, WriteProgress, spill::Spilling,
 };
 use pystachio_files::{
-    FileCatalog, ScanSize, describe, identify, scan_size,
+    FieldPlace, FileCatalog, FileIdentity, HeldParts, ScanSize, describe, identify, scan_size,
     writing::{Admission, OptimizeMeans, RowMeans, begin_write, generate, optimize, sort_places},
 };
 use pystachio_plan::{
@@ -178,19 +178,30 @@ impl CpuEngine {
         self.run_in_form(request, given, stop, PlanForm::Fast).await
     }
 
-    /// How much each scan of a plan has to read, from the first in the plan's text to the last.
+    /// How much each scan of a plan has to read, from the first in the plan's text to the last. `device_held` says of how many row
+    /// groups of a file a device has the column that begins with a leaf.
     ///
     /// # Errors
     ///
     /// Those of the files.
-    pub async fn scan_sizes(&self, request: &QueryRequest, stop: &StopFlag) -> Result<Vec<ScanSize>> {
+    pub async fn scan_sizes(
+        &self,
+        request: &QueryRequest,
+        stop: &StopFlag,
+        device_held: impl Fn(&FileIdentity, usize) -> usize + Send + 'static,
+    ) -> Result<Vec<ScanSize>> {
         let catalog = self.catalog.for_request(&request.access, stop);
         let root = request.plan.root.clone();
         let parameters = request.parameters.clone();
+        let cache = self.cache.clone();
         self.run_blocking(move || {
+            let held = |file: &FileIdentity, place: FieldPlace, leaf| HeldParts {
+                cpu: cache.held(*file, place.column) as f64,
+                device: device_held(file, leaf) as f64,
+            };
             let size = |scan: &Operator| match scan {
                 Operator::Scan { table, files, columns, filters, .. } => {
-                    scan_size(&catalog, (table, files), columns, filters, &parameters)
+                    scan_size(&catalog, (table, files), columns, filters, &parameters, &held)
                 }
                 _ => Ok(ScanSize::default()),
             };

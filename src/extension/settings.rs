@@ -102,7 +102,7 @@ static MEMORY_MB: GucSetting<i32> = GucSetting::<i32>::new(0);
 static THREADS: GucSetting<i32> = GucSetting::<i32>::new(0);
 static START_ENGINES: GucSetting<EngineStart> = GucSetting::<EngineStart>::new(EngineStart::FirstUse);
 static ENGINE_CHOICE: GucSetting<EngineMode> = GucSetting::<EngineMode>::new(EngineMode::Auto);
-static DEVICE_OVERHEAD_MS: GucSetting<f64> = GucSetting::<f64>::new(5.0);
+static DEVICE_OVERHEAD_MS: GucSetting<f64> = GucSetting::<f64>::new(3.0);
 static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto);
 static GPU_EXCHANGE_COMPRESSION: GucSetting<TechniqueMode> =
     GucSetting::<TechniqueMode>::new(TechniqueMode::Auto);

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use pystachio_plan::{ColumnId, ColumnRanges, Expression, FileSet, KeyRange, Literal, Result, ScanColumn};
 
 use crate::{
-    FileCatalog, RowGroupBounds,
+    FieldPlace, FileCatalog, FileIdentity, RowGroupBounds,
     column_place::{ColumnPlace, ScanConditions, column_places, reads},
     files::OpenedFiles,
     refutes,
 };
 
 /// What is left of a scan when statistics have ruled row groups out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScanSize {
     /// Row groups that are left.
     pub row_group_count: u64,
@@ -22,10 +22,24 @@ pub struct ScanSize {
     pub compressed_bytes: u64,
     /// The same, decompressed.
     pub uncompressed_bytes: u64,
+    /// Which part of the compressed bytes each engine has in its cache, of 1.
+    pub held: HeldParts,
 }
 
+/// What engines have in their caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HeldParts {
+    /// The CPU engine.
+    pub cpu: f64,
+    /// The device's.
+    pub device: f64,
+}
+
+/// Of how many row groups each engine has a column of a file in its cache: by the file, the column and its first leaf.
+pub type HeldColumns<'a> = dyn Fn(&FileIdentity, FieldPlace, usize) -> HeldParts + 'a;
+
 /// Adds up the row groups that statistics leave. A column that a file lacks has no bytes: the query itself
-/// reports it. Blocks.
+/// reports it. `held` says what of it caches have, of whichever row groups. Blocks.
 ///
 /// # Errors
 ///
@@ -36,8 +50,10 @@ pub fn scan_size(
     columns: &[ScanColumn],
     filters: &[Expression],
     parameters: &[Literal],
+    held: &HeldColumns<'_>,
 ) -> Result<ScanSize> {
-    let (size, _) = scan_ranges(catalog, (table, files), columns, filters, parameters, &BTreeSet::new())?;
+    let ranged = BTreeSet::new();
+    let (size, _) = sized_ranges(catalog, (table, files), (columns, filters, parameters), &ranged, held)?;
     Ok(size)
 }
 
@@ -55,6 +71,17 @@ pub fn scan_ranges(
     parameters: &[Literal],
     ranged: &BTreeSet<ColumnId>,
 ) -> Result<(ScanSize, Vec<ColumnRanges>)> {
+    let none = |_: &FileIdentity, _, _| HeldParts::default();
+    sized_ranges(catalog, (table, files), (columns, filters, parameters), ranged, &none)
+}
+
+fn sized_ranges(
+    catalog: &FileCatalog,
+    (table, files): (&str, &FileSet),
+    (columns, filters, parameters): (&[ScanColumn], &[Expression], &[Literal]),
+    ranged: &BTreeSet<ColumnId>,
+    held: &HeldColumns<'_>,
+) -> Result<(ScanSize, Vec<ColumnRanges>)> {
     // The others rule nothing out.
     let is_bounded = |column: &ScanColumn| {
         ranged.contains(&column.id) || filters.iter().any(|filter| reads(filter, column.id))
@@ -62,6 +89,7 @@ pub fn scan_ranges(
     let bounded_places: Vec<usize> =
         (0..columns.len()).filter(|place| is_bounded(&columns[*place])).collect();
     let mut size = ScanSize::default();
+    let mut held_bytes = HeldParts::default();
     let ranged = columns.iter().map(|column| column.id).filter(|id| ranged.contains(id));
     let mut ranges: Vec<_> =
         ranged.map(|column| Some(ColumnRanges { column, row_groups: Vec::new() })).collect();
@@ -70,8 +98,9 @@ pub fn scan_ranges(
     let places = column_places(table, &files, false, columns)?;
     for (file, places) in files.iter().zip(places) {
         let footer = &file.footer;
-        let stored = places.iter().filter_map(ColumnPlace::stored);
-        let leaves: Vec<usize> = stored.flat_map(|place| footer.leaves_of(place)).collect();
+        let stored: Vec<FieldPlace> = places.iter().filter_map(ColumnPlace::stored).collect();
+        let leaves: Vec<usize> = stored.iter().flat_map(|place| footer.leaves_of(*place)).collect();
+        let (mut file_bytes, mut file_row_groups) = (0, 0);
         let bounded: Vec<ColumnPlace> = bounded_places.iter().map(|place| places[*place].clone()).collect();
         for row_group in footer.metadata().row_groups() {
             let bounds = RowGroupBounds::new(
@@ -94,12 +123,26 @@ pub fn scan_ranges(
                 let uncompressed_bytes = u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
                 size.uncompressed_bytes = size.uncompressed_bytes.saturating_add(uncompressed_bytes);
             }
-            size.compressed_bytes += bytes;
+            file_bytes += bytes;
+            file_row_groups += 1;
             if row_group.num_rows() > 0 {
                 ranges.iter_mut().for_each(|ranges| add_range(ranges, &bounds, bytes));
             }
         }
+        size.compressed_bytes += file_bytes;
+        for place in &stored {
+            let Some(leaf) = footer.leaves_of(*place).next() else { continue };
+            let HeldParts { cpu, device } = held(&footer.identity, *place, leaf);
+            let bytes_held = |row_groups: f64| {
+                (row_groups / f64::from(file_row_groups)).clamp(0.0, 1.0) * file_bytes as f64
+                    / stored.len() as f64
+            };
+            held_bytes.cpu += bytes_held(cpu);
+            held_bytes.device += bytes_held(device);
+        }
     }
+    let part = |bytes: f64| bytes / (size.compressed_bytes as f64).max(1.0);
+    size.held = HeldParts { cpu: part(held_bytes.cpu), device: part(held_bytes.device) };
     Ok((size, ranges.into_iter().flatten().collect()))
 }
 

@@ -15,6 +15,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_cpu::CpuEngine;
 use pystachio_engine::{Engine, ResultStream, RowWriter, StopFlag, WriteProgress};
+use pystachio_files::{FileIdentity, ScanSize};
 use pystachio_gpu::execution::RankedEngine;
 use pystachio_plan::{
     CacheEntry, CatalogView, DescribeExtent, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind,
@@ -65,7 +66,7 @@ impl PairedEngine {
             EngineChoice::Auto { device_overhead_us } => device_overhead_us,
         };
         // The engine that runs the query reports errors of the files.
-        let Ok(sizes) = self.cpu.scan_sizes(request, stop).await else {
+        let Ok(sizes) = self.scan_sizes(request, stop).await else {
             return Decision { is_device: true, estimates: None };
         };
         let resources = self.resources(device_overhead_us);
@@ -76,6 +77,15 @@ impl PairedEngine {
             device: self.device_name.to_owned(),
         };
         Decision { is_device: times.device_us <= times.cpu_us, estimates: Some(estimates) }
+    }
+
+    /// How much each scan has to read. A device of several ranks has as much on each as on the first.
+    async fn scan_sizes(&self, request: &QueryRequest, stop: &StopFlag) -> Result<Vec<ScanSize>> {
+        let device = self.device.as_ref().ok().cloned();
+        let held = move |file: &FileIdentity, leaf: usize| {
+            device.as_ref().map_or(0, |device| device.first().cached_chunks(file, leaf) * device.rank_count())
+        };
+        self.cpu.scan_sizes(request, stop, held).await
     }
 
     fn resources(&self, device_overhead_us: u32) -> Resources {
@@ -101,7 +111,7 @@ impl PairedEngine {
         if parts.is_empty() {
             return parts;
         }
-        let Ok(sizes) = self.cpu.scan_sizes(request, stop).await else { return Vec::new() };
+        let Ok(sizes) = self.scan_sizes(request, stop).await else { return Vec::new() };
         let resources = self.resources(device_overhead_us);
         let addresses = parts.iter().map(|part| Arc::as_ptr(part) as usize).collect();
         let divided_us = expected_time_divided(&request.plan, &sizes, &resources, &addresses);

@@ -11,7 +11,7 @@ use std::{
 use pystachio_engine::{QueryPlace, ResultStream, StopFlag, spill::Spilling};
 #[cfg(test)]
 use pystachio_files::PageCacheProbe;
-use pystachio_files::{FileCatalog, QueryFiles};
+use pystachio_files::{FileCatalog, FileIdentity, QueryFiles};
 use pystachio_plan::{
     CacheEntry, DeviceMemoryStatus, DeviceSettings, ErrorKind, QueryEngine, QueryMetrics, QueryRequest,
     QueryTimeline, RepeatedParts, Result,
@@ -282,6 +282,11 @@ impl DeviceEngine {
     /// The contents of the cache.
     pub fn cache_entries(&self) -> Vec<CacheEntry> {
         self.cache.entries()
+    }
+
+    /// How many chunks of a leaf of a file the cache has on the device.
+    pub fn cached_chunks(&self, file: &FileIdentity, leaf: usize) -> usize {
+        self.cache.held(file, leaf)
     }
 
     /// Device memory of the cache, and its limit.

@@ -265,6 +265,11 @@ impl ChunkCache {
         }
     }
 
+    /// How many chunks of a leaf of a file are on the device.
+    pub(in crate::execution) fn held(&self, file: &FileIdentity, leaf: usize) -> usize {
+        self.shared.lock().held(file, leaf)
+    }
+
     /// Bytes held on the device, and the most that may be.
     pub(in crate::execution) fn bytes(&self) -> (u64, u64) {
         (self.shared.lock().on_device.bytes() + self.shared.dictionary_bytes(), self.shared.bytes_max)
