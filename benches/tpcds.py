@@ -4,6 +4,7 @@
 usage: tpcds.py data FOLDER [--scale SF]                       data and queries; needs a DuckDB whose wheel has the extension, such as 1.1.3
        tpcds.py duckdb FOLDER [--scale SF] [--runs N]          times and answers of the DuckDB that is installed
        tpcds.py ours FOLDER CONNINFO [--scale SF] [--runs N] [--device cuda] [--choices "gpu auto cpu"] [--limit SECONDS]
+       tpcds.py planning FOLDER CONNINFO [--scale SF] [--runs N] [--device cpu]    planning times against heap tables of the same rows
        tpcds.py report FOLDER [--scale SF]                     prints the table
 
 Each step leaves its results in FOLDER/tpcds-sf<SF>.<step>.json, query by query. The first run of a query is one in an engine that has run
@@ -153,19 +154,59 @@ def run_ours(options):
                     print("tpcds: the time is over; the rest is not measured", flush=True)
                     return
                 try:
-                    first, answer = timed(lambda: session.run(sql))
+                    first, _ = timed(lambda: session.receive(sql))
                     hot = min(timed(lambda: session.receive(sql))[0] for _ in range(options.runs))
                     facts = ran_on(session, sql.rstrip().rstrip(";"))
-                    step.record(choice, number, first=first, hot=hot, rows=as_text(answer.rows), **facts)
+                    step.record(choice, number, first=first, hot=hot, rows=as_text(session.run(sql).rows), **facts)
                 except QueryError as error:
                     step.record(choice, number, error=str(error).splitlines()[0])
                     print(f"tpcds {number} {choice}: {str(error).splitlines()[0]}", flush=True)
 
 
+def planning_s(session, sql):
+    lines = [row[0] for row in session.run(f"EXPLAIN (SUMMARY) {sql.rstrip().rstrip(';')}").rows]
+    return next(float(line.split()[2]) / 1000 for line in lines if line.startswith("Planning Time"))
+
+
+def run_planning(options):
+    from harness.libpq import Session
+
+    step = Step(options)
+    schema = make_tables(options)
+    conninfo = f"{options.conninfo} dbname={DATABASE}"
+    with Session(conninfo, ["SET client_min_messages = warning"]) as session:
+        session.run(f"DROP SCHEMA IF EXISTS {schema}_heap CASCADE")
+        session.run(f"CREATE SCHEMA {schema}_heap")
+        names = [row[0] for row in session.run(f"SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace").rows]
+        for name in names:
+            session.run(f"CREATE TABLE {schema}_heap.{name} AS SELECT * FROM {schema}.{name}")
+            session.run(f"ANALYZE {schema}_heap.{name}")
+    foreign, heap = (Session(conninfo, [f"SET search_path = {place}"]) for place in (schema, f"{schema}_heap"))
+    ratios = []
+    for number, sql in queries(options).items():
+        times = [(planning_s(foreign, sql), planning_s(heap, sql)) for _ in range(options.runs)]
+        ours, theirs = (min(column) for column in zip(*times))
+        step.record(number, foreign=ours, heap=theirs)
+        ratios.append((ours / theirs, number, ours * 1000, theirs * 1000))
+    print(f"planning: {geometric_mean([ratio for ratio, *_ in ratios]):.2f} of heap's by geometric mean; the largest: "
+          + ", ".join(f"q{number} {ratio:.1f} ({ours:.1f} to {theirs:.1f} ms)" for ratio, number, ours, theirs in sorted(ratios)[:-9:-1]))
+    foreign.close()
+    heap.close()
+
+
+def as_key(row):
+    """What rows are sorted by before they are compared: what is no fraction first, since fractions differ in their last digits."""
+    def fraction(value):
+        return float(value) if value and re.fullmatch(r"-?\d+\.\d+(e[+-]?\d+)?", value) else None
+
+    fractions = [fraction(value) for value in row]
+    texts = [(value is None, value or "") for value, number in zip(row, fractions) if number is None]
+    return texts, [number for number in fractions if number is not None]
+
+
 def difference(left, right):
     """What tells two answers apart; rows come in any order."""
-    order = lambda rows: sorted(rows, key=lambda row: [(value is None, re.sub(r"\d+\.\d+(e[+-]?\d+)?", "", value or "")) for value in row])  # noqa: E731
-    return same_answer(left, right) and same_answer(order(left), order(right))
+    return same_answer(left, right) and same_answer(sorted(left, key=as_key), sorted(right, key=as_key))
 
 
 def report(options):
@@ -209,7 +250,7 @@ def report(options):
 
 def main():
     parser = argparse.ArgumentParser(description="TPC-DS over DuckDB's files")
-    parser.add_argument("step", choices=["data", "duckdb", "ours", "report"])
+    parser.add_argument("step", choices=["data", "duckdb", "ours", "planning", "report"])
     parser.add_argument("folder")
     parser.add_argument("conninfo", nargs="?", default="")
     parser.add_argument("--scale", default="1")
@@ -225,7 +266,7 @@ def main():
         import duckdb
 
         options.peer_name = duckdb.__version__
-    {"data": make_data, "duckdb": run_duckdb, "ours": run_ours, "report": report}[options.step](options)
+    {"data": make_data, "duckdb": run_duckdb, "ours": run_ours, "planning": run_planning, "report": report}[options.step](options)
 
 
 if __name__ == "__main__":

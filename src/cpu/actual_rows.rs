@@ -41,6 +41,7 @@ use crate::{
     given_rows::GivenRowsExec,
     lowering::{RightSide, aggregates_distinct_values, right_side, swaps_join},
     scan::RowGroupScanExec,
+    screen::ScreenExec,
     shared::{self, SharedExec},
     stopping::StoppableExec,
     unnest::UnnestExec,
@@ -79,10 +80,14 @@ struct OperatorPlace<'a> {
 impl<'a> OperatorPlace<'a> {
     fn new(top: &'a Arc<dyn ExecutionPlan>) -> Self {
         let (mut passing, mut plan) = (Vec::new(), top);
-        while passes_rows(plan)
+        while (passes_rows(plan) || plan.is::<ScreenExec>())
             && let [child] = plan.children().as_slice()
         {
             passing.push(plan);
+            if plan.is::<ScreenExec>() {
+                // It is a part of the filter above.
+                passing.clear();
+            }
             plan = child;
         }
         Self { top, passing, working: plan }

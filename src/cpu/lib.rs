@@ -38,6 +38,7 @@ mod pool;
 mod preparation;
 mod sample;
 mod scan;
+mod screen;
 mod shared;
 mod sorted_writer;
 mod spill;

@@ -22,7 +22,8 @@ use async_trait::async_trait;
 use pystachio_engine::{GivenPart, PartSource, ResultStream, StopFlag};
 use pystachio_gpu::execution::{DeviceEngine, RankedEngine};
 use pystachio_plan::{
-    ColumnId, Error, ErrorKind, Expression, Operator, Plan, QueryMetrics, QueryRequest, Relation, Result,
+    ColumnId, Error, ErrorKind, Expression, Function, Operator, Plan, QueryMetrics, QueryRequest, Relation,
+    Result,
 };
 
 /// Rows of a batch that an operator of the CPU engine gets.
@@ -37,7 +38,7 @@ pub fn device_parts(device: &DeviceEngine, request: &QueryRequest, stop: &StopFl
         let mut parts = Vec::new();
         collect_parts(&request.plan.root, &refused, &mut parts);
         let Some(part) = parts.iter().find(|part| tried.insert(address(part))) else {
-            return parts.into_iter().filter(|part| saves_work(part)).collect();
+            return parts.iter().map(without_variances).filter(|part| saves_work(part)).collect();
         };
         match device.refused_operator(&of_part(request, part, Vec::new()), stop) {
             // Nothing of the plan is refused before it runs.
@@ -63,6 +64,20 @@ fn collect_parts(relation: &Arc<Relation>, refused: &HashSet<usize>, parts: &mut
 fn contains_any(relation: &Arc<Relation>, refused: &HashSet<usize>) -> bool {
     refused.contains(&address(relation))
         || relation.inputs().into_iter().any(|input| contains_any(input, refused))
+}
+
+/// What of a part is below variances, if it ends with them. Processors compute them on both engines; the CPU engine for rows alone that a
+/// condition above leaves.
+fn without_variances(part: &Arc<Relation>) -> Arc<Relation> {
+    let Operator::Project { input, expressions } = &part.operator else { return part.clone() };
+    let mut has_variance = false;
+    for named in expressions {
+        named.expression.walk(&mut |part| {
+            let Expression::Call { function, .. } = part else { return };
+            has_variance |= matches!(function, Function::Variance { .. } | Function::VarianceScale { .. });
+        });
+    }
+    if has_variance { input.clone() } else { part.clone() }
 }
 
 /// Whether a part does more than hand over the rows of files.

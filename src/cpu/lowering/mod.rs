@@ -65,6 +65,7 @@ use crate::{
     error::from_datafusion,
     given_rows::GivenRowsExec,
     scan::{RowGroupScanExec, ScanContext, ScanRequest},
+    screen::{Screen, ScreenExec},
     shared::{SharedExec, SharedPart},
     unnest::{ElementColumns, Elements, UnnestExec},
 };
@@ -151,7 +152,7 @@ impl Lowering<'_> {
             }
             Operator::Filter { .. } => self.lower_filter(relation, required, depth),
             Operator::Project { input, expressions } => {
-                self.lower_project(input, expressions, required, depth)
+                self.lower_project(input, expressions, None, required, depth)
             }
             Operator::Join { kind, left, right, keys, residual, build } => {
                 let join = joins::Join {
@@ -317,9 +318,14 @@ impl Lowering<'_> {
         }
         let mut needed = required.clone();
         require_columns(predicate, &mut needed);
-        let plan = match self.first_rows_of(input, predicate) {
-            Some(first) => self.lower_window(input, Some(first), &needed, depth + 1)?,
-            None => self.lower(input, &needed, depth + 1)?,
+        let plan = match (self.first_rows_of(input, predicate), &input.operator) {
+            (Some(first), _) => self.lower_window(input, Some(first), &needed, depth + 1)?,
+            (None, Operator::Project { input: below, expressions }) if self.given_part(input).is_none() => {
+                // Before what the condition reads is computed.
+                let composed = composed(predicate, expressions);
+                self.lower_project(below, expressions, Some(&composed), &needed, depth + 1)?
+            }
+            _ => self.screened(self.lower(input, &needed, depth + 1)?, Some(predicate)),
         };
         let predicate = self.input(&plan)?.physical(predicate)?;
         let projection = positions(&plan, required);
@@ -330,17 +336,31 @@ impl Lowering<'_> {
         Ok(Arc::new(filter))
     }
 
+    /// The rows that a condition may be true for, if it is one that is costly to evaluate.
+    fn screened(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        condition: Option<&Expression>,
+    ) -> Arc<dyn ExecutionPlan> {
+        match condition.and_then(|condition| Screen::of(condition, self.parameters)) {
+            Some(screen) => Arc::new(ScreenExec::new(plan, screen)),
+            None => plan,
+        }
+    }
+
+    /// A projection of rows, but for those that a condition above it can't be true for: one over the columns of `input`.
     fn lower_project(
         &self,
         input: &Relation,
         expressions: &[NamedExpression],
+        condition: Option<&Expression>,
         required: &Required,
         depth: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let kept: Vec<_> = expressions.iter().filter(|named| required.contains(&named.id)).collect();
         let mut needed = Required::new();
         kept.iter().for_each(|named| require_columns(&named.expression, &mut needed));
-        let plan = self.lower(input, &needed, depth + 1)?;
+        let plan = self.screened(self.lower(input, &needed, depth + 1)?, condition);
         let input = self.input(&plan)?;
         let expressions = kept
             .iter()
@@ -451,6 +471,19 @@ impl Lowering<'_> {
     fn input(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<PhysicalInput<'_>> {
         PhysicalInput::new(plan.schema(), self.parameters, self.config)
     }
+}
+
+/// A condition on a projection as one on its input.
+fn composed(condition: &Expression, expressions: &[NamedExpression]) -> Expression {
+    let mut composed = condition.clone();
+    composed.map_parts(&mut |part| {
+        if let Expression::Column { id, .. } = part
+            && let Some(named) = expressions.iter().find(|named| named.id == *id)
+        {
+            *part = named.expression.clone();
+        }
+    });
+    composed
 }
 
 fn ordering_of(input: &PhysicalInput<'_>, keys: &[SortKey]) -> Result<Option<LexOrdering>> {
