@@ -70,6 +70,7 @@
     X(take_slots, TakeSlots, BLOCK_THREADS) \
     X(measure_sort_words, MeasureSortWords, BLOCK_THREADS) \
     X(encode_sort_words, EncodeSortWords, BLOCK_THREADS) \
+    X(rank_rows, RankRows, BLOCK_THREADS) \
     X(count_digits, SortDigits, BLOCK_THREADS) \
     X(scatter_digits, SortDigits, BLOCK_THREADS) \
     X(compare_texts, CompareTexts, BLOCK_THREADS) \

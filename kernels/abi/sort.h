@@ -38,6 +38,27 @@ typedef struct EncodeSortWords {
 #define SORT_WORD_NULL 0xffffffffu   // 0 for NULLs, 1 for others; `descending` swaps them
 #define SORT_WORD_LENGTH 0xfffffffeu // the length of strings
 
+// Rows that rank_rows orders at most, and a block of it.
+#define RANKED_ROWS_MAX 4096
+#define RANKED_BLOCK_ROWS 32
+// Keys by which it orders them at most.
+#define RANKED_KEYS_MAX 16
+
+typedef struct RankedKey {
+    ColumnView column;
+    uint32_t descending;
+    uint32_t nulls_first;
+} RankedKey;
+
+// rank_rows
+typedef struct RankRows {
+    uint64_t order; // uint32_t [row_count]: receives the numbers of the rows, the first row's first
+    uint64_t row_count;
+    uint32_t key_count; // at least 1
+    uint32_t reserved;
+    RankedKey keys[RANKED_KEYS_MAX];
+} RankRows;
+
 // count_digits, scatter_digits
 typedef struct SortDigits {
     uint64_t words;         // uint64_t [row_count]

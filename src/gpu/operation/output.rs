@@ -2,7 +2,7 @@
 //!
 //! Invariants: a batch has at most [`BATCH_TEXT_BYTES`] of text, unless one row alone has more.
 
-use std::sync::Arc;
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use arrow::{
     array::{
@@ -17,10 +17,10 @@ use arrow::{
 use bytemuck::Pod;
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::{MeasuredText, PackedText, Queue};
+use super::{ByteRange, MeasuredText, PackedText, Queue};
 use crate::{
     abi::IntervalCell,
-    device::{CellType, Chunk, Column},
+    device::{Buffer, CellType, Chunk, Column},
 };
 
 /// The schema of chunks with columns of these types, laid out as [`DataType::to_arrow`] says, except that
@@ -40,6 +40,11 @@ pub fn column_schema(types: &[DataType]) -> SchemaRef {
 /// Text of a batch, all columns together: far less than what an offset of 32 bits reaches, and little enough that host and
 /// device have room for a copy.
 const BATCH_TEXT_BYTES: u64 = 64 << 20;
+
+/// Buffers of a batch that are copied to the host together. More take longer to put together than a wait for each.
+const TOGETHER_BYTES_MAX: usize = 1 << 20;
+/// Where each of them begins.
+const PART_ALIGNMENT: usize = 16;
 
 /// The batches of a chunk on the host.
 pub struct ArrowBatches {
@@ -64,11 +69,7 @@ impl ArrowBatches {
     }
 
     fn of(queue: &Queue, chunk: Chunk, schema: &SchemaRef, text_bytes_max: u64) -> Result<Self> {
-        let is_text = |column: &Column| column.cell_type == CellType::String;
-        let measure = |column: &Column| {
-            is_text(column).then(|| queue.measure_text(column, chunk.row_count)).transpose()
-        };
-        let mut measured = chunk.columns.iter().map(measure).collect::<Result<Vec<_>>>()?;
+        let mut measured = measured_texts(queue, &chunk)?;
         let total: u64 = measured.iter().flatten().map(|text| text.total_bytes).sum();
         let ends = if total <= text_bytes_max {
             vec![chunk.row_count]
@@ -102,10 +103,17 @@ impl ArrowBatches {
         if self.ends.is_empty() {
             self.chunk = None;
         }
-        let mut measured = std::mem::take(&mut self.measured);
-        measured.resize_with(part.columns.len(), || None);
-        batch_of(queue, &part, measured, &self.schema).map(Some)
+        batch_of(queue, &part, std::mem::take(&mut self.measured), &self.schema).map(Some)
     }
+}
+
+/// The text of each column that has some.
+fn measured_texts(queue: &Queue, chunk: &Chunk) -> Result<Vec<Option<MeasuredText>>> {
+    let is_text = |column: &&Column| column.cell_type == CellType::String;
+    let texts: Vec<&Column> = chunk.columns.iter().filter(is_text).collect();
+    let mut measured = queue.measure_texts(&texts, chunk.row_count)?.into_iter();
+    let of_column = |column: &Column| is_text(&column).then(|| measured.next()).flatten();
+    Ok(chunk.columns.iter().map(of_column).collect())
 }
 
 /// The ends of parts with so many bytes of text; the last end first.
@@ -128,50 +136,111 @@ fn ends_within(before: &[u64], text_bytes_max: u64) -> Vec<usize> {
 ///
 /// Errors of [`ArrowBatches::next`]; `NotSupported` for more text than fits into a batch.
 pub fn to_arrow(queue: &Queue, chunk: &Chunk, schema: &SchemaRef) -> Result<RecordBatch> {
-    batch_of(queue, chunk, chunk.columns.iter().map(|_| None).collect(), schema)
+    batch_of(queue, chunk, Vec::new(), schema)
 }
 
+/// The batch of a chunk. `measured`: the text of each column; of none if it is not known.
 fn batch_of(
     queue: &Queue,
     chunk: &Chunk,
-    measured: Vec<Option<MeasuredText>>,
+    mut measured: Vec<Option<MeasuredText>>,
     schema: &SchemaRef,
 ) -> Result<RecordBatch> {
-    let arrays = chunk
-        .columns
-        .iter()
-        .zip(measured)
-        .zip(schema.fields())
-        .map(|((column, measured), field)| {
-            queue.to_array(column, chunk.row_count, measured, field.data_type())
+    if measured.is_empty() {
+        measured = measured_texts(queue, chunk)?;
+    }
+    let packed = chunk.columns.iter().zip(measured).map(|(column, measured)| {
+        measured.map(|measured| queue.copy_text(column, chunk.row_count, measured, None)).transpose()
+    });
+    let packed = packed.collect::<Result<Vec<_>>>()?;
+    let mut buffers = Vec::new();
+    for (column, packed) in chunk.columns.iter().zip(&packed) {
+        buffers.extend(column.validity.as_ref().map(|validity| (validity, chunk.row_count)));
+        match packed {
+            Some(PackedText { bytes, offsets, total_bytes }) => {
+                buffers.push((bytes, *total_bytes as usize));
+                buffers.push((offsets, chunk.row_count * size_of::<u64>()));
+            }
+            None => buffers.push((&column.values, chunk.row_count * column.cell_type.bytes() as usize)),
+        }
+    }
+    let fetched = Fetched::of(queue, &buffers)?;
+    let columns = chunk.columns.iter().zip(packed).zip(schema.fields());
+    let arrays = columns
+        .map(|((column, packed), field)| {
+            fetched.array(column, chunk.row_count, packed.as_ref(), field.data_type())
         })
         .collect::<Result<Vec<_>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(chunk.row_count));
     RecordBatch::try_new_with_options(schema.clone(), arrays, &options).map_err(|error| from_arrow(&error))
 }
 
+/// Buffers of the device on the host: those of a small batch came in one copy, and others come when they are asked for.
+struct Fetched<'a> {
+    queue: &'a Queue,
+    /// By address.
+    parts: HashMap<u64, Range<usize>>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Fetched<'a> {
+    /// Copies the first bytes of each buffer if all are few.
+    fn of(queue: &'a Queue, buffers: &[(&Buffer, usize)]) -> Result<Self> {
+        let mut end = 0;
+        let mut parts = HashMap::new();
+        let mut ranges = Vec::with_capacity(buffers.len());
+        for (buffer, bytes) in buffers {
+            parts.insert(buffer.address(), end..end + bytes);
+            ranges.push((buffer.address(), end as u64, *bytes as u64));
+            end = (end + bytes).next_multiple_of(PART_ALIGNMENT);
+        }
+        if buffers.len() < 2 || end > TOGETHER_BYTES_MAX {
+            return Ok(Self { queue, parts: HashMap::new(), bytes: Vec::new() });
+        }
+        let together = queue.allocate::<u8>(end as u64)?;
+        let ranges = ranges.into_iter().map(|(source, place, bytes)| ByteRange {
+            source,
+            target: together.address() + place,
+            bytes,
+        });
+        queue.copy_ranges(&ranges.collect::<Vec<_>>())?;
+        Ok(Self { queue, parts, bytes: queue.download(&together, end)? })
+    }
+
+    fn get<T: Pod>(&self, buffer: &Buffer, count: usize) -> Result<Vec<T>> {
+        match self.parts.get(&buffer.address()) {
+            Some(part) if part.len() == count * size_of::<T>() => {
+                let mut values = vec![T::zeroed(); count];
+                bytemuck::cast_slice_mut(&mut values).copy_from_slice(&self.bytes[part.clone()]);
+                Ok(values)
+            }
+            _ => self.queue.download(buffer, count),
+        }
+    }
+}
+
 fn from_arrow(error: &arrow::error::ArrowError) -> Error {
     Error::internal(format!("a chunk is no record batch: {error}"))
 }
 
-impl Queue {
-    fn to_array(
+impl Fetched<'_> {
+    fn array(
         &self,
         column: &Column,
         row_count: usize,
-        measured: Option<MeasuredText>,
+        packed: Option<&PackedText>,
         layout: &ArrowType,
     ) -> Result<ArrayRef> {
         let nulls = match &column.validity {
             None => None,
             Some(validity) => {
-                let flags: Vec<u8> = self.download(validity, row_count)?;
+                let flags: Vec<u8> = self.get(validity, row_count)?;
                 Some(NullBuffer::from_iter(flags.iter().map(|flag| *flag != 0)))
             }
         };
         Ok(match column.cell_type {
             CellType::Bool => {
-                let cells: Vec<u8> = self.download(&column.values, row_count)?;
+                let cells: Vec<u8> = self.get(&column.values, row_count)?;
                 let values = arrow::buffer::BooleanBuffer::collect_bool(row_count, |row| cells[row] != 0);
                 Arc::new(BooleanArray::new(values, nulls))
             }
@@ -181,32 +250,32 @@ impl Queue {
             }
             CellType::Int64 => match layout {
                 ArrowType::Decimal128(..) => {
-                    let cells: Vec<i64> = self.download(&column.values, row_count)?;
+                    let cells: Vec<i64> = self.get(&column.values, row_count)?;
                     let values: ScalarBuffer<i128> = cells.into_iter().map(i128::from).collect();
                     with_layout(Arc::new(Decimal128Array::new(values, nulls)), layout)?
                 }
                 _ => with_layout(Arc::new(Int64Array::new(self.cells(column, row_count)?, nulls)), layout)?,
             },
             CellType::Int128 => {
-                let cells: Vec<[u64; 2]> = self.download(&column.values, row_count)?;
+                let cells: Vec<[u64; 2]> = self.get(&column.values, row_count)?;
                 let wide = |[low, high]: [u64; 2]| ((u128::from(high) << 64) | u128::from(low)) as i128;
                 let values: ScalarBuffer<i128> = cells.into_iter().map(wide).collect();
                 with_layout(Arc::new(Decimal128Array::new(values, nulls)), layout)?
             }
             CellType::Int256 => {
-                let cells: Vec<[u8; 32]> = self.download(&column.values, row_count)?;
+                let cells: Vec<[u8; 32]> = self.get(&column.values, row_count)?;
                 let values: ScalarBuffer<i256> = cells.into_iter().map(i256::from_le_bytes).collect();
                 with_layout(Arc::new(Decimal256Array::new(values, nulls)), layout)?
             }
             CellType::Float32 => Arc::new(Float32Array::new(self.cells(column, row_count)?, nulls)),
             CellType::Float64 => Arc::new(Float64Array::new(self.cells(column, row_count)?, nulls)),
             CellType::Bytes16 => {
-                let cells: Vec<[u8; 16]> = self.download(&column.values, row_count)?;
+                let cells: Vec<[u8; 16]> = self.get(&column.values, row_count)?;
                 let bytes: ArrowBuffer = cells.concat().into();
                 Arc::new(FixedSizeBinaryArray::try_new(16, bytes, nulls).map_err(|error| from_arrow(&error))?)
             }
             CellType::Interval => {
-                let cells: Vec<IntervalCell> = self.download(&column.values, row_count)?;
+                let cells: Vec<IntervalCell> = self.get(&column.values, row_count)?;
                 let is_null = |row| nulls.as_ref().is_some_and(|nulls: &NullBuffer| nulls.is_null(row));
                 let values = cells.iter().enumerate().map(|(row, cell)| match is_null(row) {
                     true => Ok(IntervalMonthDayNano::ZERO),
@@ -215,7 +284,10 @@ impl Queue {
                 let values = values.collect::<Result<ScalarBuffer<_>>>()?;
                 Arc::new(IntervalMonthDayNanoArray::new(values, nulls))
             }
-            CellType::String => self.to_strings((column, measured), row_count, nulls, layout)?,
+            CellType::String => {
+                let packed = packed.ok_or_else(|| Error::internal("text that was not packed"))?;
+                self.strings(packed, row_count, nulls, layout)?
+            }
         })
     }
 
@@ -224,22 +296,20 @@ impl Queue {
         column: &Column,
         row_count: usize,
     ) -> Result<ScalarBuffer<T>> {
-        Ok(self.download::<T>(&column.values, row_count)?.into())
+        Ok(self.get::<T>(&column.values, row_count)?.into())
     }
 
-    fn to_strings(
+    fn strings(
         &self,
-        (column, measured): (&Column, Option<MeasuredText>),
+        PackedText { bytes, offsets, total_bytes }: &PackedText,
         row_count: usize,
         nulls: Option<NullBuffer>,
         layout: &ArrowType,
     ) -> Result<ArrayRef> {
-        let measured = measured.map_or_else(|| self.measure_text(column, row_count), Ok)?;
-        let packed = self.copy_text(column, row_count, measured, None)?;
-        let PackedText { bytes, offsets, total_bytes: total } = packed;
-        let bytes: Vec<u8> = self.download(&bytes, total as usize)?;
+        let total = *total_bytes;
+        let bytes: Vec<u8> = self.get(bytes, total as usize)?;
         let mut ends = Vec::with_capacity(row_count + 1);
-        for offset in self.download::<u64>(&offsets, row_count)?.into_iter().chain([total]) {
+        for offset in self.get::<u64>(offsets, row_count)?.into_iter().chain([total]) {
             ends.push(i32::try_from(offset).map_err(|_| {
                 let message = format!("a chunk has more text than a batch takes: bytes={total}");
                 Error::new(ErrorKind::NotSupported, message)

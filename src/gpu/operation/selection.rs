@@ -228,12 +228,27 @@ impl Queue {
     ///
     /// `OutOfMemory`, and faults of the device.
     pub fn offsets(&self, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<(Buffer, u64)> {
+        let (offsets, total) = self.offsets_posted(counts, count_bytes, row_count)?;
+        Ok((offsets, total.map_or(Ok(0), |total| total.wait(1).map(one))?))
+    }
+
+    /// [`Queue::offsets`], whose total is waited for when it is needed; `None` without rows, for 0.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Queue::offsets`].
+    pub(super) fn offsets_posted(
+        &self,
+        counts: &Buffer,
+        count_bytes: u32,
+        row_count: usize,
+    ) -> Result<(Buffer, Option<Readback>)> {
         if row_count == 0 {
-            return Ok((self.allocate::<u64>(0)?, 0));
+            return Ok((self.allocate::<u64>(0)?, None));
         }
         let scan = self.scan::<u64>(Kernel::WriteOffsets, counts, count_bytes, row_count)?;
-        let total = one(scan.post_total(self)?.wait(1)?);
-        Ok((scan.target, total))
+        let total = scan.post_total(self)?;
+        Ok((scan.target, Some(total)))
     }
 
     /// [`Queue::offsets`] without the total, and without a wait.

@@ -3,13 +3,14 @@
 //! Long texts are sorted by their ranks (`text_ranks.rs`): so the number of passes over all rows is
 //! bounded, however long one text is.
 
+use bytemuck::Zeroable;
 use pystachio_plan::Result;
 
 use super::{
     Queue, RowNumbers,
     abi::{
-        DIGIT_VALUES, EncodeSortWords, MeasureSortWords, SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL,
-        SortDigits, SortWordBits,
+        DIGIT_VALUES, EncodeSortWords, MeasureSortWords, RANKED_BLOCK_ROWS, RANKED_KEYS_MAX, RANKED_ROWS_MAX,
+        RankRows, RankedKey, SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL, SortDigits, SortWordBits,
     },
 };
 use crate::device::{Buffer, CellType, Column, Kernel};
@@ -73,36 +74,13 @@ impl SortWordBits {
 /// Ordering rows.
 impl Queue {
     /// The numbers of all rows in the order of the keys, the first key first. Stable. Waits for
-    /// measurements of the keys.
+    /// measurements of the keys; of few rows only if there is text.
     pub fn sort(&self, keys: &[SortColumn], row_count: usize) -> Result<RowNumbers> {
-        let mut rows = self.cross(0, row_count, row_count)?.build.rows;
-        if row_count > 1 {
-            let mut spare_rows = self.allocate::<u32>(row_count as u64)?;
-            let mut words = self.allocate::<u64>(row_count as u64)?;
-            let mut spare_words = self.allocate::<u64>(row_count as u64)?;
-            let keys = self.ranked(keys, row_count)?;
-            let passes = words_of(&keys);
-            for (word, bits) in passes.iter().zip(self.measure(&passes, row_count)?) {
-                let mut shifts = bits.shifts().peekable();
-                if shifts.peek().is_none() {
-                    continue;
-                }
-                let arguments = EncodeSortWords {
-                    column: word.key.column.view(),
-                    rows: rows.address(),
-                    words: words.address(),
-                    row_count: row_count as u64,
-                    word: word.word,
-                    descending: word.descending.into(),
-                };
-                self.launch_strided(Kernel::EncodeSortWords, row_count as u64, &arguments)?;
-                for shift in shifts {
-                    self.sort_digit(&words, &rows, (&spare_words, &spare_rows), row_count, shift)?;
-                    std::mem::swap(&mut words, &mut spare_words);
-                    std::mem::swap(&mut rows, &mut spare_rows);
-                }
-            }
-        }
+        let rows = match row_count <= RANKED_ROWS_MAX as usize && keys.len() <= RANKED_KEYS_MAX as usize {
+            _ if row_count < 2 || keys.is_empty() => self.cross(0, row_count, row_count)?.build.rows,
+            true => self.rank_rows(&self.ranked(keys, row_count)?, row_count)?,
+            false => self.sort_words(&self.ranked(keys, row_count)?, row_count)?,
+        };
         Ok(RowNumbers { rows, count: row_count, may_miss: false, is_every_row: false })
     }
 }
@@ -122,6 +100,56 @@ impl Queue {
             Ok(Key { column: SortColumn { column: ranks, ..key.clone() }, length_max: 0 })
         });
         ranked.collect()
+    }
+
+    /// The order of rows, word by word and digit by digit. Waits.
+    fn sort_words(&self, keys: &[Key], row_count: usize) -> Result<Buffer> {
+        let mut rows = self.cross(0, row_count, row_count)?.build.rows;
+        let mut spare_rows = self.allocate::<u32>(row_count as u64)?;
+        let mut words = self.allocate::<u64>(row_count as u64)?;
+        let mut spare_words = self.allocate::<u64>(row_count as u64)?;
+        let passes = words_of(keys);
+        for (word, bits) in passes.iter().zip(self.measure(&passes, row_count)?) {
+            let mut shifts = bits.shifts().peekable();
+            if shifts.peek().is_none() {
+                continue;
+            }
+            let arguments = EncodeSortWords {
+                column: word.key.column.view(),
+                rows: rows.address(),
+                words: words.address(),
+                row_count: row_count as u64,
+                word: word.word,
+                descending: word.descending.into(),
+            };
+            self.launch_strided(Kernel::EncodeSortWords, row_count as u64, &arguments)?;
+            for shift in shifts {
+                self.sort_digit(&words, &rows, (&spare_words, &spare_rows), row_count, shift)?;
+                std::mem::swap(&mut words, &mut spare_words);
+                std::mem::swap(&mut rows, &mut spare_rows);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The order of few rows, in one launch.
+    fn rank_rows(&self, keys: &[Key], row_count: usize) -> Result<Buffer> {
+        let rows = self.allocate::<u32>(row_count as u64)?;
+        let mut arguments = RankRows {
+            order: rows.address(),
+            row_count: row_count as u64,
+            key_count: keys.len() as u32,
+            ..RankRows::zeroed()
+        };
+        for (target, Key { column: key, .. }) in arguments.keys.iter_mut().zip(keys) {
+            *target = RankedKey {
+                column: key.column.view(),
+                descending: key.descending.into(),
+                nulls_first: key.nulls_first.into(),
+            };
+        }
+        self.launch(Kernel::RankRows, (row_count as u64).div_ceil(RANKED_BLOCK_ROWS), &arguments)?;
+        Ok(rows)
     }
 
     /// Measures each word. Waits.
@@ -191,4 +219,99 @@ fn words_of(keys: &[Key]) -> Vec<Word<'_>> {
     });
     let by_key: Vec<_> = words.collect();
     by_key.into_iter().rev().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pystachio_plan::DataType;
+
+    use super::*;
+    use crate::device::{DeviceMemory, EmulatedPlatform};
+
+    /// Numbers that look random, and are the same in every run.
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0
+        }
+    }
+
+    /// A column of cells that differ in every byte, or in few values.
+    fn column(queue: &Queue, cell_type: CellType, count: usize, random: &mut Random) -> Column {
+        let cell_bytes = cell_type.bytes() as usize;
+        let distinct = 1 + random.next() % 60;
+        let mut cells = Vec::with_capacity(count * cell_bytes);
+        for _ in 0..count {
+            let mut of_value = Random(1 + random.next() % distinct);
+            for _ in 0..3 {
+                of_value.next();
+            }
+            let bytes: Vec<u8> = (0..cell_bytes).map(|_| of_value.next() as u8).collect();
+            match cell_type {
+                CellType::Bool => cells.push(bytes[0] & 1),
+                // NaN and both zeros among them.
+                CellType::Float64 if of_value.next() % 5 == 0 => {
+                    let value = [f64::NAN, 0.0, -0.0, f64::INFINITY][of_value.next() as usize % 4];
+                    cells.extend(value.to_le_bytes());
+                }
+                _ => cells.extend(bytes),
+            }
+        }
+        let validity: Option<Vec<u8>> =
+            (random.next() % 2 == 0).then(|| (0..count).map(|_| u8::from(random.next() % 7 != 0)).collect());
+        Column {
+            data_type: DataType::Int64,
+            cell_type,
+            values: queue.upload(&cells).unwrap(),
+            validity: validity.map(|validity| queue.upload(&validity).unwrap()),
+            strings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn few_rows_are_ranked_as_many_are_sorted() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 64 << 20);
+        let queue = Queue::new(&memory).unwrap();
+        let types = [
+            CellType::Bool,
+            CellType::Int16,
+            CellType::Int32,
+            CellType::Int64,
+            CellType::Int128,
+            CellType::Int256,
+            CellType::Float32,
+            CellType::Float64,
+            CellType::Bytes16,
+            CellType::Interval,
+        ];
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        for round in 0..60 {
+            let count = [2, 31, 33, 257, 700][round % 5];
+            let key_count = 1 + random.next() as usize % 3;
+            let keys: Vec<Key> = (0..key_count)
+                .map(|_| {
+                    let cell_type = types[random.next() as usize % types.len()];
+                    let column = SortColumn {
+                        column: column(&queue, cell_type, count, &mut random),
+                        descending: random.next() % 2 == 0,
+                        nulls_first: random.next() % 2 == 0,
+                    };
+                    Key { column, length_max: 0 }
+                })
+                .collect();
+            let ranked: Vec<u32> = queue.download(&queue.rank_rows(&keys, count).unwrap(), count).unwrap();
+            let sorted: Vec<u32> = queue.download(&queue.sort_words(&keys, count).unwrap(), count).unwrap();
+            let described: Vec<_> = keys
+                .iter()
+                .map(|Key { column: key, .. }| (key.column.cell_type, key.descending, key.nulls_first))
+                .collect();
+            assert_eq!(ranked, sorted, "round {round}: {count} rows by {described:?}");
+        }
+    }
 }

@@ -128,16 +128,31 @@ impl Queue {
 impl Queue {
     /// Lengths of a text column's strings. Waits for the count of bytes.
     pub fn measure_text(&self, column: &Column, row_count: usize) -> Result<MeasuredText> {
-        let lengths = self.allocate::<u32>(row_count as u64)?;
-        let arguments = CopyStrings {
-            source: column.view(),
-            lengths: lengths.address(),
-            row_count: row_count as u64,
-            ..CopyStrings::default()
-        };
-        self.launch_strided(Kernel::MeasureStrings, row_count as u64, &arguments)?;
-        let (offsets, total_bytes) = self.offsets(&lengths, 4, row_count)?;
-        Ok(MeasuredText { lengths, offsets, total_bytes })
+        let mut measured = self.measure_texts(&[column], row_count)?;
+        measured.pop().ok_or_else(|| Error::internal("a text that was not measured"))
+    }
+
+    /// The same of several columns, for which it waits once.
+    pub fn measure_texts(&self, columns: &[&Column], row_count: usize) -> Result<Vec<MeasuredText>> {
+        let measured = columns.iter().map(|column| {
+            let lengths = self.allocate::<u32>(row_count as u64)?;
+            let arguments = CopyStrings {
+                source: column.view(),
+                lengths: lengths.address(),
+                row_count: row_count as u64,
+                ..CopyStrings::default()
+            };
+            self.launch_strided(Kernel::MeasureStrings, row_count as u64, &arguments)?;
+            let (offsets, total) = self.offsets_posted(&lengths, 4, row_count)?;
+            Ok((lengths, offsets, total))
+        });
+        let measured = measured.collect::<Result<Vec<_>>>()?;
+        let waited = measured.into_iter().map(|(lengths, offsets, total)| {
+            let total = total.map(|total| total.wait::<u64>(1)).transpose()?;
+            let total_bytes = total.and_then(|total| total.first().copied()).unwrap_or(0);
+            Ok(MeasuredText { lengths, offsets, total_bytes })
+        });
+        waited.collect()
     }
 
     /// Copies a text column's strings one after another, in the order of rows, to their measured

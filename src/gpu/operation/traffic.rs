@@ -17,7 +17,7 @@ use super::{
         DecompressTexts, EncodeSortWords, FindBest, FindEqualKeys, FindFrames, FindRows, FinishFloats,
         FinishSums, FloatGroup, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns,
         MarkRows, MarkRuns, MeasureKeys, MeasureRanges, MeasureSortWords, MoveStrings, NumberRows, PackCells,
-        PairBest, PlaceStrings, ProbeRows, RepeatRows, RowRuns, SLOTS_BY_KEY, ScanBest, ScanCounts,
+        PairBest, PlaceStrings, ProbeRows, RankRows, RepeatRows, RowRuns, SLOTS_BY_KEY, ScanBest, ScanCounts,
         ScatterRows, SlotInput, SlotKey as SlotKeyView, SlotKeyTarget, SlotOutput, SortDigits, SumFrames,
         SumRows, TakeSlots, TestFilterKeys, TextGroups, UnpackCells, UnpackedRange, WindowFrames, WritePairs,
     },
@@ -229,6 +229,11 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::MeasureSortWords => {
             let MeasureSortWords { column, row_count, .. } = read(arguments);
             row_count * cell(&column)
+        }
+        Kernel::RankRows => {
+            let RankRows { keys, key_count, row_count, .. } = read(arguments);
+            let keys = keys.iter().take(key_count as usize);
+            row_count * (keys.map(|key| cell(&key.column)).sum::<u64>() + NUMBER_BYTES)
         }
         Kernel::EncodeSortWords => {
             let EncodeSortWords { column, row_count, .. } = read(arguments);
