@@ -83,7 +83,7 @@ pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use distribute::{
     ColumnRanges, DistributeRequest, Distributed, Distribution, EqualExpressions, ExchangeCosts,
     ExchangeFacts, ExchangeReason, FilterScope, KeyRange, OneRankReason, Partitioning, RankPolicy,
-    RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns,
+    RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns, row_bytes,
     with_common_values,
 };
 pub use error::{Error, ErrorKind, Result, system_reason};

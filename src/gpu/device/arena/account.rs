@@ -17,6 +17,26 @@ pub(super) const WAITING_MAX: usize = 4096;
 /// and many queries may wait.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// What a query reserves before it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reservation {
+    /// Bytes of the arena that the query has for itself.
+    pub minimum_bytes: u64,
+    /// The part of them that its claims share beyond their guarantees. Guarantees and pool together
+    /// are less than the minimum.
+    pub pool_bytes: u64,
+    /// While other queries wait, claims grow into free memory as long as the query's reservation is
+    /// at most this.
+    pub growth_bytes: u64,
+}
+
+impl Reservation {
+    /// A minimum of which claims share nothing, and beyond which they do not grow while others wait.
+    pub fn of_minimum(minimum_bytes: u64) -> Self {
+        Self { minimum_bytes, ..Self::default() }
+    }
+}
+
 /// A query's part of an arena. Dropping it frees its reservation.
 pub(in crate::device) struct Account {
     arena: Arc<Arena>,
@@ -30,13 +50,13 @@ impl Account {
         Self { arena: arena.clone(), number }
     }
 
-    /// Waits until `minimum_bytes` are the account's, after all earlier accounts.
+    /// Waits until the minimum of `reservation` is the account's, after all earlier accounts.
     ///
     /// # Errors
     ///
     /// `Cancelled` when `stop` is set, `OutOfMemory` if the arena is smaller or too many wait.
-    pub(in crate::device) fn admit(&self, minimum_bytes: u64, stop: &StopFlag) -> Result<()> {
-        let arena = &self.arena;
+    pub(in crate::device) fn admit(&self, reservation: Reservation, stop: &StopFlag) -> Result<()> {
+        let (arena, minimum_bytes) = (&self.arena, reservation.minimum_bytes);
         let mut state = arena.lock();
         if minimum_bytes > arena.bytes_max || state.waiting.len() >= WAITING_MAX {
             let message = format!(
@@ -59,7 +79,7 @@ impl Account {
                 return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
             }
             let before = state.account(self.number);
-            let after = AccountState { minimum_bytes, ..before };
+            let after = AccountState { reservation, ..before };
             if is_first(&state) && state.has_room(before, after, arena.bytes_max) {
                 state.put(self.number, after);
                 state.waiting.pop_front();
@@ -153,9 +173,9 @@ impl Claim {
         self.bytes
     }
 
-    /// Sets the bytes that the operator is about to hold. The guarantee is always granted; more
-    /// only if the arena has it and no query waits. A refusal changes nothing, and the operator has
-    /// to spill.
+    /// Sets the bytes that the operator is about to hold. The guarantee is always granted, and so is
+    /// what other claims leave of the pool; more only if the arena has it, see
+    /// [`Reservation::growth_bytes`]. A refusal changes nothing, and the operator has to spill.
     pub fn try_resize(&mut self, bytes: u64) -> bool {
         let granted = self.account.change_excess(self.excess(self.bytes), self.excess(bytes));
         if granted {

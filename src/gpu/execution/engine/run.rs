@@ -41,6 +41,8 @@ pub(super) struct QueryRun {
     pub(super) request: QueryRequest,
     /// The query's own driver: no other driver runs yet.
     pub(super) driver: Driver,
+    /// Whether it reserves as much memory as a query may, whatever its plan says.
+    pub(super) takes_cap: bool,
     /// Where to put its timeline, if the query wants one.
     pub(super) timeline: Option<(Arc<ActivityLog>, Timelines)>,
     /// Dropped when the query ends.
@@ -125,10 +127,12 @@ struct Worker {
 
 impl Worker {
     fn work(self) {
-        let Self { run: QueryRun { request, mut driver, timeline, guard }, schema, sender, metrics } = self;
+        let Self { run, schema, sender, metrics } = self;
+        let QueryRun { request, mut driver, takes_cap, timeline, guard } = run;
         let started = Instant::now();
         let watched = timeline.as_ref().map(|(log, timelines)| WatchedQuery { log, timelines });
-        let output = QueryOutput { request: &request, schema, sender: &sender, metrics, started, watched };
+        let request = &request;
+        let output = QueryOutput { request, takes_cap, schema, sender: &sender, metrics, started, watched };
         let mut spool = Spool::new(driver.query.memory.store.space().clone());
         // A panic ends the query, not the process.
         let work = AssertUnwindSafe(|| output.execute(&mut driver, &mut spool));
@@ -161,6 +165,7 @@ fn cancelled() -> Error {
 /// The destination of the rows.
 struct QueryOutput<'a> {
     request: &'a QueryRequest,
+    takes_cap: bool,
     schema: SchemaRef,
     sender: &'a mpsc::Sender<Result<RecordBatch>>,
     metrics: Arc<Mutex<QueryMetrics>>,
@@ -241,7 +246,9 @@ impl QueryOutput<'_> {
         query.exchanges.await_start(&query.files)?;
         {
             let _waits = query.stop.wait_for_turn();
-            query.memory.admit(&query.stop)?;
+            let is_alone = query.exchanges.place().is_none();
+            let part_bytes = (is_alone && !self.takes_cap).then(|| query.readers.part_bytes_max());
+            query.memory.admit(part_bytes, &query.stop)?;
         }
         query.exchanges.open(&query.files)?;
         query.exchanges.begin(&query)?;

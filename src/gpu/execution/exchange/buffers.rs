@@ -12,7 +12,7 @@
 
 use crate::{
     exchange::{BLOCK_ALIGNMENT, ExchangeId, ExchangeSpec},
-    execution::query::QUERIES_MAX,
+    execution::query::LARGE_QUERIES,
 };
 
 /// Exchanges of a query that each have room for blocks of the usual size while as many queries run
@@ -27,7 +27,7 @@ const BUFFER_BLOCKS_MAX: u64 = 4;
 /// The largest block for which a region has room in the buffers of all queries that may run at
 /// once.
 pub(in crate::execution) fn block_bytes_of(region_bytes: u64) -> u64 {
-    aligned(region_bytes / (QUERIES_MAX * EXCHANGES_OF_QUERY * BUFFERS))
+    aligned(region_bytes / (LARGE_QUERIES * EXCHANGES_OF_QUERY * BUFFERS))
 }
 
 /// The share of each exchange of a query with so many, on a network whose blocks have at most
@@ -38,7 +38,7 @@ pub(super) fn spec_of(id: ExchangeId, count: u64, (region_bytes, block_bytes): (
         true => block_bytes,
         false => aligned(block_bytes * EXCHANGES_OF_QUERY / count),
     };
-    let share = aligned(region_bytes / (QUERIES_MAX * BUFFERS * count));
+    let share = aligned(region_bytes / (LARGE_QUERIES * BUFFERS * count));
     let buffer_bytes = share.clamp(block_bytes_max, BUFFER_BLOCKS_MAX * block_bytes);
     ExchangeSpec { block_bytes_max: Some(block_bytes_max), ..ExchangeSpec::new(id, buffer_bytes) }
 }

@@ -62,7 +62,7 @@ pub(super) trait ScanParts: Send + Sync {
     /// How many parts there are.
     fn part_count(&self) -> usize;
 
-    /// Upper bound of the device memory that decoding a part takes.
+    /// An estimate of the device memory that reading a part takes, if all of its rows pass.
     fn part_bytes(&self, part: usize) -> u64;
 
     /// Whether the filters of joins are settled. Until then readers load parts ahead, and decode
@@ -283,7 +283,7 @@ impl ReaderPool {
             return Ok(());
         }
         let parts: usize = self.shared.lock().scans.iter().map(|scan| scan.work.part_count()).sum();
-        for _ in 0..self.shared.reader_count.min(parts).max(1) {
+        for _ in 0..self.shared.budget.reader_share().min(parts).max(1) {
             let shared = self.shared.clone();
             started.push(self.threads.start("pystachio-reader", move || shared.read())?);
         }

@@ -137,6 +137,8 @@ pub(super) struct ScanWork {
     pub(super) counts: ScanCounters,
     /// The progress shown to users.
     pub(super) meter: Arc<QueryMeter>,
+    /// Whether all that it reads was segments on the device when it was opened.
+    is_resident: bool,
     /// Set before readers begin.
     pub(super) fold: OnceLock<PlacedFold>,
 }
@@ -263,10 +265,16 @@ impl ScanSource {
             stop: query.stop.of_part(),
             counts: ScanCounters::default(),
             meter: query.meter.clone(),
+            is_resident: false,
             fold: OnceLock::new(),
         };
-        let is_resident = row_groups.iter().all(|row_group| work.has_segments(row_group));
-        let count_min = if is_resident { RESIDENT_PARTS_MIN } else { reader_count };
+        work.is_resident = row_groups.iter().all(|row_group| work.has_segments(row_group));
+        if work.is_resident {
+            for row_group in &mut row_groups {
+                row_group.bytes = row_group.resident_bytes(columns)?;
+            }
+        }
+        let count_min = if work.is_resident { RESIDENT_PARTS_MIN } else { reader_count };
         work.parts = parts(row_groups, PartSize { rows_min: CHUNK_ROWS_MIN, bytes_max, count_min });
         let work = Arc::new(work);
         let wanted = query.readers.add(work.clone(), place.rank);
@@ -378,7 +386,10 @@ impl ScanParts for ScanWork {
 
     fn part_bytes(&self, part: usize) -> u64 {
         let row_groups = self.parts.get(part).map_or(&[][..], Vec::as_slice);
-        row_groups.iter().map(|row_group| row_group.bytes).sum()
+        match self.is_resident && self.fold.get().is_some() {
+            true => row_groups.iter().map(RowGroup::folding_bytes).sum(),
+            false => row_groups.iter().map(|row_group| row_group.bytes).sum(),
+        }
     }
 
     fn is_ready(&self) -> bool {
