@@ -114,7 +114,7 @@ pub use message::{
     EngineEstimates, EngineStatus, ExchangeChoice, ExchangeCompression, ExchangeSettings, ExchangeTraffic,
     FieldDescription, FileColumn, FileDescription, FileLayout, FileSet, FilesState, GenerateRequest,
     OperatorMetrics, OptimizeRequest, OptimizedColumn, PATTERN_LETTERS, PROTOCOL_VERSION, PlannedFiles,
-    QueryEngine, QueryEntry, QueryMetrics, QueryOrigin, QueryProgress, QueryRequest, QueryState,
+    QueryBegin, QueryEngine, QueryEntry, QueryMetrics, QueryOrigin, QueryProgress, QueryRequest, QueryState,
     QueryTimeline, QueryWait, RANK_PLACEHOLDER, RankChoice, RankStatus, RanksReport, Request, Response,
     SampleRequest, SeenFiles, SortedColumn, SpillRequest, StatisticsEntry, StoragePath, StoreName,
     TableDescription, TwoLevelExchange, ViewTexts, WriteForm, WriteRequest, WriteTarget, WrittenColumn,

@@ -417,6 +417,15 @@ pub struct SeenFiles {
     pub state: FilesState,
 }
 
+/// What rank 0 tells the other ranks when a query has begun there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryBegin {
+    /// What rank 0 reads: the other ranks read the same, or fail.
+    pub seen_files: Vec<SeenFiles>,
+    /// The part of a rank's memory that the query reserves on each rank, as engines count it.
+    pub memory_share: u16,
+}
+
 /// Where a query's spill files are, and how much they may hold, as the session's settings say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpillRequest {

@@ -27,7 +27,7 @@ use crate::{
         CountedSource,
         compile::compile,
         exchange::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN},
-        query::{Driver, Query, failure_of_panic},
+        query::{Driver, Query, WantedMinimum, failure_of_panic},
         waiting::wait_at_most,
     },
     operation::{ArrowBatches, column_schema},
@@ -243,14 +243,20 @@ impl QueryOutput<'_> {
         let compiled = self.compile(driver);
         let mut root = compiled.inspect_err(|error| driver.query.exchanges.refuse(error))?;
         let query = driver.query.clone();
-        query.exchanges.await_start(&query.files)?;
+        let share = query.exchanges.await_start(&query.files)?;
         {
             let _waits = query.stop.wait_for_turn();
-            let is_alone = query.exchanges.place().is_none();
-            let part_bytes = (is_alone && !self.takes_cap).then(|| query.readers.part_bytes_max());
-            query.memory.admit(part_bytes, &query.stop)?;
+            let wanted = match share {
+                Some(share) => WantedMinimum::Share(share),
+                None if self.takes_cap => WantedMinimum::Cap,
+                None => WantedMinimum::OfPlan {
+                    part_bytes: query.readers.part_bytes_max(),
+                    exchange_count: query.exchanges.planned_count(),
+                },
+            };
+            query.memory.admit(wanted, &query.stop)?;
         }
-        query.exchanges.open(&query.files)?;
+        query.exchanges.open(&query.files, query.memory.share())?;
         query.exchanges.begin(&query)?;
         query.fragments.begin(&query);
         let batch_rows = (self.request.batch_rows_max as usize).max(1);

@@ -25,9 +25,10 @@
 //! free memory, so that a query that runs alone has large ones. Concurrent drivers share the memory
 //! for chunks, and a driver begins only if there is enough for it.
 //!
-//! A query on several ranks reserves the cap on each: rank 0 admits it for all, so the others must have
-//! room for every query that rank 0 has admitted, whatever they estimate. Its exchanges' buffers are
-//! shares of a region for as many queries (`exchange/buffers.rs`).
+//! A query on several ranks reserves the same share of each rank's memory ([`MemoryShare`]), which rank 0
+//! decides: it admits the query for all, so the others must have room for every query that it has
+//! admitted, whatever they would estimate. While the query runs, its exchanges hold the same share of the
+//! rank's memory for blocks, at least that of so many blocks of full size (`exchange/buffers.rs`).
 //!
 //! Invariants: an operator has a claim for the rows that it holds, and spills the rows for which it
 //! gets none. The minimum grows with the plan's rows, and never exceeds the cap.
@@ -53,6 +54,8 @@ pub(in crate::execution) const LARGE_QUERIES: u64 = 4;
 /// least two streams, its driver's and a reader's: more queries would wait in the device's queues,
 /// with memory reserved.
 const QUERIES_MAX: u64 = 64;
+/// Shares of the cap: a query on several ranks reserves some of them.
+pub(in crate::execution) const SHARES_OF_CAP: u64 = QUERIES_MAX / LARGE_QUERIES;
 /// The part of the cap for what operators hold, and the part for chunks: neither is known to need
 /// more.
 const CAP_PARTS: u64 = 2;
@@ -133,6 +136,21 @@ impl MinimumParts {
         Self { held_bytes: held.min(cap.held_bytes), working_bytes: working.min(cap.working_bytes) }
     }
 
+    /// Some shares of the cap.
+    fn of_share(share: MemoryShare, arena_bytes: u64) -> Self {
+        let cap = Self::cap(arena_bytes);
+        let part = |bytes: u64| (u128::from(bytes) * u128::from(share.0) / u128::from(SHARES_OF_CAP)) as u64;
+        Self { held_bytes: part(cap.held_bytes), working_bytes: part(cap.working_bytes) }
+    }
+
+    /// The least share that has both parts.
+    fn share(&self, arena_bytes: u64) -> MemoryShare {
+        let cap = Self::cap(arena_bytes).working_bytes.max(1);
+        let bytes = self.held_bytes.max(self.working_bytes);
+        let shares = (u128::from(bytes) * u128::from(SHARES_OF_CAP)).div_ceil(u128::from(cap));
+        MemoryShare::new(shares.try_into().unwrap_or(u16::MAX))
+    }
+
     /// What every operator that holds rows has for itself.
     fn guaranteed_bytes(&self, holder_count: u64) -> u64 {
         let holder_count = holder_count.max(1);
@@ -152,6 +170,41 @@ impl MinimumParts {
             growth_bytes: Self::cap(arena_bytes).bytes(),
         }
     }
+}
+
+/// How many [`SHARES_OF_CAP`] of a rank's memory a query has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::execution) struct MemoryShare(u16);
+
+impl MemoryShare {
+    /// The whole cap.
+    pub(in crate::execution) const CAP: Self = Self(SHARES_OF_CAP as u16);
+
+    /// So many shares; at least one, and at most the cap.
+    pub(in crate::execution) fn new(number: u16) -> Self {
+        Self(number.clamp(1, Self::CAP.0))
+    }
+
+    /// How many.
+    pub(in crate::execution) fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// How a query's minimum is found.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::execution) enum WantedMinimum {
+    /// By what the plan says.
+    OfPlan {
+        /// Memory to read one part of a scan.
+        part_bytes: u64,
+        /// The number of exchanges with other ranks, if there are other ranks.
+        exchange_count: Option<usize>,
+    },
+    /// As on rank 0.
+    Share(MemoryShare),
+    /// As much as a query may reserve.
+    Cap,
 }
 
 /// The minimum of a query, which its readers know too: the cap until it is admitted.
@@ -287,17 +340,31 @@ impl QueryMemory {
         self.minimum.clone()
     }
 
-    /// Waits for the query's minimum. `part_bytes`: memory to decode one part of a scan; `None` for
-    /// the cap.
+    /// The share of the device's memory that holds the query's minimum.
+    pub(in crate::execution) fn share(&self) -> MemoryShare {
+        self.minimum.parts().share(self.memory.bytes_max())
+    }
+
+    /// Waits for the query's minimum.
     ///
     /// # Errors
     ///
     /// `Cancelled`, and `OutOfMemory` if too many queries wait.
-    pub(in crate::execution) fn admit(&self, part_bytes: Option<u64>, stop: &StopFlag) -> Result<()> {
+    pub(in crate::execution) fn admit(&self, wanted: WantedMinimum, stop: &StopFlag) -> Result<()> {
         let arena_bytes = self.memory.bytes_max();
-        let parts = match part_bytes {
-            Some(part_bytes) => MinimumParts::of(self.need, part_bytes, arena_bytes),
-            None => MinimumParts::cap(arena_bytes),
+        let parts = match wanted {
+            WantedMinimum::OfPlan { part_bytes, exchange_count } => {
+                let parts = MinimumParts::of(self.need, part_bytes, arena_bytes);
+                match exchange_count {
+                    None => parts,
+                    Some(exchanges) => {
+                        let shares = MemoryShare::new(exchanges.try_into().unwrap_or(u16::MAX));
+                        MinimumParts::of_share(shares.max(parts.share(arena_bytes)), arena_bytes)
+                    }
+                }
+            }
+            WantedMinimum::Share(share) => MinimumParts::of_share(share, arena_bytes),
+            WantedMinimum::Cap => MinimumParts::cap(arena_bytes),
         };
         self.memory.admit(parts.reservation(self.need.holder_count, arena_bytes), stop)?;
         self.minimum.set(parts);

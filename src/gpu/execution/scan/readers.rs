@@ -44,9 +44,11 @@ use crate::{
     operation::Queue,
 };
 
-/// How often an idle reader polls the conditions that wake no reader: free memory, and settled
-/// filters.
+/// How soon an idle reader polls the conditions that wake no reader: free memory, and settled filters
+/// of scans that no driver waits for. The interval doubles with every look in vain: each look takes
+/// the pool's lock and the arena's, and with many queries most readers are idle.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(32);
 /// Parts of one scan that are ahead of the query, for each reader.
 const PARTS_AHEAD_PER_READER: usize = 2;
 
@@ -347,14 +349,17 @@ impl ReaderPoolInner {
             tracing::warn!("a reader can't be bound to processors: {error}");
         }
         let mut queues = ReaderQueues { own: Queue::new(&self.memory), of_scans: HashMap::new() };
+        let mut look_interval = LOOK_INTERVAL;
         let mut state = self.lock();
         while !state.is_closed && !self.stop.is_stopped() {
             let Some(step) = self.choose(&state) else {
                 // Nothing has changed, so no wake-up: readers that woke one another would never
                 // rest.
-                state = self.wait(state, LOOK_INTERVAL);
+                state = self.wait(state, look_interval);
+                look_interval = (2 * look_interval).min(LOOK_INTERVAL_MAX);
                 continue;
             };
+            look_interval = LOOK_INTERVAL;
             match step {
                 ReaderStep::Read(scan) => {
                     let part = state.scans[scan].unread;

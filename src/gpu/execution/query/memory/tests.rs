@@ -56,6 +56,25 @@ fn a_minimum_grows_with_rows_and_parts_and_has_room_for_guarantees_and_pool() {
 }
 
 #[test]
+fn a_share_of_every_rank_has_room_for_the_need_and_for_the_exchanges() {
+    for arena_bytes in [1 << 10, 1 << 30, ARENA_BYTES] {
+        for number in 1..=SHARES_OF_CAP as u16 {
+            let share = MemoryShare::new(number);
+            assert_eq!(MinimumParts::of_share(share, arena_bytes).share(arena_bytes), share);
+        }
+        for power in 0..50 {
+            let parts = MinimumParts::of(need(1 << power), 1 << (power / 2), arena_bytes);
+            let rounded = MinimumParts::of_share(parts.share(arena_bytes), arena_bytes);
+            assert!(rounded.held_bytes >= parts.held_bytes && rounded.working_bytes >= parts.working_bytes);
+        }
+        // Shares of other ranks add up to no more than their memory if rank 0's do.
+        let of_one = MinimumParts::of_share(MemoryShare::new(0), arena_bytes).bytes();
+        assert!(of_one * QUERIES_MAX <= arena_bytes);
+        assert_eq!(MinimumParts::of_share(MemoryShare::new(99), arena_bytes), MinimumParts::cap(arena_bytes));
+    }
+}
+
+#[test]
 fn operators_need_what_the_planner_expects_of_their_rows() {
     let platform = Arc::new(crate::device::EmulatedPlatform::new());
     let spill = pystachio_engine::spill::Spilling::to(std::path::Path::new("/nowhere/at/all"))
