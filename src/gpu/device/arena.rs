@@ -86,6 +86,8 @@ struct ArenaState {
     cached_bytes: u64,
     peak_bytes: u64,
     accounts: BTreeMap<u64, AccountState>,
+    /// Accounts that have their minimum.
+    admitted_count: u64,
     /// Accounts that wait for their minimum, and the signal for the first of them.
     waiting: VecDeque<(u64, Arc<Condvar>)>,
     /// The account whose query goes on without its reader, to free memory for those that wait.
@@ -105,7 +107,8 @@ enum TakeResult {
 
 #[derive(Clone, Copy, Default)]
 struct AccountState {
-    reservation: Reservation,
+    /// Absent before it is admitted.
+    reservation: Option<Reservation>,
     /// Granted to claims beyond their guarantees.
     excess_bytes: u64,
     used_bytes: u64,
@@ -114,12 +117,16 @@ struct AccountState {
 
 impl AccountState {
     fn reserved_bytes(&self) -> u64 {
-        self.used_bytes.max(self.reservation.minimum_bytes + self.beyond_bytes())
+        self.used_bytes.max(self.reservation().minimum_bytes + self.beyond_bytes())
+    }
+
+    fn reservation(&self) -> Reservation {
+        self.reservation.unwrap_or_default()
     }
 
     /// What claims have beyond the minimum.
     fn beyond_bytes(&self) -> u64 {
-        self.excess_bytes.saturating_sub(self.reservation.pool_bytes)
+        self.excess_bytes.saturating_sub(self.reservation().pool_bytes)
     }
 }
 
@@ -148,8 +155,8 @@ impl Arena {
     }
 
     /// Queries that have their minimum.
-    pub(super) fn admitted_count(&self) -> usize {
-        self.lock().accounts.values().filter(|account| account.reservation.minimum_bytes > 0).count()
+    pub(super) fn admitted_count(&self) -> u64 {
+        self.lock().admitted_count
     }
 
     pub(super) fn peak_bytes(&self) -> u64 {
@@ -298,8 +305,8 @@ impl ArenaState {
             return true;
         }
         let others = self.reserved_bytes - before.reserved_bytes();
-        let room = bytes_max.saturating_sub(others + before.reservation.minimum_bytes);
-        let may_grow = self.waiting.is_empty() || after.reserved_bytes() <= after.reservation.growth_bytes;
+        let room = bytes_max.saturating_sub(others + before.reservation().minimum_bytes);
+        let may_grow = self.waiting.is_empty() || after.reserved_bytes() <= after.reservation().growth_bytes;
         may_grow && 2 * after.beyond_bytes() <= room && self.has_room(before, after, bytes_max)
     }
 

@@ -182,8 +182,7 @@ impl DeviceMemory {
         self.account.as_ref().map(|account| Claim::new(account.clone(), guaranteed_bytes))
     }
 
-    /// The bytes that the account could still use if no other account took more, and caches gave
-    /// way.
+    /// The bytes that the account may count on: others take their shares, and caches give way.
     pub fn available_bytes(&self) -> u64 {
         match &self.account {
             Some(account) => account.available_bytes(),
@@ -265,7 +264,7 @@ impl DeviceMemory {
     }
 
     /// Queries that have their reservation of the arena.
-    pub fn admitted_count(&self) -> usize {
+    pub fn admitted_count(&self) -> u64 {
         self.shared.arena.admitted_count()
     }
 

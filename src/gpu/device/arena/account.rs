@@ -13,6 +13,9 @@ use super::{AccountState, Arena, ArenaState};
 /// Limit of queries that wait for memory; further ones are refused. As many as a server has
 /// sessions.
 pub(super) const WAITING_MAX: usize = 4096;
+/// Queries that each count on all free memory: chunks that a query makes of it are a small part of it
+/// (`execution/query/memory.rs`), and a quarter at most is decoded ahead. More queries share it.
+const FREE_SHARERS: u64 = 4;
 /// How often a waiting query polls whether it is still wanted. Each poll takes the arena's lock,
 /// and many queries may wait.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -79,9 +82,10 @@ impl Account {
                 return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
             }
             let before = state.account(self.number);
-            let after = AccountState { reservation, ..before };
+            let after = AccountState { reservation: Some(reservation), ..before };
             if is_first(&state) && state.has_room(before, after, arena.bytes_max) {
                 state.put(self.number, after);
+                state.admitted_count += 1;
                 state.waiting.pop_front();
                 state.tell_next();
                 break;
@@ -113,12 +117,13 @@ impl Account {
         self.arena.lock().account(self.number).used_bytes
     }
 
-    /// The bytes that the account could still use if no other account reserved more, and caches
-    /// gave way.
+    /// The bytes that the account may count on if caches give way: what it has reserved and does not
+    /// use, and its share of what no account has reserved.
     pub(in crate::device) fn available_bytes(&self) -> u64 {
         let state = self.arena.lock();
         let own = state.account(self.number);
-        (own.reserved_bytes() - own.used_bytes) + self.arena.bytes_max.saturating_sub(state.reserved_bytes)
+        let free = self.arena.bytes_max.saturating_sub(state.reserved_bytes);
+        (own.reserved_bytes() - own.used_bytes) + free / state.admitted_count.div_ceil(FREE_SHARERS).max(1)
     }
 
     /// Changes the claims' use beyond their guarantees; returns whether that was granted. Caches
@@ -150,6 +155,7 @@ impl Drop for Account {
         let mut state = self.arena.lock();
         if let Some(own) = state.accounts.remove(&self.number) {
             state.reserved_bytes -= own.reserved_bytes();
+            state.admitted_count -= u64::from(own.reservation.is_some());
         }
         state.making_room.take_if(|account| *account == self.number);
         state.tell_next();

@@ -126,6 +126,21 @@ fn while_a_query_waits_claims_grow_into_free_memory_up_to_a_limit() {
 }
 
 #[test]
+fn many_queries_count_on_shares_of_what_is_free() {
+    let arena = Arc::new(Arena::new(BYTES));
+    let mut queries = Vec::new();
+    // A minimum of its own, and what is left, which four may each count on.
+    for available in [10 + 990, 10 + 980, 10 + 970, 10 + 960, 10 + 950 / 2] {
+        queries.push(account(&arena, 10));
+        assert_eq!(queries.last().map(|query| query.available_bytes()), Some(available));
+    }
+    queries.extend((0..3).map(|_| account(&arena, 10)));
+    assert_eq!(queries[0].available_bytes(), 10 + 920 / 2);
+    queries.truncate(4);
+    assert_eq!(queries[0].available_bytes(), 10 + 960);
+}
+
+#[test]
 fn small_queries_run_beside_a_large_one_and_none_overtakes_the_next_large_one() {
     let arena = Arc::new(Arena::new(BYTES));
     let large = account(&arena, 250);

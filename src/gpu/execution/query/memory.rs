@@ -22,8 +22,9 @@
 //! no memory nevertheless, and none of its rows has left, the engine runs it again with the cap.
 //!
 //! Beyond its minimum a query uses memory that no other query has reserved. Chunk sizes follow the
-//! free memory, so that a query that runs alone has large ones. Concurrent drivers share the memory
-//! for chunks, and a driver begins only if there is enough for it.
+//! free memory, so that a query that runs alone has large ones; of many queries each counts on a share
+//! of it. Concurrent drivers share the memory for chunks, and a driver begins only if there is enough
+//! for it.
 //!
 //! A query on several ranks reserves the same share of each rank's memory ([`MemoryShare`]), which rank 0
 //! decides: it admits the query for all, so the others must have room for every query that it has
@@ -311,8 +312,8 @@ impl QueryMemory {
     /// host's processors. Two at least: one decodes while the other one reads.
     pub(in crate::execution) fn reader_share(&self) -> usize {
         let reader_count = self.reader_count();
-        (reader_count / self.memory.admitted_count().max(1))
-            .clamp(reader_count.min(READERS_MIN), reader_count)
+        let running = usize::try_from(self.memory.admitted_count()).unwrap_or(usize::MAX);
+        (reader_count / running.max(1)).clamp(reader_count.min(READERS_MIN), reader_count)
     }
 
     /// Counts one more operator that will hold rows: as many as the planner expects, with these

@@ -24,6 +24,7 @@
 mod tests;
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -482,11 +483,13 @@ impl ReaderPoolInner {
                 _ => None,
             }
         };
-        let ahead_bytes_max = if self.is_bounded { self.budget.ahead_bytes() } else { u64::MAX };
+        // It takes the arena's lock, and most looks find no step.
+        let ahead_bytes_max =
+            LazyCell::new(|| if self.is_bounded { self.budget.ahead_bytes() } else { u64::MAX });
         // Scans that no driver waits for leave half of the room to the others.
         let fits = |scan: &PoolScan, part: usize, part_of_all: u64| {
             let ahead_bytes = state.ahead_bytes.saturating_add(scan.work.part_bytes(part));
-            ahead_bytes <= ahead_bytes_max / part_of_all
+            ahead_bytes <= *ahead_bytes_max / part_of_all
         };
         let waited = || state.waited.iter().filter_map(|number| Some((*number, state.scans.get(*number)?)));
         // The part that a driver waits for in any case: drivers that wait for other drivers wait

@@ -122,9 +122,12 @@ pub(super) struct ScanWork {
     /// Whether chunks that are used again become segments.
     pub(super) makes_segments: bool,
     pub(super) file_systems: Arc<FileSystems>,
-    /// How to read files, and the fallback if the user sets no method and there is no GPUDirect.
+    /// How to read files.
     pub(super) storage_path: StoragePath,
-    pub(super) own_path: StoragePath,
+    /// The fallback if the user sets no method and there is no GPUDirect, once a file is opened: what
+    /// is on the device already needs none, and the host's free memory takes a while to find out.
+    own_path: OnceLock<StoragePath>,
+    bytes_to_read: u64,
     /// Whether reads bypass the page cache for bytes that it does not hold: the device's cache
     /// keeps the bytes, and storage is faster so.
     pub(super) avoids_page_cache: bool,
@@ -255,7 +258,8 @@ impl ScanSource {
             makes_segments: query.settings.segments,
             file_systems: query.file_systems.clone(),
             storage_path: query.settings.storage,
-            own_path: query.settings.storage.resolve(bytes_to_read, memory_available()),
+            own_path: OnceLock::new(),
+            bytes_to_read,
             avoids_page_cache: query.settings.storage == StoragePath::Auto
                 && query.settings.cache
                 && bytes_to_read <= query.cache.bytes().1 / CACHE_PART_OF_SCAN,
@@ -423,6 +427,12 @@ impl ScanParts for ScanWork {
 }
 
 impl ScanWork {
+    /// How to read files if the user sets no method and there is no GPUDirect.
+    pub(super) fn own_path(&self) -> StoragePath {
+        let resolve = || self.storage_path.resolve(self.bytes_to_read, memory_available());
+        *self.own_path.get_or_init(resolve)
+    }
+
     pub(super) fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
         lock_whole(&self.paths_taken)
     }
