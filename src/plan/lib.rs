@@ -83,7 +83,7 @@ pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use distribute::{
     ColumnRanges, DistributeRequest, Distributed, Distribution, EqualExpressions, ExchangeCosts,
     ExchangeFacts, ExchangeReason, FilterScope, KeyRange, OneRankReason, Partitioning, RankPolicy,
-    RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns,
+    RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns, row_bytes,
     with_common_values,
 };
 pub use error::{Error, ErrorKind, Result, system_reason};
@@ -114,7 +114,7 @@ pub use message::{
     EngineEstimates, EngineStatus, ExchangeChoice, ExchangeCompression, ExchangeSettings, ExchangeTraffic,
     FieldDescription, FileColumn, FileDescription, FileLayout, FileSet, FilesState, GenerateRequest,
     OperatorMetrics, OptimizeRequest, OptimizedColumn, PATTERN_LETTERS, PROTOCOL_VERSION, PlannedFiles,
-    QueryEngine, QueryEntry, QueryMetrics, QueryOrigin, QueryProgress, QueryRequest, QueryState,
+    QueryBegin, QueryEngine, QueryEntry, QueryMetrics, QueryOrigin, QueryProgress, QueryRequest, QueryState,
     QueryTimeline, QueryWait, RANK_PLACEHOLDER, RankChoice, RankStatus, RanksReport, Request, Response,
     SampleRequest, SeenFiles, SortedColumn, SpillRequest, StatisticsEntry, StoragePath, StoreName,
     TableDescription, TwoLevelExchange, ViewTexts, WriteForm, WriteRequest, WriteTarget, WrittenColumn,

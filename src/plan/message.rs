@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 35;
+pub const PROTOCOL_VERSION: u32 = 36;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -415,6 +415,15 @@ pub struct SeenFiles {
     pub part: u64,
     /// Their state.
     pub state: FilesState,
+}
+
+/// What rank 0 tells the other ranks when a query has begun there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryBegin {
+    /// What rank 0 reads: the other ranks read the same, or fail.
+    pub seen_files: Vec<SeenFiles>,
+    /// The part of a rank's memory that the query reserves on each rank, as engines count it.
+    pub memory_share: u16,
 }
 
 /// Where a query's spill files are, and how much they may hold, as the session's settings say.

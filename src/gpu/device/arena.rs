@@ -3,9 +3,10 @@
 //! ```text
 //! arena ── bytes_max
 //!   ├ no account: caches; they use idle memory, and give way (`Reclaim`)
-//!   ├ query: reserved = max(used, minimum + excess of its claims)
+//!   ├ query: reserved = max(used, minimum + what its claims have beyond the minimum's part for them)
 //!   │   ├ working memory: chunks on their way
-//!   │   ├ claim of a join:  guaranteed part, and what it was granted beyond it
+//!   │   ├ claims' part of the minimum: a guarantee of each claim, and a pool that all of them share
+//!   │   ├ claim of a join:  guarantee, and what it was granted beyond it: of the pool, then of free memory
 //!   │   └ claim of a sort:  …
 //!   └ query: …
 //! ```
@@ -17,9 +18,11 @@
 //! Invariants: the reservations of queries never exceed `bytes_max`, nor does the use of queries
 //! and caches together. A query gets its reservation: caches give way, and the query waits a moment
 //! until readers have finished decoding the chunks that the cache has just evicted. Queries that
-//! wait for their minimum are admitted in the order of arrival, and while one waits no claim grows.
-//! Claims get at most half of the memory that a query could have beyond its minimum, so that its
-//! chunks have room too.
+//! wait for their minimum are admitted in the order of arrival, whatever their size, so none
+//! overtakes a larger one. A claim grows beyond the query's minimum only into free memory, and while
+//! a query waits only up to a limit. An admitted query waits for no other one, so it ends, and the
+//! first that waits is admitted at the latest when all that run have ended. Claims get at most half of
+//! the memory that a query could have beyond its minimum, so that its chunks have room too.
 //!
 //! - `account.rs`: the memory of a query, and the claims of its operators
 //!
@@ -40,7 +43,7 @@ use pystachio_engine::locking::{account as unbroken, lock, lock_whole};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 pub(super) use account::Account;
-pub use account::Claim;
+pub use account::{Claim, Reservation};
 
 /// The part of the queries' reservations that caches leave free.
 const RESERVED_PART_LEFT: u64 = 2;
@@ -83,6 +86,8 @@ struct ArenaState {
     cached_bytes: u64,
     peak_bytes: u64,
     accounts: BTreeMap<u64, AccountState>,
+    /// Accounts that have their minimum.
+    admitted_count: u64,
     /// Accounts that wait for their minimum, and the signal for the first of them.
     waiting: VecDeque<(u64, Arc<Condvar>)>,
     /// The account whose query goes on without its reader, to free memory for those that wait.
@@ -102,7 +107,8 @@ enum TakeResult {
 
 #[derive(Clone, Copy, Default)]
 struct AccountState {
-    minimum_bytes: u64,
+    /// Absent before it is admitted.
+    reservation: Option<Reservation>,
     /// Granted to claims beyond their guarantees.
     excess_bytes: u64,
     used_bytes: u64,
@@ -111,7 +117,16 @@ struct AccountState {
 
 impl AccountState {
     fn reserved_bytes(&self) -> u64 {
-        self.used_bytes.max(self.minimum_bytes + self.excess_bytes)
+        self.used_bytes.max(self.reservation().minimum_bytes + self.beyond_bytes())
+    }
+
+    fn reservation(&self) -> Reservation {
+        self.reservation.unwrap_or_default()
+    }
+
+    /// What claims have beyond the minimum.
+    fn beyond_bytes(&self) -> u64 {
+        self.excess_bytes.saturating_sub(self.reservation().pool_bytes)
     }
 }
 
@@ -137,6 +152,11 @@ impl Arena {
     /// Queries that wait for memory.
     pub(super) fn waiting_count(&self) -> usize {
         self.lock().waiting.len()
+    }
+
+    /// Queries that have their minimum.
+    pub(super) fn admitted_count(&self) -> u64 {
+        self.lock().admitted_count
     }
 
     pub(super) fn peak_bytes(&self) -> u64 {
@@ -281,9 +301,13 @@ impl ArenaState {
 
     /// Whether claims may grow so that their account changes from `before` to `after`.
     fn grants(&self, before: AccountState, after: AccountState, bytes_max: u64) -> bool {
+        if after.beyond_bytes() == 0 {
+            return true;
+        }
         let others = self.reserved_bytes - before.reserved_bytes();
-        let room = bytes_max.saturating_sub(others + before.minimum_bytes);
-        self.waiting.is_empty() && 2 * after.excess_bytes <= room && self.has_room(before, after, bytes_max)
+        let room = bytes_max.saturating_sub(others + before.reservation().minimum_bytes);
+        let may_grow = self.waiting.is_empty() || after.reserved_bytes() <= after.reservation().growth_bytes;
+        may_grow && 2 * after.beyond_bytes() <= room && self.has_room(before, after, bytes_max)
     }
 
     /// The most that caches may use beside the queries' reservations.

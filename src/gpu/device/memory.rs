@@ -31,7 +31,7 @@ pub use self::{
 use super::{
     ActivityLog, HostBudget, HostThreads, Platform, Stream, StreamPriority,
     activity::What,
-    arena::{Account, Arena, Claim, Reclaim},
+    arena::{Account, Arena, Claim, Reclaim, Reservation},
     mailbox::{Mailbox, READBACK_BYTES_MAX, Readback},
 };
 
@@ -160,15 +160,15 @@ impl DeviceMemory {
         Self { account: Some(Arc::new(account)), ..self.clone() }
     }
 
-    /// Waits until the account has `minimum_bytes` of the arena for itself, in the order of
+    /// Waits until the account has its reservation of the arena for itself, in the order of
     /// arrival.
     ///
     /// # Errors
     ///
     /// `Cancelled` when `stop` is set, `OutOfMemory` if the arena is smaller or too many queries
     /// wait.
-    pub fn admit(&self, minimum_bytes: u64, stop: &StopFlag) -> Result<()> {
-        self.account.as_ref().map_or(Ok(()), |account| account.admit(minimum_bytes, stop))
+    pub fn admit(&self, reservation: Reservation, stop: &StopFlag) -> Result<()> {
+        self.account.as_ref().map_or(Ok(()), |account| account.admit(reservation, stop))
     }
 
     /// Whether a query whose reader has stopped is to go on without it, so that others get its memory.
@@ -177,13 +177,12 @@ impl DeviceMemory {
     }
 
     /// An allowance for an operator. `guaranteed_bytes` are a part of the account's minimum; the
-    /// sum of all guarantees must be below it. `None` for memory without an account.
+    /// sum of all guarantees and of the pool must be below it. `None` for memory without an account.
     pub fn claim(&self, guaranteed_bytes: u64) -> Option<Claim> {
         self.account.as_ref().map(|account| Claim::new(account.clone(), guaranteed_bytes))
     }
 
-    /// The bytes that the account could still use if no other account took more, and caches gave
-    /// way.
+    /// The bytes that the account may count on: others take their shares, and caches give way.
     pub fn available_bytes(&self) -> u64 {
         match &self.account {
             Some(account) => account.available_bytes(),
@@ -262,6 +261,11 @@ impl DeviceMemory {
     /// Bytes of the arena in use.
     pub fn used_bytes(&self) -> u64 {
         self.shared.arena.used_bytes()
+    }
+
+    /// Queries that have their reservation of the arena.
+    pub fn admitted_count(&self) -> u64 {
+        self.shared.arena.admitted_count()
     }
 
     /// Queries that wait for memory of the arena.

@@ -41,7 +41,7 @@ mod upload;
 
 pub use crate::abi::{CellType, FrameFormat, StringCell};
 pub use activity::{ActivityLog, NotedActivity, device_work};
-pub use arena::{Claim, Reclaim};
+pub use arena::{Claim, Reclaim, Reservation};
 pub use call_watch::{CallGuard, CallWatch};
 pub(crate) use column::held_bytes;
 pub use column::{

@@ -21,8 +21,8 @@ use super::{BLOCK_ALIGNMENT, ExchangeId, ExchangeKey, QueryId, Rank};
 
 /// Exchanges of one query: a plan of 36 joins has about a hundred, those of keys among them.
 pub const EXCHANGES_OF_QUERY_MAX: usize = 256;
-/// Exchanges that are open at once, in all queries: as many as four queries may have. A device has memory for four at once; others that
-/// are open are about to end.
+/// Exchanges that are open at once, in all queries: as many as four queries may have. A device has memory for four queries of more than 16
+/// exchanges, or for 64 exchanges of smaller ones; others that are open are about to end.
 pub const EXCHANGES_MAX: usize = 4 * EXCHANGES_OF_QUERY_MAX;
 /// Blocks that one rank sends to another in one round and exchange. Producers make blocks about as
 /// large as rounds, so there are more than a few only if they are small.

@@ -62,7 +62,7 @@ mod waiting;
 mod window;
 
 pub use engine::{DeviceEngine, DeviceOptions};
-pub use exchange::{FilesOfFirst, QueryStart, RankPart};
+pub use exchange::{BegunOnFirst, QueryStart, RankPart};
 pub use ranks::{
     LocalPeer, RankDevice, RankPeer, RankTable, RankedEngine, RankedOptions, never_begun,
     ranks_of_one_process,

@@ -184,8 +184,8 @@ const TEXT_BYTES: f64 = 24.0;
 const NARROW_DIGITS_MAX: u8 = 18;
 const WIDE_DIGITS_MAX: u8 = 38;
 
-/// Bytes of a row with these columns. At least one: rows without columns are counted.
-pub(super) fn row_bytes(columns: &[(ColumnId, DataType)]) -> f64 {
+/// An estimate of the bytes of a row with these columns. At least one: rows without columns are counted.
+pub fn row_bytes(columns: &[(ColumnId, DataType)]) -> f64 {
     columns.iter().map(|(_, data_type)| cell_bytes(data_type)).sum::<f64>().max(1.0)
 }
 

@@ -50,7 +50,7 @@ use crate::{
 };
 
 pub use self::{
-    cost::{ExchangeCosts, ScanFigures},
+    cost::{ExchangeCosts, ScanFigures, row_bytes},
     distribution::{Distribution, EqualExpressions, Partitioning},
     heavy::{heavy_key_columns, with_common_values},
     ranges::{ColumnRanges, KeyRange, range_columns},

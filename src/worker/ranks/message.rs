@@ -17,8 +17,8 @@
 use std::net::SocketAddr;
 
 use pystachio_plan::{
-    CacheEntry, DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryProgress,
-    QueryRequest, QueryTimeline, Result, SeenFiles,
+    CacheEntry, DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryBegin, QueryMetrics,
+    QueryProgress, QueryRequest, QueryTimeline, Result,
 };
 use serde::{Deserialize, Serialize};
 
@@ -54,8 +54,8 @@ pub enum ToRank {
     Begin {
         /// The query's number.
         query: u64,
-        /// What rank 0 reads: this rank reads the same, or fails.
-        seen_files: Vec<SeenFiles>,
+        /// What holds on all ranks.
+        begin: QueryBegin,
     },
     /// A query is not wanted any more.
     Stop {

@@ -23,7 +23,7 @@ use pystachio_gpu::{
     exchange::{ExchangeNetwork, NetworkOptions, QueryId, Rank},
     execution::{LocalPeer, RankDevice, RankPeer},
 };
-use pystachio_plan::{Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Result, SeenFiles};
+use pystachio_plan::{Error, ErrorKind, PROTOCOL_VERSION, QueryBegin, QueryMetrics, QueryRequest, Result};
 use tokio::{
     sync::{mpsc, watch},
     time::MissedTickBehavior,
@@ -77,7 +77,7 @@ struct RankServer {
 struct RunningPart {
     stop: StopFlag,
     /// Told when the query has begun on rank 0.
-    first: watch::Sender<Option<Vec<SeenFiles>>>,
+    first: watch::Sender<Option<QueryBegin>>,
 }
 
 /// Serves rank 0 until that closes the connection. `open` opens the device, which may take a while, once rank 0 has said Hello.
@@ -190,10 +190,10 @@ impl RankServer {
                 self.join(options, (invitation, descriptors));
             }
             ToRank::Run { generation, query, request } => self.run(generation, query, *request).await?,
-            ToRank::Begin { query, seen_files } => {
+            ToRank::Begin { query, begin } => {
                 // It may have been refused here.
                 if let Some(running) = self.running.get(&query) {
-                    running.first.send_replace(Some(seen_files));
+                    running.first.send_replace(Some(begin));
                 }
             }
             ToRank::Stop { query } => {
@@ -261,12 +261,11 @@ impl RankServer {
         }
         let stop = StopFlag::default();
         let first = watch::Sender::new(None);
-        let first_files = first.subscribe();
+        let begun = first.subscribe();
         self.running.insert(query, RunningPart { stop: stop.clone(), first });
         let (peer, done) = (LocalPeer::new(self.setup.device.engine().clone(), network), self.done.clone());
         tokio::spawn(async move {
-            let run =
-                AssertUnwindSafe(peer.run(QueryId(query), request, first_files, stop)).catch_unwind().await;
+            let run = AssertUnwindSafe(peer.run(QueryId(query), request, begun, stop)).catch_unwind().await;
             let outcome = run.unwrap_or_else(|_| Err(Error::internal("its part of the query panicked")));
             let _ = done.send(Done::Ended { query, outcome: outcome.map(Box::new) }).await;
         });

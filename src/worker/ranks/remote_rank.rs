@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use pystachio_engine::{Meter, StopFlag, locking::lock_whole};
 use pystachio_gpu::{
     exchange::{QueryId, Rank},
-    execution::{FilesOfFirst, RankPeer},
+    execution::{BegunOnFirst, RankPeer},
 };
 use pystachio_plan::{
     CacheEntry, Error, ErrorKind, QueryMetrics, QueryProgress, QueryRequest, QueryTimeline, Result,
@@ -301,7 +301,7 @@ impl RankPeer for RemotePeer {
         &self,
         query: QueryId,
         request: QueryRequest,
-        mut first: FilesOfFirst,
+        mut first: BegunOnFirst,
         stop: StopFlag,
     ) -> Result<QueryMetrics> {
         let mut outcome = self.remote.expect(query)?;
@@ -325,14 +325,14 @@ impl RankPeer for RemotePeer {
                 }
                 begun = first.wait_for(Option::is_some), if is_begin_awaited => {
                     is_begin_awaited = false;
-                    match begun.map(|seen_files| seen_files.clone().unwrap_or_default()) {
-                        Ok(seen_files) => {
-                            if !self.remote.tell(ToRank::Begin { query: query.0, seen_files }, Vec::new()) {
+                    match begun.ok().and_then(|begin| begin.clone()) {
+                        Some(begin) => {
+                            if !self.remote.tell(ToRank::Begin { query: query.0, begin }, Vec::new()) {
                                 return Err(unheard());
                             }
                         }
                         // It never begins, perhaps because this rank is lost: the outcome says so.
-                        Err(_) => running.stop(),
+                        None => running.stop(),
                     }
                 }
                 () = tokio::time::sleep(STOP_INTERVAL) => {}

@@ -13,9 +13,32 @@ use super::{AccountState, Arena, ArenaState};
 /// Limit of queries that wait for memory; further ones are refused. As many as a server has
 /// sessions.
 pub(super) const WAITING_MAX: usize = 4096;
+/// Queries that each count on all free memory: chunks that a query makes of it are a small part of it
+/// (`execution/query/memory.rs`), and a quarter at most is decoded ahead. More queries share it.
+const FREE_SHARERS: u64 = 4;
 /// How often a waiting query polls whether it is still wanted. Each poll takes the arena's lock,
 /// and many queries may wait.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What a query reserves before it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reservation {
+    /// Bytes of the arena that the query has for itself.
+    pub minimum_bytes: u64,
+    /// The part of them that its claims share beyond their guarantees. Guarantees and pool together
+    /// are less than the minimum.
+    pub pool_bytes: u64,
+    /// While other queries wait, claims grow into free memory as long as the query's reservation is
+    /// at most this.
+    pub growth_bytes: u64,
+}
+
+impl Reservation {
+    /// A minimum of which claims share nothing, and beyond which they do not grow while others wait.
+    pub fn of_minimum(minimum_bytes: u64) -> Self {
+        Self { minimum_bytes, ..Self::default() }
+    }
+}
 
 /// A query's part of an arena. Dropping it frees its reservation.
 pub(in crate::device) struct Account {
@@ -30,13 +53,13 @@ impl Account {
         Self { arena: arena.clone(), number }
     }
 
-    /// Waits until `minimum_bytes` are the account's, after all earlier accounts.
+    /// Waits until the minimum of `reservation` is the account's, after all earlier accounts.
     ///
     /// # Errors
     ///
     /// `Cancelled` when `stop` is set, `OutOfMemory` if the arena is smaller or too many wait.
-    pub(in crate::device) fn admit(&self, minimum_bytes: u64, stop: &StopFlag) -> Result<()> {
-        let arena = &self.arena;
+    pub(in crate::device) fn admit(&self, reservation: Reservation, stop: &StopFlag) -> Result<()> {
+        let (arena, minimum_bytes) = (&self.arena, reservation.minimum_bytes);
         let mut state = arena.lock();
         if minimum_bytes > arena.bytes_max || state.waiting.len() >= WAITING_MAX {
             let message = format!(
@@ -59,9 +82,10 @@ impl Account {
                 return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
             }
             let before = state.account(self.number);
-            let after = AccountState { minimum_bytes, ..before };
+            let after = AccountState { reservation: Some(reservation), ..before };
             if is_first(&state) && state.has_room(before, after, arena.bytes_max) {
                 state.put(self.number, after);
+                state.admitted_count += 1;
                 state.waiting.pop_front();
                 state.tell_next();
                 break;
@@ -93,12 +117,13 @@ impl Account {
         self.arena.lock().account(self.number).used_bytes
     }
 
-    /// The bytes that the account could still use if no other account reserved more, and caches
-    /// gave way.
+    /// The bytes that the account may count on if caches give way: what it has reserved and does not
+    /// use, and its share of what no account has reserved.
     pub(in crate::device) fn available_bytes(&self) -> u64 {
         let state = self.arena.lock();
         let own = state.account(self.number);
-        (own.reserved_bytes() - own.used_bytes) + self.arena.bytes_max.saturating_sub(state.reserved_bytes)
+        let free = self.arena.bytes_max.saturating_sub(state.reserved_bytes);
+        (own.reserved_bytes() - own.used_bytes) + free / state.admitted_count.div_ceil(FREE_SHARERS).max(1)
     }
 
     /// Changes the claims' use beyond their guarantees; returns whether that was granted. Caches
@@ -130,6 +155,7 @@ impl Drop for Account {
         let mut state = self.arena.lock();
         if let Some(own) = state.accounts.remove(&self.number) {
             state.reserved_bytes -= own.reserved_bytes();
+            state.admitted_count -= u64::from(own.reservation.is_some());
         }
         state.making_room.take_if(|account| *account == self.number);
         state.tell_next();
@@ -153,9 +179,9 @@ impl Claim {
         self.bytes
     }
 
-    /// Sets the bytes that the operator is about to hold. The guarantee is always granted; more
-    /// only if the arena has it and no query waits. A refusal changes nothing, and the operator has
-    /// to spill.
+    /// Sets the bytes that the operator is about to hold. The guarantee is always granted, and so is
+    /// what other claims leave of the pool; more only if the arena has it, see
+    /// [`Reservation::growth_bytes`]. A refusal changes nothing, and the operator has to spill.
     pub fn try_resize(&mut self, bytes: u64) -> bool {
         let granted = self.account.change_excess(self.excess(self.bytes), self.excess(bytes));
         if granted {

@@ -9,7 +9,7 @@ const BYTES: u64 = 1000;
 
 fn account(arena: &Arc<Arena>, minimum_bytes: u64) -> Arc<Account> {
     let account = Account::new(arena);
-    account.admit(minimum_bytes, &StopFlag::default()).unwrap();
+    account.admit(Reservation::of_minimum(minimum_bytes), &StopFlag::default()).unwrap();
     Arc::new(account)
 }
 
@@ -80,16 +80,121 @@ fn while_a_query_waits_no_claim_grows() {
 }
 
 #[test]
+fn claims_of_a_query_share_its_pool_also_while_others_wait() {
+    let arena = Arc::new(Arena::new(BYTES));
+    let query = Account::new(&arena);
+    let reservation = Reservation { minimum_bytes: 600, pool_bytes: 200, growth_bytes: 600 };
+    query.admit(reservation, &StopFlag::default()).unwrap();
+    let query = Arc::new(query);
+    let (mut first, mut second) = (Claim::new(query.clone(), 50), Claim::new(query.clone(), 50));
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(account(&arena, 500)));
+        while arena.lock().waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(first.try_resize(50 + 150));
+        assert_eq!(arena.lock().reserved_bytes, 600, "the pool is reserved already");
+        assert!(!second.try_resize(50 + 51), "more than is left of the pool");
+        assert!(second.try_resize(50 + 50));
+        assert!(first.try_resize(50));
+        assert!(second.try_resize(50 + 200), "the pool is any claim's");
+        drop((first, second));
+        drop(query);
+    });
+    assert_eq!(arena.lock().reserved_bytes, 0);
+}
+
+#[test]
+fn while_a_query_waits_claims_grow_into_free_memory_up_to_a_limit() {
+    let arena = Arc::new(Arena::new(BYTES));
+    let query = Account::new(&arena);
+    let reservation = Reservation { minimum_bytes: 100, pool_bytes: 0, growth_bytes: 250 };
+    query.admit(reservation, &StopFlag::default()).unwrap();
+    let query = Arc::new(query);
+    let mut claim = Claim::new(query.clone(), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(account(&arena, BYTES)));
+        while arena.lock().waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(claim.try_resize(150));
+        assert!(!claim.try_resize(151));
+        drop(claim);
+        drop(query);
+    });
+    assert_eq!(arena.lock().reserved_bytes, 0);
+}
+
+#[test]
+fn many_queries_count_on_shares_of_what_is_free() {
+    let arena = Arc::new(Arena::new(BYTES));
+    let mut queries = Vec::new();
+    // A minimum of its own, and what is left, which four may each count on.
+    for available in [10 + 990, 10 + 980, 10 + 970, 10 + 960, 10 + 950 / 2] {
+        queries.push(account(&arena, 10));
+        assert_eq!(queries.last().map(|query| query.available_bytes()), Some(available));
+    }
+    queries.extend((0..3).map(|_| account(&arena, 10)));
+    assert_eq!(queries[0].available_bytes(), 10 + 920 / 2);
+    queries.truncate(4);
+    assert_eq!(queries[0].available_bytes(), 10 + 960);
+}
+
+#[test]
+fn small_queries_run_beside_a_large_one_and_none_overtakes_the_next_large_one() {
+    let arena = Arc::new(Arena::new(BYTES));
+    let large = account(&arena, 250);
+    let small: Vec<_> = (0..15).map(|_| account(&arena, 50)).collect();
+    assert_eq!((arena.admitted_count(), arena.waiting_count()), (16, 0));
+    let (admitted, stop) = (Mutex::new(Vec::new()), StopFlag::default());
+    std::thread::scope(|scope| {
+        let wait_behind = |count: usize| {
+            while arena.waiting_count() < count {
+                std::thread::yield_now();
+            }
+        };
+        let wait = |name: &'static str, minimum_bytes, stop: &StopFlag| {
+            let (arena, admitted, stop) = (&arena, &admitted, stop.clone());
+            scope.spawn(move || {
+                let query = Account::new(arena);
+                let is_admitted = query.admit(Reservation::of_minimum(minimum_bytes), &stop).is_ok();
+                admitted.lock().unwrap().push((name, is_admitted));
+                // All of it, so that the next one is admitted after this is known.
+                drop(query);
+            });
+        };
+        wait("large", BYTES, &StopFlag::default());
+        wait_behind(1);
+        wait("given up", 50, &stop);
+        wait_behind(2);
+        wait("small", 50, &StopFlag::default());
+        wait_behind(3);
+        // The small ones would have room now.
+        drop(small);
+        stop.stop();
+        while admitted.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(*admitted.lock().unwrap(), [("given up", false)]);
+        assert_eq!(arena.waiting_count(), 2);
+        drop(large);
+    });
+    assert_eq!(admitted.into_inner().unwrap()[1..], [("large", true), ("small", true)]);
+    assert_eq!(arena.lock().reserved_bytes, 0);
+}
+
+#[test]
 fn too_many_queries_that_wait_and_too_large_ones_are_refused() {
     let arena = Arc::new(Arena::new(BYTES));
-    let large = Account::new(&arena).admit(BYTES + 1, &StopFlag::default()).unwrap_err();
+    let large =
+        Account::new(&arena).admit(Reservation::of_minimum(BYTES + 1), &StopFlag::default()).unwrap_err();
     assert_eq!(large.kind, ErrorKind::OutOfMemory);
     let stop = StopFlag::default();
     let all = account(&arena, BYTES);
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let error = Account::new(&arena).admit(1, &stop).unwrap_err();
+                let error = Account::new(&arena).admit(Reservation::of_minimum(1), &stop).unwrap_err();
                 assert_eq!(error.kind, ErrorKind::Cancelled);
             });
         }
@@ -98,7 +203,7 @@ fn too_many_queries_that_wait_and_too_large_ones_are_refused() {
         }
         let others = (0..WAITING_MAX as u64 - 8).map(|place| (u64::MAX - place, Arc::default()));
         arena.lock().waiting.extend(others);
-        let error = Account::new(&arena).admit(1, &stop).unwrap_err();
+        let error = Account::new(&arena).admit(Reservation::of_minimum(1), &stop).unwrap_err();
         assert!(error.message.contains("queries_waiting="), "{error}");
         arena.lock().waiting.truncate(8);
         stop.stop();

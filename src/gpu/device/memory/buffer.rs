@@ -229,13 +229,13 @@ mod tests {
     use super::*;
     use pystachio_engine::StopFlag;
 
-    use crate::device::EmulatedPlatform;
+    use crate::device::{EmulatedPlatform, Reservation};
 
     #[test]
     fn what_is_shared_outlives_the_account_that_it_counted_for() {
         let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
         let query = memory.open_account();
-        query.admit(400, &StopFlag::default()).unwrap();
+        query.admit(Reservation::of_minimum(400), &StopFlag::default()).unwrap();
         let buffer = query.allocate(100, Stream(0)).unwrap();
         assert!(buffer.try_detach() && buffer.try_detach());
         drop(query);
@@ -272,7 +272,7 @@ mod tests {
     fn caches_share_half_of_what_queries_have_reserved() {
         let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
         let query = memory.open_account();
-        query.admit(1000, &StopFlag::default()).unwrap();
+        query.admit(Reservation::of_minimum(1000), &StopFlag::default()).unwrap();
         let buffers = [query.allocate(500, Stream(0)).unwrap(), query.allocate(1, Stream(0)).unwrap()];
         assert_eq!(buffers.each_ref().map(Buffer::try_detach), [true, false]);
         drop(buffers);

@@ -149,7 +149,7 @@ fn a_long_buffer_finds_room_among_scattered_buffers_of_a_cache() {
     let used = all.swap_remove(all.len() / 2);
     drop(all);
     let query = memory.open_account();
-    query.admit(MEMORY_BYTES / 2, &StopFlag::default()).unwrap();
+    query.admit(super::Reservation::of_minimum(MEMORY_BYTES / 2), &StopFlag::default()).unwrap();
     let before = cache.idle_buffers().len() as u64 * HELD_BYTES;
     let long = query.allocate(LONG_BYTES, Stream(1)).unwrap();
     let lost = before - cache.idle_buffers().len() as u64 * HELD_BYTES;

@@ -76,7 +76,7 @@ impl ExchangeOperator<'_> {
         let below = below?;
         if matches!(kind, ExchangeKind::HashOrBroadcast { .. }) {
             // For the rows held until the decision.
-            query.memory.add_holder();
+            query.memory.add_small_holder();
         }
         let owner_keys = |keys: &[Expression], heavy| {
             OwnerKeys::compile(keys, heavy, (&below.columns, query)).map(Box::new)
@@ -113,18 +113,18 @@ impl ExchangeOperator<'_> {
             sending.input.expect_whole();
         }
         if !settings.overlap {
-            query.memory.add_holder();
+            query.memory.add_small_holder();
         }
         query.exchanges.add(*id, place, (sending, received.clone()), first.all_scans_until(&end));
         // Held rows, and blocks on their way off the device.
         for _ in 0..2 {
-            query.memory.add_holder();
+            query.memory.add_small_holder();
         }
         let source = ExchangeSource::new(received);
         match kind {
             ExchangeKind::Merge { keys } => {
                 let unordered = operator(columns, source, NO_OPERATOR);
-                sorted((place, unordered), keys, row_count_max, query)
+                sorted((place, unordered, input.estimate.rows), keys, row_count_max, query)
             }
             _ => Ok(operator(columns, source, place)),
         }

@@ -87,10 +87,13 @@ impl JoinOperator<'_> {
         build.expect_whole();
         let types = (build.types(), probe.types());
         let matching = Matching::new(self.kind, build_side, keys, residual, types);
-        // The build side, and probe chunks while the join chooses its build side.
-        for _ in 0..2 {
-            query.memory.add_holder();
-        }
+        let built = match build_side {
+            JoinSide::Left => self.left,
+            JoinSide::Right => self.right,
+        };
+        query.memory.add_holder(built.estimate.rows, &build.columns);
+        // Probe chunks while the join chooses its build side.
+        query.memory.add_small_holder();
         let shared = shared.filter(|shared| shared.filters.has_targets());
         if let Some(shared) = &shared {
             query.exchanges.add_keys(place, shared.clone());

@@ -211,7 +211,7 @@ fn shared(part: &Relation, query: &mut Query, depth: usize) -> Result<CountedSou
         return Ok(operator(part.columns(), SharedSource::new(known), place));
     }
     let source = whole_aggregate(part, FilterRoute::none(), query, depth)?;
-    query.memory.add_holder();
+    query.memory.add_holder(part.estimate.rows, &part.columns());
     let part_read = SharedPart::new(source);
     query.shared.insert(group, part_read.clone());
     // Its rows are counted where they are computed.
@@ -247,7 +247,7 @@ fn whole_aggregate(
     let computed = groups.iter().map(|named| &named.expression).chain(inputs);
     let route = route.below(place).past(computed, input).through(groups);
     let input = self::relation(input, route, query, depth + 1)?;
-    aggregate((place, input), groups, (aggregates, *phase), relation.columns(), query)
+    aggregate((place, input), groups, (aggregates, *phase), relation, query)
 }
 
 /// A sort. `row_count_max`: how many of the first rows are wanted.
@@ -259,13 +259,14 @@ fn sort(
     depth: usize,
 ) -> Result<CountedSource> {
     let place = describe(query, "Sort".to_owned(), depth);
+    let rows = input.estimate.rows;
     let input = relation(input, FilterRoute::none(), query, depth + 1)?;
-    sorted((place, input), keys, row_count_max, query)
+    sorted((place, input, rows), keys, row_count_max, query)
 }
 
-/// Rows in order, or the first of them.
+/// Rows in order, or the first of them. `input`: with its place and the planner's rows.
 pub(super) fn sorted(
-    (place, mut input): (usize, CountedSource),
+    (place, mut input, rows): (usize, CountedSource, f64),
     keys: &[SortKey],
     row_count_max: Option<usize>,
     query: &mut Query,
@@ -273,8 +274,8 @@ pub(super) fn sorted(
     input.expect_whole();
     let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
     let program = Program::compile(&values, &input.columns, &query.parameters)?;
-    query.memory.add_holder();
     let columns = input.columns.clone();
+    query.memory.add_holder(row_count_max.map_or(rows, |count| rows.min(count as f64)), &columns);
     Ok(operator(columns, SortSource::new(input, program, keys.to_vec(), row_count_max), place))
 }
 
@@ -309,7 +310,7 @@ fn windows(relation: &Relation, query: &mut Query, depth: usize) -> Result<Count
         key_types: keys.iter().map(|key| key.expression.data_type().clone()).collect(),
         shared_key_count,
     };
-    query.memory.add_holder();
+    query.memory.add_holder(relation.estimate.rows, &columns);
     Ok(operator(columns, WindowSource::new(input, stages, order), places[0]))
 }
 
@@ -412,7 +413,7 @@ fn aggregate(
     (place, mut input): (usize, CountedSource),
     groups: &[NamedExpression],
     (aggregates, phase): (&[AggregateCall], AggregatePhase),
-    columns: Columns,
+    relation: &Relation,
     query: &mut Query,
 ) -> Result<CountedSource> {
     let mut values: Vec<Expression> = groups.iter().map(|named| named.expression.clone()).collect();
@@ -450,8 +451,10 @@ fn aggregate(
         .expecting(expected_keys.cloned())
         .folding(groups, &arguments, &query.parameters);
     let source = if phase == AggregatePhase::Partial { source.in_first_phase() } else { source };
-    for _ in 0..source.holder_count() {
-        query.memory.add_holder();
+    let columns = relation.columns();
+    query.memory.add_holder(relation.estimate.rows, &columns);
+    for _ in 1..source.holder_count() {
+        query.memory.add_small_holder();
     }
     Ok(operator(columns, source, place))
 }

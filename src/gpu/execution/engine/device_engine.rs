@@ -130,8 +130,8 @@ impl DeviceEngine {
         self.memory.platform().name()
     }
 
-    /// Starts a query and waits for its first rows. If memory is short for build sides read in
-    /// parallel, it runs again with one after the other.
+    /// Starts a query and waits for its first rows. If it finds too little memory before, it runs
+    /// again: with as much as a query may reserve, and with one build side read after the other.
     ///
     /// # Errors
     ///
@@ -142,13 +142,15 @@ impl DeviceEngine {
         let place = QueryPlace { engine: QueryEngine::Gpu, rank_count: 1 };
         stop.begin(place);
         let first = self.prepare(request.clone(), (stop.clone(), None), guard.clone())?;
-        let has_begun = first.driver.query.fragments.has_begun();
+        let query = &first.driver.query;
+        let (has_begun, minimum) = (query.fragments.has_begun(), query.memory.minimum());
+        let could_have_more = || has_begun.load(Ordering::Relaxed) || minimum.is_below_cap();
         let stream = match DeviceStream::start(first).await {
-            Err(error) if error.kind == ErrorKind::OutOfMemory && has_begun.load(Ordering::Relaxed) => {
+            Err(error) if error.kind == ErrorKind::OutOfMemory && could_have_more() => {
                 stop.begin(place);
                 let device = DeviceSettings { concurrent_builds: false, ..request.device };
-                DeviceStream::start(self.prepare(QueryRequest { device, ..request }, (stop, None), guard)?)
-                    .await
+                let again = self.prepare(QueryRequest { device, ..request }, (stop, None), guard)?;
+                DeviceStream::start(QueryRun { takes_cap: true, ..again }).await
             }
             started => started,
         };
@@ -200,7 +202,7 @@ impl DeviceEngine {
         let queue = queue.with_deferred_faults();
         let query = Arc::new(self.query(&request, queue.memory(), (stop.clone(), part)));
         let driver = Driver::new(query, queue, stop, NO_OPERATOR);
-        Ok(QueryRun { request, driver, timeline, guard: Box::new(guard) })
+        Ok(QueryRun { request, driver, takes_cap: false, timeline, guard: Box::new(guard) })
     }
 
     /// A query whose plan is not compiled yet.

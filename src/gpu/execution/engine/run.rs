@@ -27,7 +27,7 @@ use crate::{
         CountedSource,
         compile::compile,
         exchange::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN},
-        query::{Driver, Query, failure_of_panic},
+        query::{Driver, Query, WantedMinimum, failure_of_panic},
         waiting::wait_at_most,
     },
     operation::{ArrowBatches, column_schema},
@@ -41,6 +41,8 @@ pub(super) struct QueryRun {
     pub(super) request: QueryRequest,
     /// The query's own driver: no other driver runs yet.
     pub(super) driver: Driver,
+    /// Whether it reserves as much memory as a query may, whatever its plan says.
+    pub(super) takes_cap: bool,
     /// Where to put its timeline, if the query wants one.
     pub(super) timeline: Option<(Arc<ActivityLog>, Timelines)>,
     /// Dropped when the query ends.
@@ -125,10 +127,12 @@ struct Worker {
 
 impl Worker {
     fn work(self) {
-        let Self { run: QueryRun { request, mut driver, timeline, guard }, schema, sender, metrics } = self;
+        let Self { run, schema, sender, metrics } = self;
+        let QueryRun { request, mut driver, takes_cap, timeline, guard } = run;
         let started = Instant::now();
         let watched = timeline.as_ref().map(|(log, timelines)| WatchedQuery { log, timelines });
-        let output = QueryOutput { request: &request, schema, sender: &sender, metrics, started, watched };
+        let request = &request;
+        let output = QueryOutput { request, takes_cap, schema, sender: &sender, metrics, started, watched };
         let mut spool = Spool::new(driver.query.memory.store.space().clone());
         // A panic ends the query, not the process.
         let work = AssertUnwindSafe(|| output.execute(&mut driver, &mut spool));
@@ -161,6 +165,7 @@ fn cancelled() -> Error {
 /// The destination of the rows.
 struct QueryOutput<'a> {
     request: &'a QueryRequest,
+    takes_cap: bool,
     schema: SchemaRef,
     sender: &'a mpsc::Sender<Result<RecordBatch>>,
     metrics: Arc<Mutex<QueryMetrics>>,
@@ -238,12 +243,20 @@ impl QueryOutput<'_> {
         let compiled = self.compile(driver);
         let mut root = compiled.inspect_err(|error| driver.query.exchanges.refuse(error))?;
         let query = driver.query.clone();
-        query.exchanges.await_start(&query.files)?;
+        let share = query.exchanges.await_start(&query.files)?;
         {
             let _waits = query.stop.wait_for_turn();
-            query.memory.admit(&query.stop)?;
+            let wanted = match share {
+                Some(share) => WantedMinimum::Share(share),
+                None if self.takes_cap => WantedMinimum::Cap,
+                None => WantedMinimum::OfPlan {
+                    part_bytes: query.readers.part_bytes_max(),
+                    exchange_count: query.exchanges.planned_count(),
+                },
+            };
+            query.memory.admit(wanted, &query.stop)?;
         }
-        query.exchanges.open(&query.files)?;
+        query.exchanges.open(&query.files, query.memory.share())?;
         query.exchanges.begin(&query)?;
         query.fragments.begin(&query);
         let batch_rows = (self.request.batch_rows_max as usize).max(1);

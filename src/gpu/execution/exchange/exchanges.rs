@@ -21,7 +21,7 @@ use std::{
 use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_files::QueryFiles;
 use pystachio_plan::{
-    Error, ErrorKind, ExchangeCompression, ExchangeReach, ExchangeSettings, Result, SeenFiles,
+    Error, ErrorKind, ExchangeCompression, ExchangeReach, ExchangeSettings, QueryBegin, Result,
 };
 use tokio::sync::watch;
 
@@ -38,7 +38,7 @@ use crate::{
         ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, Narrowing, QueryExchanges, QueryId, Rank,
     },
     execution::{
-        query::{Query, StartedWork, failure_of_panic},
+        query::{MemoryShare, Query, StartedWork, failure_of_panic},
         ranks::never_begun,
         waiting::wait_at_most,
     },
@@ -62,18 +62,18 @@ pub struct RankPart {
     pub start: QueryStart,
 }
 
-/// The files that rank 0 reads, sent once the query has its memory there and its exchanges are
+/// What rank 0 reads and reserves, sent once the query has its memory there and its exchanges are
 /// open.
-pub type FilesOfFirst = watch::Receiver<Option<Vec<SeenFiles>>>;
+pub type BegunOnFirst = watch::Receiver<Option<QueryBegin>>;
 
 /// When a query on all ranks begins: on rank 0 when it has memory, on the others when it has begun
 /// on rank 0. So it is admitted once for all. Until then the others prepare it.
 #[derive(Clone)]
 pub enum QueryStart {
-    /// This is rank 0, which announces its files.
-    Told(Arc<watch::Sender<Option<Vec<SeenFiles>>>>),
-    /// This is another rank, which reads the same files.
-    Awaited(FilesOfFirst),
+    /// This is rank 0, which announces its files and the share of memory.
+    Told(Arc<watch::Sender<Option<QueryBegin>>>),
+    /// This is another rank, which reads the same files and reserves the same share.
+    Awaited(BegunOnFirst),
 }
 
 /// A rank among all ranks.
@@ -244,34 +244,41 @@ impl Exchanges {
         }
     }
 
-    /// Waits until a compiled query has begun on rank 0, and reads the same files. On rank 0 this
-    /// does nothing.
+    /// How many exchanges there will be, of rows and of keys; `None` without other ranks.
+    pub(in crate::execution) fn planned_count(&self) -> Option<usize> {
+        let state = self.lock();
+        self.part.as_ref().map(|_| state.planned.len() + state.shared.len())
+    }
+
+    /// Waits until a compiled query has begun on rank 0, and reads the same files. Returns the share
+    /// of memory that it has there. On rank 0 this does nothing.
     ///
     /// # Errors
     ///
     /// Errors of [`QueryFiles::read_as`], after which the other ranks know; `Cancelled` if the
     /// query does not begin.
-    pub(in crate::execution) fn await_start(&self, files: &QueryFiles) -> Result<()> {
-        let Some(RankPart { start: QueryStart::Awaited(seen), .. }) = &self.part else { return Ok(()) };
-        let mut seen = seen.clone();
-        let begun = loop {
+    pub(in crate::execution) fn await_start(&self, files: &QueryFiles) -> Result<Option<MemoryShare>> {
+        let Some(RankPart { start: QueryStart::Awaited(begun), .. }) = &self.part else { return Ok(None) };
+        let mut begun = begun.clone();
+        let begin = loop {
             self.stop.check()?;
-            if let Some(begun) = wait_at_most(pin!(seen.wait_for(Option::is_some)), STOP_INTERVAL) {
-                break begun.map(|seen| seen.clone().unwrap_or_default());
+            if let Some(begun) = wait_at_most(pin!(begun.wait_for(Option::is_some)), STOP_INTERVAL) {
+                break begun.ok().and_then(|begin| begin.clone());
             }
         };
-        begun
-            .map_err(|_| never_begun())
-            .and_then(|seen| files.read_as(seen))
-            .inspect_err(|error| self.refuse(error))
+        let read_as = |QueryBegin { seen_files, memory_share }| {
+            files.read_as(seen_files).map(|()| Some(MemoryShare::new(memory_share)))
+        };
+        begin.ok_or_else(never_begun).and_then(read_as).inspect_err(|error| self.refuse(error))
     }
 
-    /// Opens the exchanges of a compiled query, and announces the files that it reads.
+    /// Opens the exchanges of a compiled query, which has this share of the memory, and announces
+    /// the files that it reads.
     ///
     /// # Errors
     ///
     /// Errors of [`ExchangeNetwork::open_query`], after which the other ranks know.
-    pub(in crate::execution) fn open(&self, files: &QueryFiles) -> Result<()> {
+    pub(in crate::execution) fn open(&self, files: &QueryFiles, share: MemoryShare) -> Result<()> {
         let Some(RankPart { network, query, start }) = &self.part else { return Ok(()) };
         let state = self.lock();
         let count = (state.planned.len() + state.shared.len()) as u64;
@@ -281,7 +288,7 @@ impl Exchanges {
             groups_max: Some(usize::from(self.settings.groups_max)),
             reach,
             narrowing: narrowing(self.settings.compression, reach),
-            ..spec_of(id, count, memory)
+            ..spec_of(id, (count, share), memory)
         };
         let of_rows = state.planned.iter().map(|planned| (planned.id, planned.sending.reach));
         let of_keys = state.shared.iter().map(|planned| (planned.id, ExchangeReach::All));
@@ -293,7 +300,8 @@ impl Exchanges {
         state.is_announced = true;
         state.open = Some(open);
         if let QueryStart::Told(begun) = start {
-            begun.send_replace(Some(files.seen()));
+            let begin = QueryBegin { seen_files: files.seen(), memory_share: share.number() };
+            begun.send_replace(Some(begin));
         }
         Ok(())
     }

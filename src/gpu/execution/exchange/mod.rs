@@ -54,7 +54,7 @@ mod sending;
 mod shared_keys;
 mod source;
 
-pub use self::exchanges::{FilesOfFirst, QueryStart, RankPart};
+pub use self::exchanges::{BegunOnFirst, QueryStart, RankPart};
 pub(super) use self::{
     buffers::block_bytes_of,
     exchanges::{Exchanges, RankPlace},

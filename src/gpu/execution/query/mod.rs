@@ -22,7 +22,10 @@ mod threads;
 pub(super) use self::{
     driver::{Driver, NO_OPERATOR, Query, WAIT_INTERVAL, failure_of_panic},
     held::{Held, Spilling, for_each_block, groups_within},
-    memory::{PARTITION_LEVELS_MAX, PARTITIONS, QUERIES_MAX, QueryMemory, ROWS_MAX},
+    memory::{
+        LARGE_QUERIES, MemoryShare, PARTITION_LEVELS_MAX, PARTITIONS, QueryMemory, ROWS_MAX, SHARES_OF_CAP,
+        WantedMinimum,
+    },
     meter::QueryMeter,
     threads::{StartedWork, Threads},
 };

@@ -8,7 +8,7 @@ use pystachio_plan::{CacheEntry, QueryMetrics, QueryRequest, QueryTimeline, Resu
 
 use crate::{
     exchange::{ExchangeNetwork, QueryId, Rank},
-    execution::{DeviceEngine, FilesOfFirst, QueryStart, RankPart},
+    execution::{BegunOnFirst, DeviceEngine, QueryStart, RankPart},
 };
 
 /// Another rank, in this process or another one.
@@ -29,7 +29,7 @@ pub trait RankPeer: Send + Sync + 'static {
         &self,
         query: QueryId,
         request: QueryRequest,
-        first: FilesOfFirst,
+        first: BegunOnFirst,
         stop: StopFlag,
     ) -> Result<QueryMetrics>;
 
@@ -72,7 +72,7 @@ impl RankPeer for LocalPeer {
         &self,
         query: QueryId,
         request: QueryRequest,
-        first: FilesOfFirst,
+        first: BegunOnFirst,
         stop: StopFlag,
     ) -> Result<QueryMetrics> {
         let part = RankPart { network: self.network.clone(), query, start: QueryStart::Awaited(first) };

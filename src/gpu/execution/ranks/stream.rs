@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::peer::RankPeer;
 use crate::{
     exchange::{QueryId, Rank},
-    execution::FilesOfFirst,
+    execution::BegunOnFirst,
 };
 
 /// The way out of a query that another rank has failed, where that rank has not said why.
@@ -45,7 +45,7 @@ impl PeerRuns {
         query: QueryId,
         request: &QueryRequest,
         stop: StopFlag,
-        (first, is_turn_awaited): (&FilesOfFirst, bool),
+        (first, is_turn_awaited): (&BegunOnFirst, bool),
     ) -> Self {
         let run = |peer: &Arc<dyn RankPeer>| {
             let (peer, request, stop) = (peer.clone(), request.clone(), stop.clone());

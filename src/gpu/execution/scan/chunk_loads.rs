@@ -280,8 +280,10 @@ impl ScanWork {
     fn read_row_group(&self, queue: &Queue, reads: &mut [ChunkRead<'_>]) -> Result<()> {
         let Some(row_group) = reads.first().map(|read| read.chunk.wanted.row_group) else { return Ok(()) };
         let file = &row_group.file.file;
-        let way =
-            row_group.file.way.get_or_init(|| self.file_systems.open(file, self.storage_path, self.own_path));
+        let way = row_group
+            .file
+            .way
+            .get_or_init(|| self.file_systems.open(file, self.storage_path, self.own_path()));
         let FileWay { path, device_file } = way.as_ref().map_err(Clone::clone)?;
         let mut reader = FileReader::open(file, *path)?;
         let wanted: Vec<_> = reads.iter().flat_map(ChunkRead::ranges).collect();

@@ -83,6 +83,23 @@ impl RowGroup {
         part_of(self.encoded_bytes(), self.rows.len(), self.assigned.len() as u32)
     }
 
+    /// An estimate of the device memory that reading its segments takes: all cells, for rows that all
+    /// pass, and their numbers.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for columns that no kernel decodes.
+    pub(super) fn resident_bytes(&self, columns: &[ScanColumn]) -> Result<u64> {
+        let cells = columns.iter().map(cell_bytes).sum::<Result<u64>>()?;
+        Ok(self.rows.len() as u64 * (cells + ROW_NUMBER_BYTES))
+    }
+
+    /// An estimate of the device memory that aggregating its segments takes, of which the scan gives
+    /// only the groups.
+    pub(super) fn folding_bytes(&self) -> u64 {
+        self.rows.len() as u64 * ROW_NUMBER_BYTES
+    }
+
     /// Whether the rank has all rows of the row group.
     pub(super) fn is_whole(&self) -> bool {
         self.assigned == (0..self.row_count)
@@ -221,6 +238,8 @@ impl ScanFile {
     }
 }
 
+/// A row's number, and its place among those that pass.
+const ROW_NUMBER_BYTES: u64 = 8;
 /// Rows of a chunk at most: they are numbered with 32 bits, and one number stands for no row.
 const CHUNK_ROWS_MAX: usize = u32::MAX as usize - 1;
 

@@ -24,6 +24,7 @@
 mod tests;
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -44,9 +45,11 @@ use crate::{
     operation::Queue,
 };
 
-/// How often an idle reader polls the conditions that wake no reader: free memory, and settled
-/// filters.
+/// How soon an idle reader polls the conditions that wake no reader: free memory, and settled filters
+/// of scans that no driver waits for. The interval doubles with every look in vain: each look takes
+/// the pool's lock and the arena's, and with many queries most readers are idle.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(32);
 /// Parts of one scan that are ahead of the query, for each reader.
 const PARTS_AHEAD_PER_READER: usize = 2;
 
@@ -62,7 +65,7 @@ pub(super) trait ScanParts: Send + Sync {
     /// How many parts there are.
     fn part_count(&self) -> usize;
 
-    /// Upper bound of the device memory that decoding a part takes.
+    /// An estimate of the device memory that reading a part takes, if all of its rows pass.
     fn part_bytes(&self, part: usize) -> u64;
 
     /// Whether the filters of joins are settled. Until then readers load parts ahead, and decode
@@ -283,7 +286,7 @@ impl ReaderPool {
             return Ok(());
         }
         let parts: usize = self.shared.lock().scans.iter().map(|scan| scan.work.part_count()).sum();
-        for _ in 0..self.shared.reader_count.min(parts).max(1) {
+        for _ in 0..self.shared.budget.reader_share().min(parts).max(1) {
             let shared = self.shared.clone();
             started.push(self.threads.start("pystachio-reader", move || shared.read())?);
         }
@@ -347,14 +350,17 @@ impl ReaderPoolInner {
             tracing::warn!("a reader can't be bound to processors: {error}");
         }
         let mut queues = ReaderQueues { own: Queue::new(&self.memory), of_scans: HashMap::new() };
+        let mut look_interval = LOOK_INTERVAL;
         let mut state = self.lock();
         while !state.is_closed && !self.stop.is_stopped() {
             let Some(step) = self.choose(&state) else {
                 // Nothing has changed, so no wake-up: readers that woke one another would never
                 // rest.
-                state = self.wait(state, LOOK_INTERVAL);
+                state = self.wait(state, look_interval);
+                look_interval = (2 * look_interval).min(LOOK_INTERVAL_MAX);
                 continue;
             };
+            look_interval = LOOK_INTERVAL;
             match step {
                 ReaderStep::Read(scan) => {
                     let part = state.scans[scan].unread;
@@ -477,11 +483,13 @@ impl ReaderPoolInner {
                 _ => None,
             }
         };
-        let ahead_bytes_max = if self.is_bounded { self.budget.ahead_bytes() } else { u64::MAX };
+        // It takes the arena's lock, and most looks find no step.
+        let ahead_bytes_max =
+            LazyCell::new(|| if self.is_bounded { self.budget.ahead_bytes() } else { u64::MAX });
         // Scans that no driver waits for leave half of the room to the others.
         let fits = |scan: &PoolScan, part: usize, part_of_all: u64| {
             let ahead_bytes = state.ahead_bytes.saturating_add(scan.work.part_bytes(part));
-            ahead_bytes <= ahead_bytes_max / part_of_all
+            ahead_bytes <= *ahead_bytes_max / part_of_all
         };
         let waited = || state.waited.iter().filter_map(|number| Some((*number, state.scans.get(*number)?)));
         // The part that a driver waits for in any case: drivers that wait for other drivers wait

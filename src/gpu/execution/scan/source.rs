@@ -122,9 +122,12 @@ pub(super) struct ScanWork {
     /// Whether chunks that are used again become segments.
     pub(super) makes_segments: bool,
     pub(super) file_systems: Arc<FileSystems>,
-    /// How to read files, and the fallback if the user sets no method and there is no GPUDirect.
+    /// How to read files.
     pub(super) storage_path: StoragePath,
-    pub(super) own_path: StoragePath,
+    /// The fallback if the user sets no method and there is no GPUDirect, once a file is opened: what
+    /// is on the device already needs none, and the host's free memory takes a while to find out.
+    own_path: OnceLock<StoragePath>,
+    bytes_to_read: u64,
     /// Whether reads bypass the page cache for bytes that it does not hold: the device's cache
     /// keeps the bytes, and storage is faster so.
     pub(super) avoids_page_cache: bool,
@@ -137,6 +140,8 @@ pub(super) struct ScanWork {
     pub(super) counts: ScanCounters,
     /// The progress shown to users.
     pub(super) meter: Arc<QueryMeter>,
+    /// Whether all that it reads was segments on the device when it was opened.
+    is_resident: bool,
     /// Set before readers begin.
     pub(super) fold: OnceLock<PlacedFold>,
 }
@@ -253,7 +258,8 @@ impl ScanSource {
             makes_segments: query.settings.segments,
             file_systems: query.file_systems.clone(),
             storage_path: query.settings.storage,
-            own_path: query.settings.storage.resolve(bytes_to_read, memory_available()),
+            own_path: OnceLock::new(),
+            bytes_to_read,
             avoids_page_cache: query.settings.storage == StoragePath::Auto
                 && query.settings.cache
                 && bytes_to_read <= query.cache.bytes().1 / CACHE_PART_OF_SCAN,
@@ -263,10 +269,16 @@ impl ScanSource {
             stop: query.stop.of_part(),
             counts: ScanCounters::default(),
             meter: query.meter.clone(),
+            is_resident: false,
             fold: OnceLock::new(),
         };
-        let is_resident = row_groups.iter().all(|row_group| work.has_segments(row_group));
-        let count_min = if is_resident { RESIDENT_PARTS_MIN } else { reader_count };
+        work.is_resident = row_groups.iter().all(|row_group| work.has_segments(row_group));
+        if work.is_resident {
+            for row_group in &mut row_groups {
+                row_group.bytes = row_group.resident_bytes(columns)?;
+            }
+        }
+        let count_min = if work.is_resident { RESIDENT_PARTS_MIN } else { reader_count };
         work.parts = parts(row_groups, PartSize { rows_min: CHUNK_ROWS_MIN, bytes_max, count_min });
         let work = Arc::new(work);
         let wanted = query.readers.add(work.clone(), place.rank);
@@ -378,7 +390,10 @@ impl ScanParts for ScanWork {
 
     fn part_bytes(&self, part: usize) -> u64 {
         let row_groups = self.parts.get(part).map_or(&[][..], Vec::as_slice);
-        row_groups.iter().map(|row_group| row_group.bytes).sum()
+        match self.is_resident && self.fold.get().is_some() {
+            true => row_groups.iter().map(RowGroup::folding_bytes).sum(),
+            false => row_groups.iter().map(|row_group| row_group.bytes).sum(),
+        }
     }
 
     fn is_ready(&self) -> bool {
@@ -412,6 +427,12 @@ impl ScanParts for ScanWork {
 }
 
 impl ScanWork {
+    /// How to read files if the user sets no method and there is no GPUDirect.
+    pub(super) fn own_path(&self) -> StoragePath {
+        let resolve = || self.storage_path.resolve(self.bytes_to_read, memory_available());
+        *self.own_path.get_or_init(resolve)
+    }
+
     pub(super) fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
         lock_whole(&self.paths_taken)
     }

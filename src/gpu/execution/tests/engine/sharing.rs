@@ -10,7 +10,7 @@ use pystachio_engine::ResultStream;
 use pystachio_plan::{Error, ErrorKind, Operator, Relation, SortKey};
 
 use super::*;
-use crate::device::{Reclaim, Stream};
+use crate::device::{Reclaim, Reservation, Stream};
 
 /// Only a hang takes longer, whatever load the machine has.
 const HANG: Duration = Duration::from_secs(300);
@@ -66,7 +66,7 @@ fn a_query_waits_for_the_arena_and_can_be_cancelled_there() {
     let fixture = Fixture::new(PLENTY_BYTES);
     // A reservation of all memory.
     let other = fixture.engine.memory().open_account();
-    other.admit(PLENTY_BYTES, &StopFlag::default()).unwrap();
+    other.admit(Reservation::of_minimum(PLENTY_BYTES), &StopFlag::default()).unwrap();
     let stop = StopFlag::default();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| fixture.run_until(sort(&table), stop.clone()));
@@ -122,6 +122,31 @@ fn queries_that_are_not_read_give_their_memory_to_those_that_wait() {
     }
     fixture.wait_idle();
     assert_eq!(fixture.engine.memory().used_bytes(), 0);
+}
+
+#[test]
+fn many_small_queries_run_at_once_beside_a_large_one() {
+    let table = table();
+    let fixture = Fixture::new(PLENTY_BYTES);
+    let memory = fixture.engine.memory();
+    let large = memory.open_account();
+    large.admit(Reservation::of_minimum(PLENTY_BYTES / 4), &StopFlag::default()).unwrap();
+    let small_batches = || QueryRequest { batch_rows_max: 100, ..request(sort(&table)) };
+    let opened = fixture.runtime.block_on(async {
+        let mut opened = Vec::new();
+        // Each has its first rows and waits for its reader, with its memory.
+        for _ in 0..8 {
+            opened.push(fixture.engine.run(small_batches(), StopFlag::default()).await?);
+        }
+        Ok::<_, Error>(opened)
+    });
+    let opened = opened.unwrap();
+    assert_eq!((memory.admitted_count(), memory.waiting_count()), (9, 0));
+    drop(large);
+    for stream in opened {
+        assert_eq!(stream.metrics().spilled_bytes, 0);
+        assert_eq!(fixture.runtime.block_on(rest(stream)).unwrap().len(), table.rows.len());
+    }
 }
 
 #[test]
@@ -226,7 +251,9 @@ fn queries_that_have_reserved_all_leave_column_chunks_on_the_device() {
     assert!(first.metrics.bytes_read > 0 && first.metrics.cache_hits == 0, "{:?}", first.metrics);
     let memory = fixture.engine.memory();
     let others: Vec<_> = (0..3).map(|_| memory.open_account()).collect();
-    others.iter().for_each(|other| other.admit(memory_bytes / 4, &StopFlag::default()).unwrap());
+    others.iter().for_each(|other| {
+        other.admit(Reservation::of_minimum(memory_bytes / 4), &StopFlag::default()).unwrap()
+    });
     let again = fixture.run(sort(&table)).unwrap();
     assert_eq!(again.rows, first.rows);
     assert_eq!((again.metrics.bytes_read, again.metrics.cache_misses), (0, 0), "{:?}", again.metrics);
