@@ -106,10 +106,10 @@
     X(locate_strings, DecodePages, 64) \
     X(index_deltas, DecodePages, BLOCK_THREADS) \
     X(index_runs, DecodePages, 32) \
-    X(decode_deltas, DecodeCells, BLOCK_THREADS) \
-    X(decode_large_deltas, DecodeCells, BLOCK_THREADS) \
+    X(decode_deltas, DecodePages, BLOCK_THREADS) \
+    X(decode_large_deltas, DecodePages, BLOCK_THREADS) \
     X(decode_prefixes, DecodePages, 32) \
     X(build_strings, DecodePages, 32) \
-    X(decode_indexes, DecodeCells, BLOCK_THREADS) \
-    X(convert_values, DecodeCells, BLOCK_THREADS) \
-    X(convert_large_values, DecodeCells, BLOCK_THREADS)
+    X(decode_indexes, DecodePages, BLOCK_THREADS) \
+    X(convert_values, DecodePages, BLOCK_THREADS) \
+    X(convert_large_values, DecodePages, BLOCK_THREADS)

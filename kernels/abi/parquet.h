@@ -161,7 +161,7 @@ typedef struct PageColumn {
     uint64_t validity;   // uint8_t, or 0 if required
     uint64_t dictionary; // cells; 0 if there is none
     uint64_t faults;     // a dictionary's own: uint8_t [entries], an ErrorCode or 0. A data column's: its dictionary's
-    uint64_t null_count; // uint32_t, or 0 if nobody asks
+    uint64_t null_count; // uint32_t; a dictionary, which has no NULL, has 0
     uint64_t least[4];   // of the file's value; little end first, as the next two
     uint64_t greatest[4];
     uint64_t factor[4];
@@ -177,12 +177,14 @@ typedef struct PageColumn {
     uint32_t null_code;
 } PageColumn;
 
-// index_deltas, index_runs; decode_levels, locate_strings, decode_prefixes, build_strings
+// index_deltas, index_runs; decode_levels, locate_strings, decode_prefixes, build_strings; decode_indexes, decode_deltas,
+// decode_large_deltas, convert_values, convert_large_values
 typedef struct DecodePages {
     uint64_t pages;   // EncodedPage
     uint64_t columns; // PageColumn
     uint64_t states;  // PageState, one a page
-    uint64_t list;    // uint32_t [grid]: the pages to handle. index_deltas and index_runs have only `pages`, and handle all
+    uint64_t list;    // uint32_t [grid]: the pages to handle; of kernels that write cells PageSlice [grid]. index_deltas and
+                      // index_runs have only `pages`, and handle all
     uint64_t status;
 } DecodePages;
 
@@ -193,35 +195,6 @@ typedef struct PageSlice {
     uint32_t row_count;
     uint32_t target_row; // of the column, for the first of them
 } PageSlice;
-
-// Some consecutive rows of a chunk whose descriptors stay on the device, as far as slices of one kernel have them.
-typedef struct DecodeRange {
-    uint64_t pages;  // EncodedPage of the chunk
-    uint64_t states; // PageState of the chunk
-    uint64_t column; // PageColumn; what follows here is put in its place
-    uint64_t slices; // PageSlice: target_row is a row of the chunk
-    uint64_t values; // PageColumn.values
-    uint32_t first_slice; // of the slices that have rows of the range, and that it is the blocks' turn
-    uint32_t first_block; // that has it
-    uint32_t first_row; // of the chunk
-    uint32_t end_row;
-    uint32_t target_row; // of the column, for first_row
-    uint32_t first_code; // PageColumn.first_code
-    uint32_t null_code;  // PageColumn.null_code
-    uint32_t flags;      // more of PageColumn.flags
-} DecodeRange;
-
-// Ranges that are given with the launch.
-#define LAUNCH_RANGES 32
-
-// decode_indexes, decode_deltas, decode_large_deltas, convert_values, convert_large_values
-typedef struct DecodeCells {
-    DecodePages pages;    // `list`: PageSlice [grid]. All but `status` are 0 if there are ranges
-    uint64_t more_ranges; // DecodeRange [range_count], if they are more than LAUNCH_RANGES
-    uint32_t range_count; // by first_block
-    uint32_t reserved;
-    DecodeRange ranges[LAUNCH_RANGES];
-} DecodeCells;
 
 // A page, or a part of one, to decompress.
 typedef struct CompressedPage {

@@ -8,7 +8,7 @@
 // Traffic: a value read and a cell written a row; text that is not all ASCII is read too.
 #include "convert.cuh"
 
-KERNEL_RESIDENT(convert_values, DecodeCells, BLOCK_THREADS, 5) {
+KERNEL_RESIDENT(convert_values, DecodePages, BLOCK_THREADS, 5) {
     SHARED SliceWork work;
     take_slice(args, work);
     const PageSlice place = work.slice;
@@ -29,7 +29,7 @@ KERNEL_RESIDENT(convert_values, DecodeCells, BLOCK_THREADS, 5) {
 }
 
 // convert_values for columns whose cells have 256 bits, which take more registers.
-KERNEL_RESIDENT(convert_large_values, DecodeCells, BLOCK_THREADS, 4) {
+KERNEL_RESIDENT(convert_large_values, DecodePages, BLOCK_THREADS, 4) {
     SHARED SliceWork work;
     take_slice(args, work);
     const PageSlice place = work.slice;

@@ -338,7 +338,7 @@ DEVICE void decode_plain(const SliceWork &work, uint64_t *shared) {
     }
 }
 
-KERNEL_RESIDENT(decode_deltas, DecodeCells, BLOCK_THREADS, 4) {
+KERNEL_RESIDENT(decode_deltas, DecodePages, BLOCK_THREADS, 4) {
     SHARED CellGroup<uint64_t> groups[WINDOW_WORDS / 2];
     uint64_t *values = groups[0].cells;
     SHARED SliceWork work;
@@ -362,7 +362,7 @@ KERNEL_RESIDENT(decode_deltas, DecodeCells, BLOCK_THREADS, 4) {
 }
 
 // decode_deltas for columns whose cells have 256 bits, which take more registers.
-KERNEL_RESIDENT(decode_large_deltas, DecodeCells, BLOCK_THREADS, 4) {
+KERNEL_RESIDENT(decode_large_deltas, DecodePages, BLOCK_THREADS, 4) {
     SHARED uint64_t values[WINDOW_WORDS];
     SHARED SliceWork work;
     take_slice(args, work);

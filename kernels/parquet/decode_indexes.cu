@@ -53,7 +53,7 @@ DEVICE void copy_cells(const PageColumn &column, const IndexRows &rows) {
 }
 
 // Four blocks a multiprocessor: other warps expand while one reads headers, and a lane has registers for several rows.
-KERNEL_RESIDENT(decode_indexes, DecodeCells, BLOCK_THREADS, 4) {
+KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 4) {
     SHARED RunTable<WARP_ROWS> tables[BLOCK_THREADS / WARP_THREADS];
     SHARED SliceWork work;
     take_slice(args, work);
@@ -70,7 +70,7 @@ KERNEL_RESIDENT(decode_indexes, DecodeCells, BLOCK_THREADS, 4) {
     const uint64_t data = page.values + state.values_offset;
     const bool is_flags = page.source == SOURCE_FLAGS;
     const bool is_codes = column.flags & COLUMN_CODES;
-    const bool has_faults = !is_flags && column.faults && state_at(args.pages, column.dictionary_page).faulty;
+    const bool has_faults = !is_flags && column.faults && state_at(args, column.dictionary_page).faulty;
     // Values of the page before the warp's rows, and before their end. A page has less than 2^31 rows.
     const uint32_t before = values_before(page, dense, value_count, slice.first_row + first);
     const uint32_t after = values_before(page, dense, value_count, slice.first_row + end);
@@ -85,7 +85,7 @@ KERNEL_RESIDENT(decode_indexes, DecodeCells, BLOCK_THREADS, 4) {
             failed = !skip_runs(cursor, before % RUN_SEGMENT_VALUES) || !list_runs(cursor, table, after - before);
         }
         width = cursor.width;
-        if (failed) report_error(args.pages.status, ERROR_PAGE, number);
+        if (failed) report_error(args.status, ERROR_PAGE, number);
     }
     width = __shfl_sync(0xffffffffu, width, 0);
     if (__shfl_sync(0xffffffffu, failed, 0)) return;
@@ -105,7 +105,7 @@ KERNEL_RESIDENT(decode_indexes, DecodeCells, BLOCK_THREADS, 4) {
         for (uint32_t item = 0; item < INDEX_ROWS; item++) {
             if (column.validity && rows.is_there[item]) ((uint8_t *)column.validity)[rows.target + item * WARP_THREADS] = rows.is_valid[item];
             if (!is_flags && rows.is_valid[item] && rows.entries[item] >= column.dictionary_count) {
-                report_error(args.pages.status, ERROR_DICTIONARY_INDEX, number);
+                report_error(args.status, ERROR_DICTIONARY_INDEX, number);
                 rows.is_there[item] = false;
             }
         }
@@ -125,7 +125,7 @@ KERNEL_RESIDENT(decode_indexes, DecodeCells, BLOCK_THREADS, 4) {
         for (uint32_t item = 0; has_faults && item < INDEX_ROWS; item++) {
             const bool is_used = rows.is_there[item] && rows.is_valid[item];
             const uint8_t fault = is_used ? ((const uint8_t *)column.faults)[rows.entries[item]] : 0;
-            if (fault) report_error(args.pages.status, fault, number);
+            if (fault) report_error(args.status, fault, number);
         }
     }
 }

@@ -91,7 +91,7 @@ KERNEL(decode_levels, DecodePages, BLOCK_THREADS) {
         state.value_count = (uint32_t)before;
         state.dense = null_count == 0;
         if (null_count) {
-            if (column.null_count) atomicAdd((uint32_t *)column.null_count, null_count);
+            atomicAdd((uint32_t *)column.null_count, null_count);
             if (column.flags & COLUMN_NOT_NULL) report_error(args.status, ERROR_NULL_IN_COLUMN, number);
         }
     }

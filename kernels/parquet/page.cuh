@@ -33,60 +33,22 @@ DEVICE void copy_words(void *target, uint64_t source, uint32_t bytes, uint32_t l
     }
 }
 
-// The range of a block: the last one that begins with it or before.
-DEVICE const DecodeRange &range_of_block(const DecodeCells &args) {
-    const DecodeRange *ranges = args.range_count > LAUNCH_RANGES ? (const DecodeRange *)args.more_ranges : args.ranges;
-    uint32_t first = 0, end = args.range_count;
-    while (end - first > 1) {
-        const uint32_t middle = first + (end - first) / 2;
-        if (ranges[middle].first_block <= blockIdx.x) {
-            first = middle;
-        } else {
-            end = middle;
-        }
-    }
-    return ranges[first];
-}
-
 // Finds out what a block has to do. Every thread of it calls this.
-DEVICE void take_slice(const DecodeCells &args, SliceWork &work) {
+DEVICE void take_slice(const DecodePages &args, SliceWork &work) {
     static_assert(sizeof(EncodedPage) % 8 == 0 && sizeof(PageState) % 8 == 0 && sizeof(PageColumn) % 8 == 0, "whole words");
     if (threadIdx.x < WARP_THREADS) {
         const uint32_t lane = threadIdx.x;
-        PageSlice slice;
-        uint64_t page, state;
-        if (args.range_count == 0) {
-            slice = ((const PageSlice *)args.pages.list)[blockIdx.x];
-            page = args.pages.pages + (uint64_t)slice.page * sizeof(EncodedPage);
-            state = args.pages.states + (uint64_t)slice.page * sizeof(PageState);
-            copy_words(&work.column, args.pages.columns + (uint64_t)((const EncodedPage *)page)->column * sizeof(PageColumn),
-                       sizeof(PageColumn), lane);
-        } else {
-            const DecodeRange &range = range_of_block(args);
-            copy_words(&work.column, range.column, sizeof(PageColumn), lane);
-            slice = ((const PageSlice *)range.slices)[range.first_slice + (blockIdx.x - range.first_block)];
-            page = range.pages + (uint64_t)slice.page * sizeof(EncodedPage);
-            state = range.states + (uint64_t)slice.page * sizeof(PageState);
-            const uint32_t row = slice.target_row, end = row + slice.row_count;
-            const uint32_t from = range.first_row > row ? range.first_row : row;
-            const uint32_t until = range.end_row < end ? range.end_row : end;
-            slice.first_row += from - row;
-            slice.row_count = until - from;
-            slice.target_row = range.target_row + (from - range.first_row);
-            __syncwarp();
-            if (lane == 0) {
-                work.column.values = range.values;
-                work.column.first_code = range.first_code;
-                work.column.null_code = range.null_code;
-                work.column.flags |= range.flags;
-            }
-        }
+        const PageSlice slice = ((const PageSlice *)args.list)[blockIdx.x];
+        const uint64_t page = args.pages + (uint64_t)slice.page * sizeof(EncodedPage);
+        const uint64_t state = args.states + (uint64_t)slice.page * sizeof(PageState);
+        const uint64_t column = args.columns + (uint64_t)((const EncodedPage *)page)->column * sizeof(PageColumn);
         copy_words(&work.page, page, sizeof(EncodedPage), lane);
         copy_words(&work.state, state, sizeof(PageState), lane);
+        copy_words(&work.column, column, sizeof(PageColumn), lane);
         if (lane == 0) {
             work.slice = slice;
             work.state_address = state;
-            work.status = args.pages.status;
+            work.status = args.status;
         }
     }
     __syncthreads();

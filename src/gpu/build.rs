@@ -113,7 +113,7 @@ impl ParseCallbacks for RustNames {
             // Amounts of rows, groups and bytes.
             _ if AMOUNTS.iter().any(|ending| name.ends_with(ending)) => IntKind::U64,
             // Lengths of arrays.
-            _ if name.starts_with("PROGRAM_") || name.ends_with("_MAX") || name.ends_with("_RANGES") => {
+            _ if name.starts_with("PROGRAM_") || name.ends_with("_MAX") => {
                 IntKind::Custom { name: "usize", is_signed: false }
             }
             _ => IntKind::U64,

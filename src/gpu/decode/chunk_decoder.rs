@@ -36,11 +36,9 @@ pub(super) struct ChunkTarget {
     pub(super) entries: u64,
     /// Their flags.
     pub(super) entry_flags: u64,
-    /// Whether they are decoded already.
-    pub(super) has_entries: bool,
     /// Faults of the entries: a byte for each.
     pub(super) faults: u64,
-    /// The counter of NULLs; absent if the count and the lack of faults are known.
+    /// The counter of NULLs.
     pub(super) null_count: u64,
     /// Present if rows become codes.
     pub(super) codes: Option<ChunkCodes>,
@@ -72,12 +70,8 @@ impl ChunkDecoder<'_> {
             column.dictionary = target.entries;
             column.faults = target.faults;
             column.dictionary_count = dictionary.page.row_count;
-            // If the entries are decoded already, this is the first data page; no fault is possible
-            // there either.
             column.dictionary_page = self.batch.next_page();
-            if !target.has_entries {
-                self.add_dictionary(dictionary)?;
-            }
+            self.add_dictionary(dictionary)?;
         }
         let column_number = self.batch.add_column(column);
         plan.wanted.iter().try_for_each(|page| self.add_data_page(*page, column_number))

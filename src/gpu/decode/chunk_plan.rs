@@ -1,7 +1,7 @@
 //! The plan for decoding a chunk.
 
 use parquet::basic::Type as PhysicalType;
-use pystachio_files::{ColumnVariant, ListedPage, PageEncoding, PageKind};
+use pystachio_files::{ListedPage, PageEncoding, PageKind};
 use pystachio_plan::{Error, Result};
 
 use super::{
@@ -96,25 +96,10 @@ impl<'a> ChunkPlan<'a> {
         Ok(DataPage { encoded, source, delta_form })
     }
 
-    /// By the declared type of the column.
-    pub(super) fn variant(&self) -> ColumnVariant {
-        ColumnVariant::of(self.source.column)
-    }
-
-    /// Bytes of a cell.
-    pub(super) fn cell_bytes(&self) -> u64 {
-        self.conversion.cell_type.bytes().into()
-    }
-
     /// Data pages that are decoded, and those that are not.
     pub(super) fn page_counts(&self) -> PageCounts {
         let decoded = self.wanted.len() as u64;
         PageCounts { decoded, skipped: self.chunk.pages.data.len() as u64 - decoded }
-    }
-
-    /// All data pages of the chunk.
-    pub(super) fn all_pages(&self) -> impl Iterator<Item = WantedPage<'a>> {
-        data_pages(self.chunk)
     }
 
     /// The dictionary's page, if there is one.

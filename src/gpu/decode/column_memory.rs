@@ -1,23 +1,22 @@
 //! The memory that a column is decoded into: one piece for the rows of all its chunks, and one for
-//! the entries of dictionaries that do not stay with their chunks.
+//! the entries of their dictionaries.
 
 use pystachio_plan::{Error, Result};
 
 use super::{
     chunk_decoder::{ChunkCodes, ChunkTarget},
     chunk_plan::ChunkPlan,
-    decoded_dictionary::{CodeEntries, DecodedDictionary, DictionaryPlace},
 };
 use crate::device::{AnyColumn, Buffer, CODE_BYTES, CellType, CodedColumn, Column, DeviceMemory, Stream};
 
-/// A column's memory. Entries that do not stay lie one after another. Behind the entries of codes
-/// there is one more, which is NULL if the data may be.
+/// A column's memory. The entries of its chunks' dictionaries lie one after another. Behind the entries of codes
+/// there is one more for NULL, all zeroes.
 pub(super) struct ColumnMemory {
     /// Cells, or codes.
     values: Buffer,
     /// Of cells.
     validity: Option<Buffer>,
-    /// Cells of dictionaries that do not stay, if there are some.
+    /// Cells of dictionaries, if there are some.
     entries: Option<Buffer>,
     /// Of the entries that codes are of.
     entry_flags: Option<Buffer>,
@@ -26,97 +25,70 @@ pub(super) struct ColumnMemory {
 }
 
 /// The pages that the text of chunks' cells points into, if they have any.
-pub(super) fn text_buffers(plans: &[ChunkPlan<'_>]) -> Vec<Buffer> {
+fn text_buffers(plans: &[ChunkPlan<'_>]) -> Vec<Buffer> {
     let of_text = plans.iter().filter(|plan| plan.conversion.cell_type == CellType::String);
     of_text.flat_map(|plan| plan.chunk.page_buffers()).cloned().collect()
 }
 
 impl ColumnMemory {
     /// Allocates memory for so many rows of a column's chunks. Returns where each is decoded into.
-    /// If rows become codes, either the dictionaries of all chunks stay, or none does.
     pub(super) fn allocate(
         (memory, stream): (&DeviceMemory, Stream),
         plans: &[ChunkPlan<'_>],
-        places: &[Option<DictionaryPlace<'_>>],
         as_codes: bool,
         row_count: usize,
     ) -> Result<(Self, Vec<ChunkTarget>)> {
-        assert_eq!(plans.len(), places.len(), "places of dictionaries");
         let allocate = |bytes: u64| memory.allocate(bytes.max(1), stream);
         let cell_type = plans.first().map(|plan| plan.conversion.cell_type);
         let cell_type = cell_type.ok_or_else(|| Error::internal("a column without chunks is decoded"))?;
         let cell_bytes = u64::from(cell_type.bytes());
         let is_optional = plans.iter().any(|plan| plan.is_optional);
         let rows = row_count as u64;
-        let entries = |is_counted: fn(bool) -> bool| -> u64 {
-            let chunks = plans.iter().zip(places).filter(|(_, place)| is_counted(place.is_some()));
-            chunks.map(|(plan, _)| plan.entry_count()).sum()
-        };
-        let passing = entries(|stays| !stays);
-        let all_entries = entries(|_| true);
+        let entries: u64 = plans.iter().map(ChunkPlan::entry_count).sum();
         let null_code =
-            u32::try_from(all_entries).map_err(|_| Error::internal("dictionaries with too many entries"))?;
+            u32::try_from(entries).map_err(|_| Error::internal("dictionaries with too many entries"))?;
         let value_bytes = if as_codes { u64::from(CODE_BYTES) } else { cell_bytes };
         let mut own = Self {
             values: allocate(rows * value_bytes)?,
             validity: (is_optional && !as_codes).then(|| allocate(rows)).transpose()?,
             entries: None,
             entry_flags: None,
-            entry_count: if as_codes { all_entries as usize + 1 } else { 0 },
+            entry_count: if as_codes { entries as usize + 1 } else { 0 },
         };
-        if as_codes && places.iter().all(Option::is_none) {
-            let buffer = allocate((passing + 1) * cell_bytes)?;
-            let end = passing * cell_bytes;
+        if as_codes {
+            let buffer = allocate((entries + 1) * cell_bytes)?;
+            let end = entries * cell_bytes;
             memory.fill_range(&buffer, end..end + cell_bytes, 0, stream)?;
             own.entries = Some(buffer);
             if is_optional {
-                let flags = allocate(passing + 1)?;
-                memory.fill_range(&flags, passing..passing + 1, 0, stream)?;
+                let flags = allocate(entries + 1)?;
+                memory.fill_range(&flags, entries..entries + 1, 0, stream)?;
                 own.entry_flags = Some(flags);
             }
-        } else if passing > 0 {
-            own.entries = Some(allocate(passing * cell_bytes)?);
+        } else if entries > 0 {
+            own.entries = Some(allocate(entries * cell_bytes)?);
         }
         let address = |buffer: &Option<Buffer>, offset: u64| {
             buffer.as_ref().map_or(0, |buffer| buffer.address() + offset)
         };
-        // Among all entries, and among those that do not stay.
-        let (mut first_code, mut first) = (0, 0);
+        // Entries of the chunks before.
+        let mut first = 0;
         let mut targets = Vec::with_capacity(plans.len());
-        for (plan, place) in plans.iter().zip(places) {
+        for plan in plans {
             if as_codes && plan.dictionary().is_none() {
                 return Err(Error::internal("a column without a dictionary is decoded as codes"));
             }
-            let (values, validity) = (own.values.address(), address(&own.validity, 0));
-            let codes = as_codes.then_some(ChunkCodes { first: first_code, null: null_code });
-            let target = ChunkTarget { values, validity, codes, ..ChunkTarget::default() };
-            first_code += plan.entry_count() as u32;
-            targets.push(match place {
-                Some(place) => {
-                    let DecodedDictionary { entries, flags, .. } = place.dictionary();
-                    ChunkTarget {
-                        entries: entries.address(),
-                        entry_flags: address(flags, 0),
-                        has_entries: matches!(place, DictionaryPlace::Decoded(_)),
-                        ..target
-                    }
-                }
-                None => {
-                    let entries = address(&own.entries, first * cell_bytes);
-                    let entry_flags = address(&own.entry_flags, first);
-                    first += plan.entry_count();
-                    ChunkTarget { entries, entry_flags, ..target }
-                }
+            targets.push(ChunkTarget {
+                values: own.values.address(),
+                validity: address(&own.validity, 0),
+                entries: address(&own.entries, first * cell_bytes),
+                entry_flags: address(&own.entry_flags, first),
+                codes: as_codes.then_some(ChunkCodes { first: first as u32, null: null_code }),
+                ..ChunkTarget::default()
             });
+            first += plan.entry_count();
         }
         Ok((own, targets))
-    }
-
-    /// Lets codes be of entries that stay, of all chunks together.
-    pub(super) fn set_entries(&mut self, entries: CodeEntries) {
-        let CodeEntries { entries, flags, count } = entries;
-        assert_eq!(count, self.entry_count, "entries that codes are of");
-        (self.entries, self.entry_flags) = (Some(entries), flags);
     }
 
     /// The column, with the pages that its text points into. `scratch` keeps memory that only

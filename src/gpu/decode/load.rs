@@ -12,15 +12,11 @@
 //! them. Pages of differences or runs can only be decoded from their start; an index, made once,
 //! says where to begin within them.
 
-use std::{
-    ops::Range,
-    sync::{Arc, Mutex, OnceLock},
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::{file::metadata::ColumnChunkMetaData, schema::types::ColumnDescriptor};
-use pystachio_engine::locking::lock_whole;
-use pystachio_files::{ColumnVariant, ListedPage, PageEncoding, PageHeader, PageList};
+use pystachio_files::{ListedPage, PageEncoding, PageHeader, PageList};
 use pystachio_plan::{Error, Result};
 
 use super::{
@@ -28,14 +24,10 @@ use super::{
     chunk_plan::encoding,
     chunk_upload::{UploadedChunk, allocate_padded},
     column_chunk::{Codec, ColumnSource, value_source},
-    decoded_dictionary::{
-        DecodedDictionary, JoinedDictionaries, dictionary_bytes_max, joined_bytes_max, part_of_chunk,
-    },
     decompression::Decompression,
     fault::ColumnNames,
     host_codec::{HostJob, HostPage, PageFormat, decompress_to_device},
     page_batch::PageOrigin,
-    page_descriptors::{PageDescriptors, descriptor_bytes_max},
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
     page_map::ChunkExtent,
     row_selection::RowSelection,
@@ -64,62 +56,6 @@ pub struct ResidentChunk {
     pub(super) decompressed: Option<Buffer>,
     /// Where to begin within pages that store differences or runs.
     pub(super) index: Option<Buffer>,
-    /// The forms in which it was decoded without a fault.
-    pub(super) known_good: Arc<KnownGood>,
-    /// Further data beside its pages, after a decoding without a fault.
-    pub(super) kept: KeptWithChunk,
-}
-
-/// Data that stays with a chunk after a decoding without a fault.
-#[derive(Debug, Default)]
-pub(super) struct KeptWithChunk {
-    /// The dictionary's entries, once they were decoded.
-    pub(super) dictionary: OnceLock<DecodedDictionary>,
-    /// The joined entries of its dictionary and those of the chunks that it was last decoded to
-    /// codes with.
-    pub(super) joined: Mutex<Option<JoinedDictionaries>>,
-    /// Its pages in the form for kernels; absent inside if they can't stay.
-    pub(super) descriptors: OnceLock<Option<Box<PageDescriptors>>>,
-}
-
-/// The forms in which rows of a chunk were decoded without a fault. These rows, and any of them,
-/// decode without one again. If several ranks share a row group, these are one rank's rows.
-#[derive(Debug, Default)]
-pub(super) struct KnownGood(Mutex<Vec<GoodRows>>);
-
-#[derive(Debug)]
-struct GoodRows {
-    form: DecodedForm,
-    /// By their numbers in the row group.
-    rows: Range<u32>,
-    /// Among all rows of the pages with these rows.
-    null_count: u32,
-}
-
-/// A form in which a chunk was decoded: the declared type, and whether into codes.
-pub(super) type DecodedForm = (ColumnVariant, bool);
-
-impl KnownGood {
-    /// Records a form of some rows, with the number of NULLs among all rows of their pages.
-    pub(super) fn add(&self, form: DecodedForm, rows: Range<u32>, null_count: u32) {
-        let mut known = lock_whole(&self.0);
-        match known.iter_mut().find(|known| known.form == form) {
-            None => known.push(GoodRows { form, rows, null_count }),
-            Some(known) if rows.start <= known.rows.start && known.rows.end <= rows.end => {
-                (known.rows, known.null_count) = (rows, null_count);
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// An upper bound of the NULLs among all rows of a selection's pages, if its rows were decoded
-    /// in a form without a fault.
-    pub(super) fn null_count(&self, form: &DecodedForm, rows: &RowSelection) -> Option<u32> {
-        let known = lock_whole(&self.0);
-        let known = known.iter().find(|known| known.form == *form)?;
-        let is_within = |range: Range<u32>| known.rows.start <= range.start && range.end <= known.rows.end;
-        rows.ranges().all(is_within).then_some(known.null_count)
-    }
 }
 
 /// Chunks whose loading is enqueued.
@@ -154,52 +90,14 @@ fn codec_of(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> Option<Cod
 }
 
 impl ResidentChunk {
-    /// Its device memory, with the limit of further data beside its pages.
+    /// Its device memory.
     pub fn bytes(&self) -> u64 {
-        self.buffer_bytes() + self.dictionary_bytes() + self.joined_bytes() + self.descriptor_bytes()
+        self.buffers().map(Buffer::bytes).sum()
     }
 
     /// Host memory for the descriptions of its pages.
     pub fn host_bytes(&self) -> u64 {
         description_bytes(&self.pages, &self.layouts)
-    }
-
-    /// Bytes of [`ResidentChunk::buffers`].
-    pub(super) fn buffer_bytes(&self) -> u64 {
-        self.buffers().map(Buffer::bytes).sum()
-    }
-
-    /// Limit for the entries of its dictionary beside its pages.
-    pub(super) fn dictionary_bytes(&self) -> u64 {
-        let entries = self.pages.dictionary.as_ref().map(|page| u64::from(page.row_count));
-        entries.map_or(0, |entries| dictionary_bytes_max(self.buffer_bytes(), entries))
-    }
-
-    /// Limit for the entries of its dictionary joined with those of other chunks.
-    pub(super) fn joined_bytes(&self) -> u64 {
-        let entries = self.pages.dictionary.as_ref().map(|page| u64::from(page.row_count));
-        entries.map_or(0, |entries| joined_bytes_max(self.buffer_bytes(), entries))
-    }
-
-    /// Limit for the descriptors of its pages.
-    pub(super) fn descriptor_bytes(&self) -> u64 {
-        let bytes = descriptor_bytes_max(self.pages.data.len() as u64, self.row_count() as u64);
-        part_of_chunk(self.buffer_bytes(), bytes)
-    }
-
-    /// Reserved and unused bytes for further data.
-    #[cfg(test)]
-    pub(crate) fn unused_bytes(&self) -> u64 {
-        let dictionary = self.kept.dictionary.get().map_or(0, DecodedDictionary::bytes);
-        let joined = lock_whole(&self.kept.joined).as_ref().map_or(0, JoinedDictionaries::bytes);
-        let descriptors =
-            self.kept.descriptors.get().and_then(Option::as_deref).map_or(0, PageDescriptors::bytes);
-        self.bytes() - self.buffer_bytes() - (dictionary + joined + descriptors)
-    }
-
-    /// Rows of its data pages.
-    pub(super) fn row_count(&self) -> usize {
-        self.pages.data.iter().map(|page| page.row_count as usize).sum()
     }
 
     /// Whether it has the pages of all rows of a selection.
@@ -213,17 +111,11 @@ impl ResidentChunk {
         self.page_buffers().chain(&self.index)
     }
 
-    /// The buffers that are free once the chunk is dropped, with those that stay with it: the start
-    /// and the bytes of each. Cells of other rows may still point into its pages.
+    /// The buffers that are free once the chunk is dropped: the start and the bytes of each. Cells of
+    /// other rows may still point into its pages.
     pub fn idle_buffers(&self) -> Vec<(u64, u64)> {
         let place = |buffer: &Buffer| (!buffer.is_shared()).then(|| buffer.held());
-        let dictionary = self.kept.dictionary.get().into_iter().flat_map(DecodedDictionary::buffers);
-        let descriptors = self.kept.descriptors.get().and_then(Option::as_deref).map(PageDescriptors::buffer);
-        let mut idle: Vec<_> =
-            self.buffers().chain(dictionary).chain(descriptors).filter_map(place).collect();
-        let joined = lock_whole(&self.kept.joined);
-        idle.extend(joined.iter().flat_map(JoinedDictionaries::buffers).filter_map(place));
-        idle
+        self.buffers().filter_map(place).collect()
     }
 
     /// The memory of its pages, which cells may point into.
@@ -366,8 +258,7 @@ impl<'a> Load<'a> {
                 Some(buffer)
             }
         };
-        let (pages, known_good, kept) = (self.pages, Arc::default(), KeptWithChunk::default());
-        Ok(ResidentChunk { pages, layouts, encoded, decompressed, index, known_good, kept })
+        Ok(ResidentChunk { pages: self.pages, layouts, encoded, decompressed, index })
     }
 }
 
@@ -545,8 +436,6 @@ impl ResidentChunk {
             encoded: memory.allocate(bytes, Stream(0)).ok(),
             decompressed: None,
             index: None,
-            known_good: Arc::default(),
-            kept: KeptWithChunk::default(),
         }
     }
 }

@@ -12,9 +12,7 @@
 //! - `page_map.rs`: where a chunk's pages are, and which of them are read
 //! - `stored_type.rs`, `conversion.rs`: from the file's type to the declared one
 //! - `page_layout.rs`: where a page's levels and values are once it is decompressed
-//! - `page_batch.rs`: pages in the form for kernels, and their launches; `page_descriptors.rs`:
-//!   descriptors that stay with their chunk; `resident_columns.rs`: columns of these
-//! - `decoded_dictionary.rs`: entries that stay with their chunk
+//! - `page_batch.rs`: pages in the form for kernels, and their launches
 //! - `decompression.rs`: pages that the device decompresses; `frame_batches.rs`: how many at once, where a library does
 //! - `host_codec.rs`: pages that the host decompresses
 //! - `fault.rs`: a kernel's status as an error
@@ -39,7 +37,6 @@ mod chunk_upload;
 mod column_chunk;
 mod column_memory;
 mod conversion;
-mod decoded_dictionary;
 mod decompression;
 mod derived_chunk;
 mod fault;
@@ -47,11 +44,9 @@ mod frame_batches;
 mod host_codec;
 mod load;
 mod page_batch;
-mod page_descriptors;
 mod page_layout;
 mod page_map;
 mod pinned_chunk;
-mod resident_columns;
 mod row_groups;
 mod row_selection;
 mod stored_type;

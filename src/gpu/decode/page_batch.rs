@@ -8,8 +8,8 @@ use pystachio_plan::Result;
 
 use super::{
     abi::{
-        BUILD_BYTES, BUILD_STRING_BYTES, DecodeCells, DecodePages, DeltaForm, EncodedPage,
-        PAGE_PADDING_BYTES, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource,
+        BUILD_BYTES, BUILD_STRING_BYTES, DecodePages, DeltaForm, EncodedPage, PAGE_PADDING_BYTES, PageColumn,
+        PageSlice, PageState, SLICE_ROWS, ValueSource,
     },
     row_selection::{PlacedRows, RowSelection},
 };
@@ -99,11 +99,6 @@ impl<T> CellLists<T> {
     /// The same, mapped.
     pub(super) fn map<U>(&self, of: impl FnMut(&T) -> U) -> CellLists<U> {
         CellLists(self.0.each_ref().map(of))
-    }
-
-    /// The same, mutable.
-    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.iter_mut()
     }
 }
 
@@ -204,8 +199,7 @@ impl PageBatch {
             rebuilt_pages = Some(buffer);
         }
         for ((kernel, slices), (_, list)) in self.slices.each().zip(slices.each()) {
-            let pages = DecodePages { list: at(*list), ..arguments };
-            let arguments = DecodeCells { pages, ..DecodeCells::default() };
+            let arguments = DecodePages { list: at(*list), ..arguments };
             queue.launch_moving(kernel, slices.len() as u32, &arguments, || {
                 slices.iter().map(|slice| self.bytes_moved_by_slice(kernel, slice)).sum()
             })?;

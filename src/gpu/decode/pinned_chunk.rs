@@ -1,12 +1,10 @@
 //! A resident chunk on the host, and its way back to the device.
 
-use std::sync::Arc;
-
 use pystachio_files::PageList;
 use pystachio_plan::Result;
 
 use super::{
-    load::{KeptWithChunk, KnownGood, ResidentChunk, description_bytes},
+    load::{ResidentChunk, description_bytes},
     page_layout::PageLayout,
 };
 use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Lifetime, Stream};
@@ -15,7 +13,6 @@ use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Lifetime, Strea
 pub struct PinnedChunk {
     pages: PageList,
     layouts: Vec<PageLayout>,
-    known_good: Arc<KnownGood>,
     /// The encoded bytes, then the decompressed ones, then the index, as far as there are any.
     content: HostBytes,
     encoded_bytes: Option<u64>,
@@ -36,7 +33,7 @@ impl PinnedChunk {
         memory: &DeviceMemory,
         stream: Stream,
     ) -> Result<Option<Self>> {
-        let Some(content) = host.allocate(chunk.buffer_bytes())? else { return Ok(None) };
+        let Some(content) = host.allocate(chunk.bytes())? else { return Ok(None) };
         let mut offset = 0;
         let copied = chunk.buffers().try_for_each(|buffer| {
             buffer.use_on(stream)?;
@@ -50,7 +47,6 @@ impl PinnedChunk {
         Ok(Some(Self {
             pages: chunk.pages.clone(),
             layouts: chunk.layouts.clone(),
-            known_good: chunk.known_good.clone(),
             content,
             encoded_bytes: chunk.encoded.as_ref().map(Buffer::bytes),
             decompressed_bytes: chunk.decompressed.as_ref().map(Buffer::bytes),
@@ -89,8 +85,6 @@ impl PinnedChunk {
             index: part(self.index_bytes)?,
             pages: self.pages.clone(),
             layouts: self.layouts.clone(),
-            known_good: self.known_good.clone(),
-            kept: KeptWithChunk::default(),
         })
     }
 }

@@ -1,8 +1,7 @@
 //! Decodes the columns of row groups, with one launch of each kernel.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
-use pystachio_files::ColumnVariant;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
@@ -10,12 +9,10 @@ use super::{
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     column_memory::ColumnMemory,
-    decoded_dictionary::{CodeEntries, DictionaryMember, DictionaryPlace},
     fault::ColumnNames,
-    load::{DecodedForm, EncodedBytes, KnownGood, ResidentChunk},
+    load::{EncodedBytes, ResidentChunk},
     page_batch::PageBatch,
     page_map::ChunkExtent,
-    resident_columns::ResidentColumns,
     row_selection::RowSelection,
 };
 use crate::{
@@ -125,12 +122,6 @@ impl PageCounts {
 }
 
 impl PendingColumns {
-    /// Columns without NULLs, of chunks decoded without a fault before.
-    pub(super) fn of_known_good(columns: Vec<AnyColumn>, pages: PageCounts) -> Self {
-        let null_counts = vec![0; columns.len()];
-        Self { columns, pages, wait: Box::new(|| Ok(null_counts)) }
-    }
-
     /// No columns.
     pub fn none() -> Self {
         let (columns, pages) = Default::default();
@@ -237,25 +228,13 @@ impl Queue {
             return Ok(PendingColumns::none());
         }
         let memory = (self.memory(), self.stream());
-        let forms = requests.iter().map(ColumnRequest::form).collect::<Result<Vec<_>>>()?;
-        let known: Option<Vec<u32>> =
-            requests.iter().zip(&forms).map(|(request, form)| request.known_nulls(form, rows)).collect();
         let plans = requests.iter().map(|request| request.plans(rows)).collect::<Result<Vec<_>>>()?;
-        if let Some(null_counts) = &known
-            && null_counts.iter().all(|null_count| *null_count == 0)
-            && let Some(columns) = ResidentColumns::of(self, requests, &plans)?
-        {
-            return columns.decode(self, row_count);
-        }
         let all_plans = || plans.iter().flatten();
         // The status, a count of NULLs for each chunk, and a byte for each entry of dictionaries.
-        // They are not read for chunks decoded without a fault before.
         let counts_bytes = ((STATUS_WORDS + all_plans().count()) * 4) as u64;
         let fault_bytes: u64 = all_plans().map(ChunkPlan::entry_count).sum();
         let outcome = memory.0.allocate(counts_bytes + fault_bytes, memory.1)?;
-        if known.is_none() {
-            memory.0.fill(&outcome, 0, memory.1)?;
-        }
+        memory.0.fill(&outcome, 0, memory.1)?;
         let scratch_bytes: u64 = all_plans().map(ChunkPlan::scratch_bytes).sum();
         let scratch = memory.0.allocate(scratch_bytes.max(1), memory.1)?;
         let mut space = ScratchSpace::of(&scratch);
@@ -264,40 +243,23 @@ impl Queue {
         let mut column_of = Vec::new();
         let mut faults = outcome.address() + counts_bytes;
         for (request, plans) in requests.iter().zip(&plans) {
-            let place = |plan| if known.is_some() { DictionaryPlace::of(self, plan) } else { Ok(None) };
-            let mut places = plans.iter().map(place).collect::<Result<Vec<_>>>()?;
-            if request.as_codes && places.iter().any(Option::is_none) {
-                // Codes need entries that lie together.
-                places.fill_with(|| None);
-            }
-            let (column, targets) =
-                ColumnMemory::allocate(memory, plans, &places, request.as_codes, row_count)?;
+            let (column, targets) = ColumnMemory::allocate(memory, plans, request.as_codes, row_count)?;
             for (plan, target) in plans.iter().zip(targets) {
                 let number = column_of.len();
-                let count = outcome.address() + ((STATUS_WORDS + number) * 4) as u64;
-                let null_count = if known.is_some() { 0 } else { count };
+                let null_count = outcome.address() + ((STATUS_WORDS + number) * 4) as u64;
                 let target = ChunkTarget { faults, null_count, ..target };
                 ChunkDecoder { plan, number, target, batch: &mut batch, space: &mut space }.add()?;
                 faults += plan.entry_count();
                 column_of.push(memories.len());
             }
-            memories.push((column, places));
+            memories.push(column);
         }
         let built = batch.launch(self, outcome.address())?;
         // Dictionaries that only kernels read; until those are enqueued.
         let mut dictionaries = Vec::new();
-        let mut columns = Vec::with_capacity(requests.len());
-        for ((plans, (mut memory, places)), request) in plans.iter().zip(memories).zip(requests) {
-            if request.as_codes
-                && let Some(members) = members_of(plans, &places)
-            {
-                memory.set_entries(CodeEntries::of(self, &members, plans[0].cell_bytes())?);
-            }
-            for (plan, place) in plans.iter().zip(places) {
-                place.map_or(Ok(()), |place| place.keep(self, plan.chunk))?;
-            }
-            columns.push(memory.into_column(plans, &mut dictionaries)?);
-        }
+        let into_column =
+            |(plans, memory): (&Vec<_>, ColumnMemory)| memory.into_column(plans, &mut dictionaries);
+        let mut columns = plans.iter().zip(memories).map(into_column).collect::<Result<Vec<_>>>()?;
         for built in built {
             let column = column_of.get(built.chunk).and_then(|column| columns.get_mut(*column));
             if let Some(column) = column.map(AnyColumn::values_mut)
@@ -316,61 +278,22 @@ impl Queue {
             }
         }
         let pages = all_plans().map(ChunkPlan::page_counts).fold(PageCounts::default(), PageCounts::plus);
-        let wait: WaitDecoded = match known {
-            Some(null_counts) => Box::new(move || Ok(null_counts)),
-            None => {
-                let checked: Vec<CheckedChunk> = plans
-                    .iter()
-                    .zip(&forms)
-                    .flat_map(|(plans, form)| plans.iter().map(|plan| CheckedChunk::new(plan, form)))
-                    .collect();
-                let (queue, column_count) = (self.clone(), columns.len());
-                Box::new(move || {
-                    let chunk_nulls = null_counts(&queue, &outcome, &batch, &checked)?;
-                    let mut null_counts = vec![0u32; column_count];
-                    for ((chunk, null_count), column) in checked.into_iter().zip(chunk_nulls).zip(column_of) {
-                        // There are no more rows than 32 bits can number.
-                        null_counts[column] += null_count;
-                        if let Some((known_good, rows)) = chunk.known_good {
-                            known_good.add(chunk.form, rows, null_count);
-                        }
-                    }
-                    Ok(null_counts)
-                })
+        let names: Vec<ColumnNames> = all_plans().map(|plan| plan.names.clone()).collect();
+        let (queue, column_count) = (self.clone(), columns.len());
+        let wait: WaitDecoded = Box::new(move || {
+            let chunk_nulls = null_counts(&queue, &outcome, &batch, &names)?;
+            let mut null_counts = vec![0u32; column_count];
+            for (null_count, column) in chunk_nulls.into_iter().zip(column_of) {
+                // There are no more rows than 32 bits can number.
+                null_counts[column] += null_count;
             }
-        };
+            Ok(null_counts)
+        });
         Ok(PendingColumns { columns, pages, wait })
     }
 }
 
-/// The dictionaries of a column's chunks, if all of them stay.
-fn members_of<'a>(
-    plans: &'a [ChunkPlan<'_>],
-    places: &'a [Option<DictionaryPlace<'_>>],
-) -> Option<Vec<DictionaryMember<'a>>> {
-    let member = |(plan, place): (&'a ChunkPlan<'_>, &'a Option<DictionaryPlace<'_>>)| {
-        let decoded = place.as_ref()?.dictionary();
-        Some(DictionaryMember { chunk: plan.chunk, decoded, entry_count: plan.entry_count() })
-    };
-    plans.iter().zip(places).map(member).collect()
-}
-
 impl<'a> ColumnRequest<'a> {
-    fn form(&self) -> Result<DecodedForm> {
-        let first =
-            self.chunks.first().ok_or_else(|| Error::internal("a column without chunks is decoded"))?;
-        Ok((ColumnVariant::of(first.source.column), self.as_codes))
-    }
-
-    /// How many NULLs there are among all rows of all pages, if the wanted rows were decoded
-    /// without a fault before.
-    fn known_nulls(&self, form: &DecodedForm, rows: &[&RowSelection]) -> Option<u32> {
-        let known = |(request, rows): (&ChunkRequest<'_>, &&RowSelection)| {
-            request.chunk.known_good.null_count(form, rows)
-        };
-        self.chunks.iter().zip(rows).map(known).sum()
-    }
-
     fn plans(&self, rows: &[&'a RowSelection]) -> Result<Vec<ChunkPlan<'a>>> {
         if self.chunks.len() != rows.len() {
             return Err(Error::internal("a column has not a chunk for each row group"));
@@ -382,46 +305,22 @@ impl<'a> ColumnRequest<'a> {
     }
 }
 
-/// The rest of a chunk's decoding.
-struct CheckedChunk {
-    names: ColumnNames,
-    form: DecodedForm,
-    /// Present if the rows are to be recorded as decoded without a fault; which rows.
-    known_good: Option<(Arc<KnownGood>, Range<u32>)>,
-}
-
-impl CheckedChunk {
-    fn new(plan: &ChunkPlan<'_>, form: &DecodedForm) -> Self {
-        // Callers take a count of 0 for all rows of the pages: either all rows were decoded, or
-        // none can be NULL.
-        let is_whole = plan.chunk.row_count() == plan.rows.decoded_count();
-        let mut ranges = plan.rows.ranges();
-        let known_good = match (ranges.next(), ranges.next()) {
-            (Some(rows), None) if is_whole || !plan.is_optional => {
-                Some((plan.chunk.known_good.clone(), rows))
-            }
-            _ => None,
-        };
-        Self { names: plan.names.clone(), form: form.clone(), known_good }
-    }
-}
-
 /// Waits, and returns the counts of NULLs; or turns the kernels' reports into an error.
 fn null_counts(
     queue: &Queue,
     outcome: &Buffer,
     batch: &PageBatch,
-    chunks: &[CheckedChunk],
+    names: &[ColumnNames],
 ) -> Result<Vec<u32>> {
-    let mut words: Vec<u32> = queue.download(outcome, STATUS_WORDS + chunks.len())?;
+    let mut words: Vec<u32> = queue.download(outcome, STATUS_WORDS + names.len())?;
     let null_counts = words.split_off(STATUS_WORDS);
     let status = Status { code: words[0], detail: words[1], ..Status::default() };
     if status.code == 0 {
         return Ok(null_counts);
     }
     let origin = batch.origin(status.detail);
-    match origin.and_then(|origin| Some((origin, chunks.get(origin.chunk)?))) {
-        Some((origin, chunk)) => Err(chunk.names.error_of(status, origin.page)),
+    match origin.and_then(|origin| Some((origin, names.get(origin.chunk)?))) {
+        Some((origin, names)) => Err(names.error_of(status, origin.page)),
         None => Err(Error::internal(format!("a kernel reported an unknown page: {status:?}"))),
     }
 }

@@ -25,11 +25,6 @@ pub(super) struct PlacedRows {
 }
 
 impl PlacedRows {
-    /// All rows of a page, if it has any.
-    pub(super) fn of_page(row_count: u32) -> impl Iterator<Item = Self> {
-        (row_count > 0).then_some(Self { first_row: 0, row_count, target_row: 0 }).into_iter()
-    }
-
     pub(super) fn end(self) -> u32 {
         self.first_row + self.row_count
     }
@@ -116,11 +111,6 @@ impl RowSelection {
     /// The ranges of the row group's rows, and where each begins in the column.
     pub fn placed(&self) -> impl Iterator<Item = (Range<u32>, u32)> {
         self.ranges.iter().map(|range| (range.first_row..range.end(), range.target_row))
-    }
-
-    /// The same with their places in the column.
-    pub(super) fn placed_rows(&self) -> &[PlacedRows] {
-        &self.ranges
     }
 
     /// The rows that both selections have.

@@ -296,12 +296,6 @@ impl DeviceEngine {
         self.cache.bytes()
     }
 
-    /// Of it, the reserved and unused bytes.
-    #[cfg(test)]
-    pub fn unused_cache_bytes(&self) -> u64 {
-        self.cache.unused_bytes()
-    }
-
     /// The device's timelines of the last queries that asked for one.
     pub fn timelines(&self) -> Vec<QueryTimeline> {
         self.timelines.last()

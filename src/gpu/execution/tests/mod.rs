@@ -314,8 +314,7 @@ impl Fixture {
         });
         self.wait_idle();
         let (cached_bytes, _) = self.engine.cache_bytes();
-        let used_bytes = cached_bytes - self.engine.unused_cache_bytes();
-        assert_eq!(self.engine.memory().used_bytes(), used_bytes, "device memory is left over");
+        assert_eq!(self.engine.memory().used_bytes(), cached_bytes, "device memory is left over");
         answer
     }
 

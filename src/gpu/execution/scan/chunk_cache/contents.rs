@@ -42,7 +42,7 @@ impl CachedChunk {
         }
     }
 
-    /// Its device memory, with the limit of further data.
+    /// Its device memory.
     pub(in crate::execution::scan) fn bytes(&self) -> u64 {
         match self {
             Self::Pages(chunk) => chunk.bytes(),

@@ -275,17 +275,6 @@ impl ChunkCache {
         (self.shared.lock().on_device.bytes() + self.shared.dictionary_bytes(), self.shared.bytes_max)
     }
 
-    /// Of the bytes held on the device, those reserved for the growth of chunks.
-    #[cfg(test)]
-    pub(in crate::execution) fn unused_bytes(&self) -> u64 {
-        self.shared
-            .lock()
-            .device_chunks()
-            .filter_map(CachedChunk::pages)
-            .map(|chunk| chunk.unused_bytes())
-            .sum()
-    }
-
     /// The contents, by file, column and memory space.
     pub(in crate::execution) fn entries(&self) -> Vec<CacheEntry> {
         self.shared.lock().cache_entries()

@@ -176,15 +176,6 @@ impl ChunkCacheState {
         [&self.on_device, &self.copies, &self.on_host].into_iter().map(|order| order.steps.get()).sum()
     }
 
-    /// Chunks on the device.
-    #[cfg(test)]
-    pub(super) fn device_chunks(&self) -> impl Iterator<Item = &CachedChunk> {
-        self.entries.values().filter_map(|entry| match entry {
-            ChunkEntry::Kept(Kept { device: OnDevice::Here(chunk), .. }) => Some(chunk),
-            _ => None,
-        })
-    }
-
     /// Takes chunks of this many bytes together off the device, those of the oldest query first,
     /// none of them used by a query from `query` on. They are moving then. If there are not as
     /// many, takes none, or all if `takes_fewer` is set.

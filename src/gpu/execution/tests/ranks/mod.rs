@@ -186,8 +186,7 @@ impl RankedFixture {
             std::thread::yield_now();
         }
         let first = self.engine.first();
-        let cached_bytes = first.cache_bytes().0 - first.unused_cache_bytes();
-        assert_eq!(first.memory().used_bytes(), cached_bytes, "device memory is left over");
+        assert_eq!(first.memory().used_bytes(), first.cache_bytes().0, "device memory is left over");
     }
 }
 
