@@ -425,7 +425,8 @@ impl Part {
 
 /// A variance, or its root. NULL is anything, and so is a variance of fewer rows than it needs.
 fn variance(form: VarianceForm, count: Bounds, sum: Bounds, squares: Bounds) -> Bounds {
-    if !(count.low > if form.sample { 1.0 } else { 0.0 }) {
+    let rows_without = if form.sample { 1.0 } else { 0.0 };
+    if count.low <= rows_without {
         return Bounds::ANY;
     }
     let numerator = count.times(squares).plus(sum.times(sum).negated());

@@ -76,7 +76,7 @@ impl Queue {
     /// The numbers of all rows in the order of the keys, the first key first. Stable. Waits for
     /// measurements of the keys; of few rows only if there is text.
     pub fn sort(&self, keys: &[SortColumn], row_count: usize) -> Result<RowNumbers> {
-        let rows = match row_count <= RANKED_ROWS_MAX as usize && keys.len() <= RANKED_KEYS_MAX as usize {
+        let rows = match row_count <= RANKED_ROWS_MAX && keys.len() <= RANKED_KEYS_MAX {
             _ if row_count < 2 || keys.is_empty() => self.cross(0, row_count, row_count)?.build.rows,
             true => self.rank_rows(&self.ranked(keys, row_count)?, row_count)?,
             false => self.sort_words(&self.ranked(keys, row_count)?, row_count)?,
