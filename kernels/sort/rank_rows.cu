@@ -13,27 +13,20 @@
 // Threads that share a row.
 #define LANES (BLOCK_THREADS / RANKED_BLOCK_ROWS)
 
-// Words of a key but for text, and which of them is compared first; the others follow up or down.
-DEVICE uint32_t word_count(uint32_t cell_type) {
+// The word of a cell that decides first: the highest of a number, the first bytes of text and uuids.
+DEVICE uint32_t leading_word(uint32_t cell_type) {
     switch (cell_type) {
         case CELL_INT128:
-        case CELL_INTERVAL:
-        case CELL_BYTES16: return 2;
-        case CELL_INT256: return 4;
-        default: return 1;
+        case CELL_INTERVAL: return 1;
+        case CELL_INT256: return 3;
+        default: return 0;
     }
-}
-
-// The number of the word that is compared after `before` others: text and uuids begin with word 0, numbers end with it.
-DEVICE uint32_t word_after(uint32_t cell_type, uint32_t before) {
-    bool ascends = cell_type == CELL_STRING || cell_type == CELL_BYTES16;
-    return ascends ? before : word_count(cell_type) - 1 - before;
 }
 
 // A word of a row's first key that is in the order of the rows, but for rows with the same one.
 DEVICE uint64_t first_word(const RankedKey &key, uint64_t row) {
     if (key.column.validity != 0 && cell_is_null(key.column, row)) return key.nulls_first ? 0 : ~0ull;
-    uint64_t word = sort_word(key.column, row, word_after(key.column.cell_type, 0));
+    uint64_t word = sort_word(key.column, row, leading_word(key.column.cell_type));
     if (key.descending) word = ~word;
     if (key.column.validity == 0) return word;
     // NULLs have an end of the range to themselves.
@@ -41,34 +34,19 @@ DEVICE uint64_t first_word(const RankedKey &key, uint64_t row) {
 }
 
 // Less than, equal to or greater than zero as `a` comes before `b`, at the same place, or after it.
-DEVICE int32_t compare_words(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
-
-DEVICE int32_t compare_key(const RankedKey &key, uint64_t a, uint64_t b) {
-    const ColumnView &column = key.column;
-    bool a_is_null = cell_is_null(column, a), b_is_null = cell_is_null(column, b);
+DEVICE int compare_key(const RankedKey &key, uint64_t a, uint64_t b) {
+    bool a_is_null = cell_is_null(key.column, a), b_is_null = cell_is_null(key.column, b);
     if (a_is_null || b_is_null) {
         if (a_is_null == b_is_null) return 0;
         return a_is_null == (key.nulls_first != 0) ? -1 : 1;
     }
-    uint32_t count = word_count(column.cell_type);
-    if (column.cell_type == CELL_STRING) {
-        uint32_t a_length = cell_at<StringCell>(column, a).length, b_length = cell_at<StringCell>(column, b).length;
-        count = ((a_length < b_length ? a_length : b_length) + 7) / 8;
-    }
-    int32_t order = 0;
-    for (uint32_t before = 0; before < count && order == 0; before++) {
-        uint32_t word = word_after(column.cell_type, before);
-        order = compare_words(sort_word(column, a, word), sort_word(column, b, word));
-    }
-    if (order == 0 && column.cell_type == CELL_STRING) {
-        order = compare_words(sort_word(column, a, SORT_WORD_LENGTH), sort_word(column, b, SORT_WORD_LENGTH));
-    }
+    int order = compare_cells(key.column, a, key.column, b);
     return key.descending ? -order : order;
 }
 
 DEVICE bool comes_before(const RankRows &args, uint64_t a, uint64_t b) {
     for (uint32_t place = 0; place < args.key_count; place++) {
-        int32_t order = compare_key(args.keys[place], a, b);
+        int order = compare_key(args.keys[place], a, b);
         if (order != 0) return order < 0;
     }
     return a < b;
