@@ -8,8 +8,8 @@
 //! columns ─► bounds of each part of the condition ─► bounds of the condition: false ─► the row is dropped
 //! ```
 //!
-//! Invariants: bounds contain the exact value, however it is rounded. What has no bounds may be anything: NULL, text, a quotient whose
-//! divisor may be zero, a function that is not known here. A row is dropped only where the condition neither is true nor fails.
+//! Invariants: bounds contain the exact value, however PostgreSQL rounds it. A value without bounds may be anything: NULL, text, a quotient
+//! whose divisor may be zero, a function that this module does not know. A row is dropped only where the condition neither is true nor fails.
 //!
 //! Deliberately absent: the choice of rows to keep among those that are close; screening that drops few rows, which ends itself.
 
@@ -148,7 +148,7 @@ impl Bounds {
         }
     }
 
-    /// A root of what is not negative.
+    /// The square root; negative numbers count as zero.
     fn root(self) -> Self {
         Self { low: self.low.max(0.0).sqrt(), high: self.high.max(0.0).sqrt() }.widened(DIGITS_ROUNDING)
     }
@@ -194,7 +194,7 @@ enum Part {
     Not(usize),
     And(Vec<usize>),
     Or(Vec<usize>),
-    /// Conditions with their results, and what is else.
+    /// Conditions with their results, and the result where none is true.
     Case(Vec<(usize, usize)>, usize),
 }
 
@@ -681,7 +681,7 @@ mod tests {
                 let below = left(&less(deviation(), number(bound, 10)), &[row]);
                 assert!(above[0] || bound as f64 >= exact * 1e10, "{row:?} {exact} {factor}");
                 assert!(below[0] || bound as f64 <= exact * 1e10, "{row:?} {exact} {factor}");
-                // What is far from it is dropped: screening does something.
+                // A row far from the bound is dropped: screening does something.
                 if spread == 1_000_000 && exact > 1000.0 {
                     assert_eq!(
                         (above[0], below[0]),

@@ -76,7 +76,7 @@ impl QueryAccount {
         *state = AccountState { place: Some(place), ..AccountState::default() };
     }
 
-    /// Notes that another engine begins to run a part of the query. What has been metered stays.
+    /// Notes that another engine begins to run a part of the query. Meters stay.
     pub(crate) fn join(&self, place: QueryPlace) {
         lock_whole(&self.state).place = Some(place);
     }

@@ -1,7 +1,7 @@
 //! Queries that a device's engine runs in part, because it has no kernel for the rest.
 //!
 //! ```text
-//!   what has no kernel, and all above it        CPU engine
+//!   operators without a kernel, all above them  CPU engine
 //!   ───────── rows, as Arrow batches ────────
 //!   a part          another part                the device
 //! ```
@@ -12,8 +12,8 @@
 //! Invariants: a part gives the same rows as the CPU engine would. A plan whose part the device refuses after all runs on the CPU engine,
 //! as long as it has given no row. Stopping a part ends that part alone; stopping the query ends its parts.
 //!
-//! Deliberately absent: operators of the device above what has no kernel. Their rows would go back to the device, and they are few in most
-//! queries.
+//! Deliberately absent: operators of the device above one without a kernel. Their rows would go back to the device, and most queries have
+//! few rows there.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -66,8 +66,8 @@ fn contains_any(relation: &Arc<Relation>, refused: &HashSet<usize>) -> bool {
         || relation.inputs().into_iter().any(|input| contains_any(input, refused))
 }
 
-/// What of a part is below variances, if it ends with them. Processors compute them on both engines; the CPU engine for rows alone that a
-/// condition above leaves.
+/// The part without the variances that it ends with. Processors compute variances on both engines, and the CPU engine only for the rows
+/// that a condition above leaves.
 fn without_variances(part: &Arc<Relation>) -> Arc<Relation> {
     let Operator::Project { input, expressions } = &part.operator else { return part.clone() };
     let mut has_variance = false;

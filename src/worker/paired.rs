@@ -4,8 +4,8 @@
 //! and those that the device's engine refuses. A query changes engines only before its first row, so all rows come from
 //! one engine.
 //!
-//! What the device refuses for want of a kernel is divided (`divided.rs`): the device computes the parts that it has kernels for,
-//! and the CPU engine what is above them, where that is expected to be faster than the CPU engine alone.
+//! A query that the device refuses for want of a kernel is divided (`divided.rs`): the device computes the parts that it has kernels for,
+//! and the CPU engine the operators above them, where that is expected to be faster than the CPU engine alone.
 //!
 //! Invariants: a query's metrics say which engine ran it, and why.
 

@@ -129,7 +129,7 @@ fn while_a_query_waits_claims_grow_into_free_memory_up_to_a_limit() {
 fn many_queries_count_on_shares_of_what_is_free() {
     let arena = Arc::new(Arena::new(BYTES));
     let mut queries = Vec::new();
-    // A minimum of its own, and what is left, which four may each count on.
+    // A minimum of its own, and all free memory, which up to four queries may each count on.
     for available in [10 + 990, 10 + 980, 10 + 970, 10 + 960, 10 + 950 / 2] {
         queries.push(account(&arena, 10));
         assert_eq!(queries.last().map(|query| query.available_bytes()), Some(available));
