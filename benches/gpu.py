@@ -19,7 +19,7 @@ Steps, each for one scale factor:
 - ablation: warm and hot, once without each technique that pystachio.gpu_disable knows. A new one is found by itself.
 - spill: every query with a sixteenth of the data's bytes as GPU memory: slower, with the same text (gpu_spill.py).
 - load: the queries by 1, 4, 16 and 64 clients at once; the same with little memory, cancels and files that change (gpu_load.py).
-- duckdb_files: the queries, hot, over files that DuckDB wrote from the same rows (gpu_duckdb_files.py).
+- forms: the queries, hot, over files that other programs wrote from the same rows (gpu_forms.py).
 - report: prints the report of what has been measured.
 
 Results are kept in FOLDER/gpu-results and written after every query, and with them the report, so a step that is
@@ -48,7 +48,7 @@ import gpu_watch  # noqa: E402
 import storage  # noqa: E402
 import timeline_chart  # noqa: E402
 from answers import same_answer  # noqa: E402
-from gpu_duckdb_files import run_duckdb_files  # noqa: E402
+from gpu_forms import run_forms  # noqa: E402
 from gpu_load import run_load  # noqa: E402
 from gpu_profile import run_profile  # noqa: E402
 from gpu_spill import run_spill  # noqa: E402
@@ -545,7 +545,7 @@ def run_report(bench):
 STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct": run_direct, "warm": run_warm, "hot": run_hot,
          "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "profile": run_profile, "timeline": gpu_watch.run_timeline,
          "calibrate": gpu_calibrate.run_calibrate, "ablation": run_ablation, "spill": run_spill, "load": run_load,
-         "duckdb_files": run_duckdb_files,
+         "forms": run_forms,
          "report": run_report}
 
 
@@ -581,6 +581,7 @@ def main():
     parser.add_argument("--timeline-query", type=int, default=3, help="the query whose time lines are drawn")
     parser.add_argument("--device-bandwidth", type=float, default=4.3, help="TB/s that a copy within the device moves, reads and writes")
     parser.add_argument("--clients", default=[1, 4, 16, 64], type=lambda text: [int(word) for word in text.split()], help="of the step load")
+    parser.add_argument("--forms", default="", help="of the step forms; all if empty")
     parser.add_argument("--load-seconds", type=float, default=15, help="seconds for each number of clients")
     bench = Bench(parser.parse_args())
     if bench.options.step != "generate":

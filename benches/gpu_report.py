@@ -4,7 +4,7 @@ Definitions: a ratio says how many times faster we are (DuckDB's seconds over ou
 the bytes that a cold query read can come from the disk: bytes over the bandwidth of O_DIRECT just before and after the query.
 """
 
-from gpu_duckdb_files import duckdb_files_table
+from gpu_forms import forms_table
 from gpu_load import load_table
 from gpu_spill import spill_table
 from report import geometric_mean, number
@@ -258,7 +258,7 @@ def markdown(document):
         lines += [*ablation_table(measured), ""]
     lines += spill_table(measured)
     lines += load_table(measured.facts)
-    lines += duckdb_files_table(measured.facts)
+    lines += forms_table(measured.facts)
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 
 usage: pairs_chart.py [--check] RESULT.json PICTURE.svg
 
-RESULT.json is what gpu.py recorded (benches/results). If its step `duckdb_files` ran, the queries over the files that DuckDB wrote are
+RESULT.json is what gpu.py recorded (benches/results). If its step `forms` ran, the queries over the files that DuckDB wrote are
 drawn, otherwise its hot runs without a technique switched off. Both sides are of one run. The axis is linear and begins at 0, so that
 the length of a bar means its time. `--check` writes nothing and fails if the picture is another one than the result gives.
 """

@@ -14,7 +14,8 @@
 #   STEPS="… spill"    every query once more with a sixteenth of the data's bytes as GPU memory, answers compared
 #   STEPS="… load"     answers a second of CLIENTS="1 4 16 64" at once, LOAD_S=15 seconds each; with little memory, cancels and files
 #                      that change too: no error, no other answer, the same engine
-#   STEPS="… duckdb_files"   every query over files that DuckDB wrote from the same rows
+#   STEPS="… forms"    every query over files that DuckDB, pyarrow and Polars wrote from the same rows; FORMS="duckdb polars": those of
+#                      gpu_forms.py alone; FORMS=1 adds the step with all of them
 #   ABLATION=1         warm and hot once more without each technique of pystachio.gpu_disable
 #   SETTINGS=…         what measured sessions set: "pystachio.gpu_disable = 'concurrent_builds, regulation'"
 #   EXACT_SF=1         scale factor of the step exact
@@ -34,6 +35,11 @@ logs=${OUT:-$project_root/target/bench-gpu}/logs
 mkdir -p "$reports" "$logs"
 read -ra steps <<< "${STEPS:-exact generate cold direct warm hot first kernels profile timeline report}"
 if [[ ${ABLATION:-0} == 1 && -z ${STEPS:-} ]]; then steps=("${steps[@]:0:${#steps[@]}-1}" ablation report); fi
+forms=${FORMS:-}
+if [[ $forms == 1 ]]; then
+    forms=
+    if [[ -z ${STEPS:-} ]]; then steps=("${steps[@]:0:${#steps[@]}-1}" forms report); fi
+fi
 
 prepare_host
 folder=$("$project_root/scripts/cluster.sh" start bench-gpu "$stage")
@@ -47,7 +53,7 @@ arguments=(--device "$device" --queries "${QUERIES:-}" --systems "${SYSTEMS:-gpu
     --duckdb-runs "${DUCKDB_RUNS:-2}" --server-options "${SERVER_OPTIONS:+, $SERVER_OPTIONS}"
     --limit "${STEP_LIMIT_S:-540}" --query-limit "${QUERY_LIMIT_S:-120}" --build "$build" --built "$built" --out "$reports"
     --duckdb-cold "${DUCKDB_COLD:-22}" --timeline-query "${TIMELINE_QUERY:-3}" --device-bandwidth "${DEVICE_BANDWIDTH:-4.3}"
-    --logs "$logs" --engine-choice "${ENGINE_CHOICE:-gpu}" --settings "${SETTINGS:-}" --clients "${CLIENTS:-1 4 16 64}" --load-seconds "${LOAD_S:-15}")
+    --logs "$logs" --engine-choice "${ENGINE_CHOICE:-gpu}" --settings "${SETTINGS:-}" --clients "${CLIENTS:-1 4 16 64}" --load-seconds "${LOAD_S:-15}" --forms "$forms")
 if [[ -n ${GENERATE+set} ]]; then arguments+=(--generate "$GENERATE"); fi
 # The host's whole page cache is dropped only where the run is for real: elsewhere others share it.
 if [[ $device == cuda && -w /proc/sys/vm/drop_caches ]]; then arguments+=(--drop-caches); fi

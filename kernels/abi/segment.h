@@ -80,6 +80,7 @@ typedef struct SegmentSearch {
     uint32_t ends;    // 1: it ends with the last one; one part that does both is the text
     uint32_t negated; // 1: texts without them pass
     uint32_t part_bytes[SEARCH_PARTS_MAX];
+    uint32_t heads[SEARCH_PARTS_MAX]; // the first four bytes of each part, the first one lowest, and zeros behind a shorter one
     uint8_t bytes[SEARCH_BYTES_MAX]; // of the parts, one after another
 } SegmentSearch;
 

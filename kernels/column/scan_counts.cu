@@ -19,11 +19,27 @@ static_assert(ROWS_PER_THREAD % 8 == 0, "a thread's counts of one byte are whole
 #define TILE_PREFIX (2ull << 62)
 #define TILE_KINDS (3ull << 62)
 
+// What a block stages: a tile's counts of four bytes, then its offsets. Neighbours load and store neighbours, and a thread's own rows follow one
+// another; a word is left out after those of each thread, so that threads meet in no bank.
+#define STAGED_WORDS (TILE_ROWS + BLOCK_THREADS)
+DEVICE uint32_t staged_place(uint32_t row) { return row + row / ROWS_PER_THREAD; }
+
 // The counts of the thread's rows from `first` on, 0 beyond the last one; returns their sum. A flag of a row that failed has no
-// meaning, and must still count as one row at most.
-DEVICE uint64_t load_counts(const ScanCounts &args, uint64_t first, uint32_t *counts) {
+// meaning, and must still count as one row at most. Every thread calls it.
+DEVICE uint64_t load_counts(const ScanCounts &args, uint64_t tile, uint64_t first, uint64_t *staged, uint32_t *counts) {
     uint64_t sum = 0;
-    if (args.count_bytes == 1 && first + ROWS_PER_THREAD <= args.row_count && args.counts % 8 == 0) {
+    if (args.count_bytes == sizeof(uint32_t)) {
+        uint32_t *words = (uint32_t *)staged;
+        for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
+            const uint32_t place = item * BLOCK_THREADS + threadIdx.x;
+            const uint64_t row = tile * TILE_ROWS + place;
+            words[staged_place(place)] = row < args.row_count ? ((const uint32_t *)args.counts)[row] : 0;
+        }
+        __syncthreads();
+        for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
+            counts[item] = words[staged_place(threadIdx.x * ROWS_PER_THREAD + item)];
+        }
+    } else if (first + ROWS_PER_THREAD <= args.row_count && args.counts % 8 == 0) {
         const uint64_t *words = (const uint64_t *)(args.counts + first);
         for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
             counts[item] = ((words[item / 8] >> (item % 8 * 8)) & 0xff) != 0;
@@ -31,9 +47,7 @@ DEVICE uint64_t load_counts(const ScanCounts &args, uint64_t first, uint32_t *co
     } else {
         for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
             const uint64_t row = first + item;
-            counts[item] = row >= args.row_count   ? 0
-                           : args.count_bytes == 1 ? ((const uint8_t *)args.counts)[row] != 0
-                                                   : ((const uint32_t *)args.counts)[row];
+            counts[item] = row < args.row_count && ((const uint8_t *)args.counts)[row] != 0;
         }
     }
     for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) sum += counts[item];
@@ -68,8 +82,9 @@ struct ThreadPlace {
     uint64_t tile_total;  // the sum of its block's
 };
 
-// Sums up the tiles, of which the block takes one: its threads' counts go to `counts`. Every thread calls it.
-DEVICE ThreadPlace scan_tile(const ScanCounts &args, uint32_t *counts) {
+// Sums up the tiles, of which the block takes one: its threads' counts go to `counts`. `staged`: STAGED_WORDS for counts of four bytes.
+// Every thread calls it.
+DEVICE ThreadPlace scan_tile(const ScanCounts &args, uint64_t *staged, uint32_t *counts) {
     SHARED uint64_t block_tile, tile_before;
     ScanState *state = (ScanState *)args.state;
     volatile uint64_t *tiles = (volatile uint64_t *)(state + 1);
@@ -78,7 +93,7 @@ DEVICE ThreadPlace scan_tile(const ScanCounts &args, uint32_t *counts) {
     const uint64_t tile = block_tile, tile_count = gridDim.x;
     const uint64_t first = tile * TILE_ROWS + threadIdx.x * ROWS_PER_THREAD;
     uint64_t total;
-    const uint64_t within = block_exclusive_sum(load_counts(args, first, counts), &total);
+    const uint64_t within = block_exclusive_sum(load_counts(args, tile, first, staged, counts), &total);
     if (threadIdx.x < WARP_THREADS) {
         if (threadIdx.x == 0) tiles[tile] = (tile == 0 ? TILE_PREFIX : TILE_SUM) | total;
         const uint64_t before = sum_of_tiles_before(tiles, tile);
@@ -102,19 +117,25 @@ DEVICE ThreadPlace scan_tile(const ScanCounts &args, uint32_t *counts) {
 }
 
 KERNEL(write_offsets, ScanCounts, BLOCK_THREADS) {
+    SHARED uint64_t staged[STAGED_WORDS];
     uint32_t counts[ROWS_PER_THREAD];
-    const ThreadPlace place = scan_tile(args, counts);
+    const ThreadPlace place = scan_tile(args, staged, counts);
     uint64_t offset = place.tile_before + place.within;
-    uint64_t *target = (uint64_t *)args.target + place.first_row;
-    for (uint32_t item = 0; item < ROWS_PER_THREAD && place.first_row + item < args.row_count; item++) {
-        target[item] = offset;
+    for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
+        staged[staged_place(threadIdx.x * ROWS_PER_THREAD + item)] = offset;
         offset += counts[item];
+    }
+    __syncthreads();
+    const uint64_t first = place.first_row - threadIdx.x * ROWS_PER_THREAD;
+    for (uint32_t item = threadIdx.x; item < TILE_ROWS && first + item < args.row_count; item += BLOCK_THREADS) {
+        ((uint64_t *)args.target)[first + item] = staged[staged_place(item)];
     }
 }
 
 KERNEL(count_before, ScanCounts, BLOCK_THREADS) {
+    SHARED uint64_t staged[STAGED_WORDS];
     uint32_t counts[ROWS_PER_THREAD];
-    const ThreadPlace place = scan_tile(args, counts);
+    const ThreadPlace place = scan_tile(args, staged, counts);
     uint32_t before = (uint32_t)(place.tile_before + place.within);
     uint32_t *target = (uint32_t *)args.target + place.first_row;
     for (uint32_t item = 0; item < ROWS_PER_THREAD && place.first_row + item < args.row_count; item++) {
@@ -125,9 +146,11 @@ KERNEL(count_before, ScanCounts, BLOCK_THREADS) {
 }
 
 KERNEL(select_rows, ScanCounts, BLOCK_THREADS) {
-    SHARED uint32_t selected[TILE_ROWS];
+    // The rows are staged when the counts are not needed any more.
+    SHARED uint64_t staged[STAGED_WORDS];
+    uint32_t *selected = (uint32_t *)staged;
     uint32_t counts[ROWS_PER_THREAD];
-    const ThreadPlace place = scan_tile(args, counts);
+    const ThreadPlace place = scan_tile(args, staged, counts);
     uint32_t next = (uint32_t)place.within;
     for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
         if (counts[item]) selected[next++] = (uint32_t)place.first_row + item;

@@ -235,25 +235,31 @@ DEVICE bool has_bytes_at(const SearchedText &text, uint32_t place, const uint8_t
     return true;
 }
 
-// The first place from one on, of those up to `last`, where the text has some bytes, or SEARCH_NOWHERE. Reads whole words of four bytes, which
-// may begin before the text and end behind it.
+// The first place from one on, of those up to `last`, where the text has some bytes, or SEARCH_NOWHERE. It compares four places of a word at
+// once with the bytes' head. Reads whole words of four bytes, which may begin before the text; none begins behind it.
 #define SEARCH_NOWHERE 0xffffffffu
-DEVICE uint32_t find_bytes(const SearchedText &text, uint32_t place, uint32_t last, const uint8_t *bytes, uint32_t count) {
-    const uint32_t lowest = 0x01010101u, highest = 0x80808080u, wanted = bytes[0] * lowest;
-    while (place <= last) {
-        const uint32_t skipped = (uint32_t)((uint64_t)(text.bytes + place) % 4);
-        // Zero where a byte is the first one that is wanted, but for those before the place.
-        const uint32_t different = (*(const uint32_t *)(text.bytes + place - skipped) ^ wanted) | ((1u << 8 * skipped) - 1);
-        // The lowest of these bits is the first zero's; others may follow zeros that are none.
-        const uint32_t equal = (different - lowest) & ~different & highest;
-        if (!equal) {
-            place += 4 - skipped;
-            continue;
+DEVICE uint32_t find_bytes(const SearchedText &text, uint32_t place, uint32_t last, const uint8_t *bytes, uint32_t count, uint32_t head) {
+    const uint32_t ones = count < 4 ? (1u << 8 * count) - 1 : 0xffffffffu;
+    const uint32_t skipped = (uint32_t)((uint64_t)(text.bytes + place) % 4);
+    const uint32_t *words = (const uint32_t *)(text.bytes + place - skipped);
+    // Places of the word that are behind the one to begin at.
+    uint32_t wanted = 0xfu << skipped;
+    int32_t first = (int32_t)place - (int32_t)skipped;
+    for (uint32_t low = words[0]; first <= (int32_t)last; first += 4) {
+        const uint32_t high = first + 4 < (int32_t)text.length ? words[1] : 0;
+        uint32_t equal = 0;
+#pragma unroll
+        for (uint32_t byte = 0; byte < 4; byte++) {
+            equal |= (uint32_t)(((__funnelshift_r(low, high, 8 * byte) ^ head) & ones) == 0) << byte;
         }
-        place += (uint32_t)(__ffs((int)equal) - 1) / 8 - skipped;
-        if (place > last) break;
-        if (has_bytes_at(text, place, bytes, count)) return place;
-        place++;
+        for (equal &= wanted; equal; equal &= equal - 1) {
+            const uint32_t found = (uint32_t)(first + __ffs((int)equal) - 1);
+            if (found > last) return SEARCH_NOWHERE;
+            if (count <= 4 || has_bytes_at(text, found + 4, bytes + 4, count - 4)) return found;
+        }
+        wanted = 0xfu;
+        low = high;
+        words++;
     }
     return SEARCH_NOWHERE;
 }
@@ -280,7 +286,7 @@ DEVICE bool finds(const SegmentSearch &search, const SearchedText &text) {
     for (; part < parts; part++) {
         const uint32_t count = search.part_bytes[part];
         if (end - place < count) return false;
-        place = find_bytes(text, place, end - count, bytes, count);
+        place = find_bytes(text, place, end - count, bytes, count, search.heads[part]);
         if (place == SEARCH_NOWHERE) return false;
         place += count;
         bytes += count;

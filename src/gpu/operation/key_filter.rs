@@ -16,6 +16,9 @@ use crate::device::{Buffer, CellType, Column, Kernel};
 
 /// Bits of a bitmap, for each row: it is then smaller than a table of the rows.
 const BITMAP_BITS_PER_ROW_MAX: u64 = 32;
+/// Bits of a bitmap, for each row that is tested: half a byte to clear, where a Bloom filter computes eight products and
+/// reads 32 bytes. Keys of clustered rows then read few words again and again.
+const BITMAP_BITS_PER_TESTED_ROW_MAX: u64 = 4;
 /// Bits that a bitmap may have for few rows: 1 MiB stays in any GPU's cache.
 const BITMAP_BITS_FREE: u64 = 8 << 20;
 /// Bits of a Bloom filter, for each row: less than one row in a hundred passes by mistake.
@@ -60,16 +63,20 @@ pub struct KeyTest<'a> {
 }
 
 impl KeyFilterShape {
-    /// A bitmap for one integer key whose values lie close together, otherwise a Bloom filter. `range` is of the
-    /// only key, if it is an integer.
-    pub fn of(range: Option<KeyRange>, row_count: usize) -> Self {
+    /// A bitmap, if the values of the only key are integers and lie close enough together for so many rows of the set, and
+    /// so many that are about to be tested. `range` is of that key.
+    pub fn bitmap(range: Option<KeyRange>, row_count: usize, tested_rows: u64) -> Option<Self> {
+        let KeyRange { least, greatest } = range?;
+        let bit_count = greatest.abs_diff(least).saturating_add(1);
+        let of_rows = (row_count as u64).saturating_mul(BITMAP_BITS_PER_ROW_MAX);
+        let of_tested = tested_rows.saturating_mul(BITMAP_BITS_PER_TESTED_ROW_MAX);
+        let bits_max = of_rows.max(of_tested).max(BITMAP_BITS_FREE);
+        (bit_count <= bits_max).then_some(Self::Bitmap { least, bit_count })
+    }
+
+    /// A Bloom filter for keys of any kind.
+    pub fn bloom(row_count: usize) -> Self {
         let rows = row_count as u64;
-        if let Some(KeyRange { least, greatest }) = range {
-            let bit_count = greatest.abs_diff(least).saturating_add(1);
-            if bit_count <= rows.saturating_mul(BITMAP_BITS_PER_ROW_MAX).max(BITMAP_BITS_FREE) {
-                return Self::Bitmap { least, bit_count };
-            }
-        }
         let block_count = (rows * BLOOM_BITS_PER_ROW).div_ceil(BLOOM_BLOCK_WORDS * WORD_BITS);
         Self::Bloom { block_count: block_count.clamp(1, u64::from(u32::MAX)) }
     }

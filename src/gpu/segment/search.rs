@@ -73,8 +73,9 @@ impl TextSearch {
             negated: self.negated.into(),
             ..SegmentSearch::zeroed()
         };
-        for (part, bytes) in self.parts.iter().zip(&mut view.part_bytes) {
+        for ((part, bytes), head) in self.parts.iter().zip(&mut view.part_bytes).zip(&mut view.heads) {
             *bytes = part.len() as u32;
+            *head = part.iter().take(4).rev().fold(0, |head, byte| head << 8 | u32::from(*byte));
         }
         for (byte, target) in self.parts.iter().flatten().zip(&mut view.bytes) {
             *target = *byte;

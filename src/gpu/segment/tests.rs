@@ -384,6 +384,11 @@ fn searches_find_what_like_and_equality_do() {
         "é%a%é",
         "%%a%%",
         "%aaaaaaaa%",
+        "%aba%",
+        "%abab%",
+        "%babab%",
+        "%abb%baba%a%",
+        "b%abbab%b",
     ];
     for skipped in [0, 13] {
         let (table, rows) = table_of(&queue, std::slice::from_ref(&cells), &parts(&lengths), skipped);

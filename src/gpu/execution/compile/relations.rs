@@ -1,6 +1,9 @@
 //! Compiles a plan into a tree of sources; joins are in `joins.rs`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use pystachio_plan::{
     AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function,
@@ -40,6 +43,7 @@ const DEPTH_MAX: usize = 500;
 pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<CountedSource> {
     query.scan_ranks = scan_ranks(&plan.root);
     query.columns_above_scans = columns_above_scans(plan);
+    query.only_keys = only_keys(&plan.root);
     query.repeated = RepeatedParts::of(&plan.root, |_| true);
     let mut root = relation(&plan.root, FilterRoute::none(), query, 0)?;
     if !query.exchanges.gives_rows() {
@@ -457,6 +461,21 @@ fn aggregate(
         query.memory.add_small_holder();
     }
     Ok(operator(columns, source, place))
+}
+
+/// The columns by which an aggregate alone groups.
+fn only_keys(root: &Relation) -> HashSet<ColumnId> {
+    let mut keys = HashSet::new();
+    let mut waiting = vec![root];
+    while let Some(relation) = waiting.pop() {
+        if let Operator::Aggregate { groups, .. } = &relation.operator
+            && let [NamedExpression { expression: Expression::Column { id, .. }, .. }] = groups.as_slice()
+        {
+            keys.insert(*id);
+        }
+        waiting.extend(relation.inputs().into_iter().map(|input| &**input));
+    }
+    keys
 }
 
 /// Rows once for each number of a series. Arrays have no kernel.

@@ -232,6 +232,7 @@ impl DeviceEngine {
             readers,
             scan_ranks: HashMap::new(),
             integer_ranges: HashMap::new(),
+            only_keys: HashSet::new(),
             columns_above_scans: HashSet::new(),
             repeated: RepeatedParts::default(),
             shared: HashMap::new(),

@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn filters_are_waited_for_however_long_their_build_side_takes() {
         let join = JoinFilters::default();
-        let filters = [join.filter_for(&[0], 10), join.filter_for(&[1], 10)];
+        let filters = [join.filter_for(&[0], 10, false), join.filter_for(&[1], 10, false)];
         let mut waited = Duration::ZERO;
         let sleep = |pause: Duration| {
             waited += pause;
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn filters_are_not_waited_for_where_nobody_wants_rows() {
         let join = JoinFilters::default();
-        let filters = [join.filter_for(&[0], 10)];
+        let filters = [join.filter_for(&[0], 10, false)];
         wait_settled(&filters, |_| {}, || Ok(false)).unwrap();
         let stopped = || Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
         assert_eq!(wait_settled(&filters, |_| {}, stopped).unwrap_err().kind, ErrorKind::Cancelled);

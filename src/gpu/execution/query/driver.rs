@@ -73,6 +73,8 @@ pub(in crate::execution) struct Query {
     /// Bounds of the integers of scanned columns, from footers. They serve as estimates; results
     /// must not depend on them.
     pub(in crate::execution) integer_ranges: HashMap<ColumnId, RangeInclusive<i64>>,
+    /// The columns whose ranges are asked for: those by which an aggregate alone groups.
+    pub(in crate::execution) only_keys: HashSet<ColumnId>,
     /// The columns of scans that the query reads outside of their own conditions.
     pub(in crate::execution) columns_above_scans: HashSet<ColumnId>,
     /// The parts that are computed once, and those of them that were compiled, by their group.

@@ -30,7 +30,7 @@ use pystachio_plan::{
 };
 
 use crate::{
-    device::{AnyColumn, Buffer, Claim, Column, Readback, Stream},
+    device::{AnyColumn, Buffer, CellType, Claim, Column, Readback, Stream},
     operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest, Queue},
 };
 
@@ -96,18 +96,27 @@ struct FilterTarget {
     filter: Arc<RuntimeFilter>,
     /// Rows of all scans that get it.
     row_count: u64,
+    /// Whether it only goes before a filter of several keys, for which it is worth no more than a bitmap.
+    goes_before: bool,
 }
 
 impl JoinFilters {
-    /// The filter over some of the join's keys, for one more scan of so many rows.
-    pub(in crate::execution) fn filter_for(&self, keys: &[usize], row_count: u64) -> Arc<RuntimeFilter> {
+    /// The filter over some of the join's keys, for one more scan of so many rows. `goes_before`: the scan tests it
+    /// before one of several keys.
+    pub(in crate::execution) fn filter_for(
+        &self,
+        keys: &[usize],
+        row_count: u64,
+        goes_before: bool,
+    ) -> Arc<RuntimeFilter> {
         let mut targets = lock_whole(&self.targets);
         if let Some(target) = targets.iter_mut().find(|target| target.keys == keys) {
             target.row_count += row_count;
+            target.goes_before &= goes_before;
             return target.filter.clone();
         }
         let filter = Arc::new(RuntimeFilter::default());
-        targets.push(FilterTarget { keys: keys.to_vec(), filter: filter.clone(), row_count });
+        targets.push(FilterTarget { keys: keys.to_vec(), filter: filter.clone(), row_count, goes_before });
         filter
     }
 
@@ -239,10 +248,11 @@ impl FilterTarget {
         if *row_count == 0 {
             return Ok(Some(KnownKeys { ranges, filter: None }));
         }
-        let shape = KeyFilterShape::of(only_range, *row_count);
-        if !claim.try_resize(claim.bytes() + shape.bytes()) {
-            return Ok(None);
-        }
+        let bitmap = KeyFilterShape::bitmap(only_range, *row_count, self.row_count);
+        let bloom = (!self.goes_before).then(|| KeyFilterShape::bloom(*row_count));
+        let mut shapes = bitmap.into_iter().chain(bloom);
+        let has_room = |shape: &KeyFilterShape| claim.try_resize(claim.bytes() + shape.bytes());
+        let Some(shape) = shapes.find(has_room) else { return Ok(None) };
         match queue.open_key_filter(shape) {
             Ok(filter) => Ok(Some(KnownKeys { ranges, filter: Some(filter) })),
             // A query works without filters.
@@ -257,6 +267,8 @@ pub(in crate::execution) struct ScanRuntimeFilter {
     filter: Arc<RuntimeFilter>,
     /// Id, type and place in the scan of each key.
     columns: Vec<(ColumnId, DataType, usize)>,
+    /// What every key of a row that passes meets, once that is known.
+    bounds: OnceLock<Vec<Expression>>,
     tested: AtomicU64,
     passed: AtomicU64,
     /// The counts that were reported already.
@@ -264,20 +276,31 @@ pub(in crate::execution) struct ScanRuntimeFilter {
 }
 
 impl ScanRuntimeFilter {
-    /// A filter over some keys of a join for a scan of so many rows.
-    pub(super) fn new(
+    /// The filters over some keys of a join for a scan of so many rows. Of several keys, those that are integers have
+    /// filters of their own too: their bitmaps leave few rows for a Bloom filter of all.
+    pub(super) fn of_join(
         join: &JoinFilters,
         keys: &[usize],
-        columns: Vec<(ColumnId, DataType, usize)>,
+        columns: &[(ColumnId, DataType, usize)],
         row_count: u64,
-    ) -> Self {
-        Self {
-            filter: join.filter_for(keys, row_count),
-            columns,
+    ) -> Vec<Self> {
+        let filter = |keys: &[usize], columns: &[(ColumnId, DataType, usize)], goes_before| Self {
+            filter: join.filter_for(keys, row_count, goes_before),
+            columns: columns.to_vec(),
+            bounds: OnceLock::new(),
             tested: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             shown: Mutex::default(),
-        }
+        };
+        let is_integer = |data_type: &DataType| {
+            matches!(CellType::of(data_type), Ok(CellType::Int16 | CellType::Int32 | CellType::Int64))
+        };
+        let single =
+            keys.iter().zip(columns).filter(|(_, (_, data_type, _))| keys.len() > 1 && is_integer(data_type));
+        let mut filters: Vec<Self> =
+            single.map(|(key, column)| filter(&[*key], std::slice::from_ref(column), true)).collect();
+        filters.push(filter(keys, columns, false));
+        filters
     }
 
     /// The filter, which other scans may have too.
@@ -296,10 +319,11 @@ impl ScanRuntimeFilter {
         if known.filter.is_none() {
             return true;
         }
-        let every = self.columns.iter().zip(&known.ranges);
-        let conditions: Vec<Expression> =
-            every.flat_map(|(column, range)| conditions(column, range.as_ref())).collect();
-        refutes(&conditions, bounds, &[])
+        let within = self.bounds.get_or_init(|| {
+            let every = self.columns.iter().zip(&known.ranges);
+            every.flat_map(|(column, range)| conditions(column, range.as_ref())).collect()
+        });
+        refutes(within, bounds, &[])
     }
 
     /// A condition on the keys of rows that pass, as far as bounds of pages can contradict it.
@@ -467,7 +491,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_build_side_that_was_given_up() {
         let filters = Arc::new(JoinFilters::default());
-        let filter = filters.filter_for(&[0], 10);
+        let filter = filters.filter_for(&[0], 10, false);
         let giver = FilterGiver(filters);
         assert!(!filter.is_settled());
         drop(giver);

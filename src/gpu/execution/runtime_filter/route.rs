@@ -175,15 +175,18 @@ impl FilterRoute {
         let wanted = self
             .within(&columns.iter().map(|column| (column.id, column.data_type.clone())).collect::<Vec<_>>());
         let arrived = wanted.wanted.into_iter().filter(|wanted| wanted.shared != Some(false));
-        let filters = arrived.map(|Wanted { join, keys, passed, .. }| {
+        let filters = arrived.flat_map(|Wanted { join, keys, passed, .. }| {
             let (places, ids): (Vec<usize>, Vec<ColumnId>) = keys.into_iter().unzip();
-            let key_columns =
-                ids.iter().filter_map(|id| columns.iter().position(|column| column.id == *id)).filter_map(
-                    |place| columns.get(place).map(|column| (column.id, column.data_type.clone(), place)),
-                );
-            let filter = ScanRuntimeFilter::new(&join, &places, key_columns.collect(), row_count);
-            reduced.0.push((passed, filter.filter().clone()));
-            filter
+            let key_columns: Vec<(ColumnId, DataType, usize)> = ids
+                .iter()
+                .filter_map(|id| columns.iter().position(|column| column.id == *id))
+                .filter_map(|place| {
+                    columns.get(place).map(|column| (column.id, column.data_type.clone(), place))
+                })
+                .collect();
+            let filters = ScanRuntimeFilter::of_join(&join, &places, &key_columns, row_count);
+            reduced.0.extend(filters.iter().map(|filter| (passed.clone(), filter.filter().clone())));
+            filters
         });
         filters.collect()
     }

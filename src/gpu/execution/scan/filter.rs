@@ -167,6 +167,11 @@ impl ScanFilter {
         self.runtime.iter().any(|filter| filter.filter().is_used())
     }
 
+    /// Places of the keys of joins' filters.
+    pub(super) fn key_places(&self) -> impl Iterator<Item = usize> {
+        self.runtime.iter().flat_map(ScanRuntimeFilter::places)
+    }
+
     /// Whether a join's filter says that no row within the bounds is wanted.
     pub(super) fn refutes(&self, bounds: &RowGroupBounds) -> bool {
         self.runtime.iter().any(|filter| filter.refutes(bounds))

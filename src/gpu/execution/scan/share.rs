@@ -90,6 +90,14 @@ impl ScanShare {
         }
     }
 
+    /// The column whose bounds decide it, if any.
+    pub(super) fn column(&self) -> Option<ColumnId> {
+        match self {
+            Self::Whole | Self::Assigned(_) => None,
+            Self::Range(range) => Some(range.column),
+        }
+    }
+
     /// The rank's share of a row group, as far as its statistics tell.
     pub(super) fn part(&self, bounds: &RowGroupBounds) -> RangePart {
         match self {

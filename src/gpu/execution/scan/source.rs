@@ -17,6 +17,7 @@ use std::{
     },
 };
 
+use parquet::file::metadata::RowGroupMetaData;
 use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_files::{
     ColumnPlace, OpenedFiles, RowGroupBounds, ScanConditions, TableFile, column_places, memory_available,
@@ -51,9 +52,6 @@ use crate::{
 /// Rows that a chunk has at least, where a table has them. Then an operator's fixed cost for each
 /// chunk is small against its cost for the rows.
 const CHUNK_ROWS_MIN: usize = 32 << 20;
-/// Parts of a scan at least where all of it is on the device: one is prepared while another is computed, and more of them would
-/// only be more launches.
-const RESIDENT_PARTS_MIN: usize = 2;
 /// The part of the ahead limit that a chunk may use, in shares of a reader: readers of chunks of
 /// that size take turns.
 const SHARES_OF_CHUNK: u64 = 2;
@@ -141,7 +139,7 @@ pub(super) struct ScanWork {
     /// The progress shown to users.
     pub(super) meter: Arc<QueryMeter>,
     /// Whether all that it reads was segments on the device when it was opened.
-    is_resident: bool,
+    pub(super) is_resident: bool,
     /// Set before readers begin.
     pub(super) fold: OnceLock<PlacedFold>,
 }
@@ -176,7 +174,8 @@ impl ScanSource {
         query: &mut Query,
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
-        let mut ranges = ColumnRanges::of(columns);
+        let (bounded, ranged) = bounded_columns(columns, filters, &place.share, &query.only_keys);
+        let mut ranges = ColumnRanges::of(ranged);
         let conditions = ScanConditions { columns, filters, parameters: &query.parameters };
         let OpenedFiles { files: opened, left_out } = query.files.open(table, files, &conditions)?;
         let places = column_places(table, &opened, left_out == 0, columns)?;
@@ -193,7 +192,7 @@ impl ScanSource {
             let row_groups = file.footer.metadata().row_groups();
             let first = left.len();
             for row_group in row_groups {
-                let bounds = RowGroupBounds::new(&file.footer, row_group, columns, places);
+                let bounds = bounds_of(file, row_group, columns, places, &bounded);
                 let is_left = !refutes(filters, &bounds, &query.parameters);
                 let part = is_left.then(|| place.share.part(&bounds));
                 let is_read = matches!(part, Some(RangePart::Some | RangePart::All));
@@ -278,7 +277,8 @@ impl ScanSource {
                 row_group.bytes = row_group.resident_bytes(columns)?;
             }
         }
-        let count_min = if work.is_resident { RESIDENT_PARTS_MIN } else { reader_count };
+        // What is on the device has no storage to wait for: more parts would only be more launches.
+        let count_min = if work.is_resident { 1 } else { reader_count };
         work.parts = parts(row_groups, PartSize { rows_min: CHUNK_ROWS_MIN, bytes_max, count_min });
         let work = Arc::new(work);
         let wanted = query.readers.add(work.clone(), place.rank);
@@ -292,13 +292,47 @@ impl ScanSource {
     }
 }
 
-/// The least and the greatest integer of each column, as far as all row groups tell.
+/// Places of the columns whose bounds are asked for of every row group, and the columns whose range is asked for of all: statistics are decoded
+/// for each, and most columns of most scans need none.
+fn bounded_columns(
+    columns: &[ScanColumn],
+    filters: &[Expression],
+    share: &ScanShare,
+    only_keys: &HashSet<ColumnId>,
+) -> (Vec<usize>, Vec<ColumnId>) {
+    let ranged: Vec<ColumnId> =
+        columns.iter().map(|column| column.id).filter(|id| only_keys.contains(id)).collect();
+    let mut ids: HashSet<ColumnId> = ranged.iter().copied().chain(share.column()).collect();
+    for filter in filters {
+        filter.walk(&mut |part| {
+            if let Expression::Column { id, .. } = part {
+                ids.insert(*id);
+            }
+        });
+    }
+    let bounded = (0..columns.len()).filter(|place| ids.contains(&columns[*place].id)).collect();
+    (bounded, ranged)
+}
+
+/// The bounds of some columns of a row group, which are given by their places in the scan.
+fn bounds_of(
+    file: &TableFile,
+    row_group: &RowGroupMetaData,
+    columns: &[ScanColumn],
+    places: &[ColumnPlace],
+    bounded: &[usize],
+) -> RowGroupBounds {
+    let of_file: Vec<ColumnPlace> = bounded.iter().map(|place| places[*place].clone()).collect();
+    RowGroupBounds::new(&file.footer, row_group, bounded.iter().map(|place| &columns[*place]), &of_file)
+}
+
+/// The least and the greatest integer of some columns, as far as all row groups tell.
 struct ColumnRanges(Vec<(ColumnId, Option<(i64, i64)>)>);
 
 impl ColumnRanges {
     /// The ranges of no rows yet.
-    fn of(columns: &[ScanColumn]) -> Self {
-        Self(columns.iter().map(|column| (column.id, Some((i64::MAX, i64::MIN)))).collect())
+    fn of(columns: Vec<ColumnId>) -> Self {
+        Self(columns.into_iter().map(|column| (column, Some((i64::MAX, i64::MIN)))).collect())
     }
 
     fn add(&mut self, bounds: &RowGroupBounds) {
@@ -490,7 +524,10 @@ impl ScanWork {
         }
         let ScanFile { file, places, .. } = &*row_group.file;
         let metadata = file.footer.metadata().row_group(row_group.index);
-        self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, places))
+        let mut keys: Vec<usize> = self.filter.key_places().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        self.filter.refutes(&bounds_of(file, metadata, &self.columns, places, &keys))
     }
 }
 

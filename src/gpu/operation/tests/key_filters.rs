@@ -61,8 +61,7 @@ fn a_bitmap_passes_exactly_the_keys_that_are_in_it() {
         let keys: HashSet<i64> = build.iter().flatten().copied().collect();
         assert_eq!(Some(&range.least), keys.iter().min());
         assert_eq!(Some(&range.greatest), keys.iter().max());
-        let shape = KeyFilterShape::of(Some(range), ROWS);
-        assert!(matches!(shape, KeyFilterShape::Bitmap { .. }), "{shape:?}");
+        let shape = KeyFilterShape::bitmap(Some(range), ROWS, 0).unwrap();
         let found = passes(&queue, &columns[..1], &columns[1..], shape);
         let expected: Vec<bool> =
             probe.iter().map(|key| key.is_some_and(|key| keys.contains(&key))).collect();
@@ -82,8 +81,7 @@ fn check_bloom(found: &[bool], is_in: impl Fn(usize) -> bool, context: &str) {
 #[test]
 fn a_bloom_filter_refuses_no_key_that_is_in_it() {
     let queue = queue();
-    let shape = KeyFilterShape::of(None, ROWS);
-    assert!(matches!(shape, KeyFilterShape::Bloom { .. }), "{shape:?}");
+    let shape = KeyFilterShape::bloom(ROWS);
     for nulls in [false, true] {
         let [build, probe] = sides(1 << 40, nulls);
         let keys: HashSet<i64> = build.iter().flatten().copied().collect();
@@ -120,7 +118,7 @@ fn several_keys_pass_only_together() {
     let is_in = |row: usize| keys.contains(&(&probe[row], &probe_words[row]));
     let build_columns = [numbers(&queue, &build), texts(&queue, &build_words)];
     let probe_columns = [numbers(&queue, &probe), texts(&queue, &probe_words)];
-    let shape = KeyFilterShape::of(None, ROWS);
+    let shape = KeyFilterShape::bloom(ROWS);
     check_bloom(&passes(&queue, &build_columns, &probe_columns, shape), is_in, "two keys");
 }
 
@@ -132,7 +130,7 @@ fn a_bitmap_knows_whether_keys_repeat() {
     twice[ROWS - 1] = once[1];
     for (values, is_repeated) in [(once, false), (twice, true)] {
         let keys = [numbers(&queue, &values)];
-        let shape = KeyFilterShape::of(queue.key_range(&keys[0], ROWS).unwrap(), ROWS);
+        let shape = KeyFilterShape::bitmap(queue.key_range(&keys[0], ROWS).unwrap(), ROWS, 0).unwrap();
         let filter = filter_of(&queue, shape, &keys);
         assert_eq!(queue.has_repeated_key(&filter).unwrap(), is_repeated);
     }
@@ -144,20 +142,26 @@ fn a_set_without_keys_passes_nothing() {
     let nulls = numbers(&queue, &vec![None; ROWS]);
     assert_eq!(queue.key_range(&nulls, ROWS).unwrap(), None);
     let probe = numbers(&queue, &sides(1, true)[1]);
-    let found = passes(&queue, &[nulls], &[probe], KeyFilterShape::of(None, ROWS));
+    let found = passes(&queue, &[nulls], &[probe], KeyFilterShape::bloom(ROWS));
     assert!(!found.contains(&true));
 }
 
 #[test]
 fn only_keys_that_lie_close_together_get_a_bit_each() {
-    let is_bitmap = |least, greatest, rows| {
-        let shape = KeyFilterShape::of(Some(KeyRange { least, greatest }), rows);
-        assert!(shape.bytes() <= (1 << 20) + 4 * rows as u64, "{shape:?}");
-        matches!(shape, KeyFilterShape::Bitmap { .. })
+    let is_bitmap = |least, greatest, rows, tested| {
+        let shape = KeyFilterShape::bitmap(Some(KeyRange { least, greatest }), rows, tested);
+        shape.is_some_and(|shape| {
+            assert!(shape.bytes() <= (1 << 20) + 4 * rows as u64 + tested / 2, "{shape:?}");
+            true
+        })
     };
-    assert!(is_bitmap(0, 1_000_000, 1));
-    assert!(!is_bitmap(0, 100_000_000, 1_000_000));
-    assert!(is_bitmap(-1_600_000_000, 1_600_000_000 - 1, 100_000_000));
-    assert!(!is_bitmap(i64::MIN, i64::MAX, usize::MAX >> 8));
-    assert!(is_bitmap(i64::MAX, i64::MAX, 1));
+    assert!(is_bitmap(0, 1_000_000, 1, 0));
+    assert!(!is_bitmap(0, 100_000_000, 1_000_000, 0));
+    assert!(is_bitmap(-1_600_000_000, 1_600_000_000 - 1, 100_000_000, 0));
+    assert!(!is_bitmap(i64::MIN, i64::MAX, usize::MAX >> 8, u64::MAX >> 8));
+    assert!(is_bitmap(i64::MAX, i64::MAX, 1, 0));
+    // Rows that are tested pay for it too.
+    assert!(!is_bitmap(0, 600_000_000, 5_000_000, 10_000_000));
+    assert!(is_bitmap(0, 600_000_000, 5_000_000, 600_000_000));
+    assert_eq!(KeyFilterShape::bitmap(None, 1_000_000, 1_000_000), None);
 }

@@ -29,13 +29,10 @@ impl Matching {
             return Ok(None);
         }
         let Some(range) = queue.key_range(key, chunk.row_count)? else { return Ok(None) };
-        let shape = KeyFilterShape::of(Some(range), chunk.row_count);
         // It replaces a table, for which there is a claim.
-        if !matches!(shape, KeyFilterShape::Bitmap { .. })
-            || shape.bytes() > self.table_bytes(chunk.row_count, JoinTable::bytes_for)
-        {
-            return Ok(None);
-        }
+        let table_bytes = self.table_bytes(chunk.row_count, JoinTable::bytes_for);
+        let shape = KeyFilterShape::bitmap(Some(range), chunk.row_count, 0);
+        let Some(shape) = shape.filter(|shape| shape.bytes() <= table_bytes) else { return Ok(None) };
         let members = queue.open_key_filter(shape)?;
         queue.insert_keys(&members, keys, chunk.row_count)?;
         match self.kind == JoinKind::Inner && queue.has_repeated_key(&members)? {

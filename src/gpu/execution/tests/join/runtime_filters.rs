@@ -123,6 +123,21 @@ fn shape(seed: u64, row_count: usize, key_count: u64) -> Shape {
 }
 
 #[test]
+fn a_filter_of_several_keys_tests_what_the_bitmap_of_its_integer_leaves() {
+    let (left, right) = (Table::made(shape(41, 900, 400)), Table::made(shape(42, 600, 500)));
+    let limit = -450;
+    let keys: Vec<(u32, u32)> = KEY_AND_TEXT.iter().map(|key| (*key, *key + 4)).collect();
+    let scans = (left.scan(0), scan_below(&right, 4, limit));
+    let root = join(JoinKind::Inner, JoinSide::Right, scans.0, scans.1, &keys);
+    let expected = expected(JoinKind::Inner, &left.rows, &below(&right.rows, limit), KEY_AND_TEXT);
+    let answer = check(&root, &expected, true, "two keys");
+    let [tested, dropped] =
+        ["bitmap_rows_tested", "bitmap_rows_dropped"].map(|name| counter(&answer, name));
+    assert!(dropped > 0, "{:?}", answer.metrics.operators);
+    assert_eq!(counter(&answer, "bloom_rows_tested"), tested - dropped);
+}
+
+#[test]
 fn joins_of_every_kind_give_the_same_rows_and_drop_only_what_they_may() {
     let left = Table::made(shape(31, 700, 400));
     let right = Table::made(shape(32, 600, 500));
