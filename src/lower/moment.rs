@@ -45,9 +45,11 @@ impl CallSite<'_> {
                 }
                 plain(arguments, DataType::Interval)
             }
-            Function::MakeDate | Function::MakeTime | Function::MakeTimestamp | Function::IsFinite => {
-                self.by_signature(function, arguments)
-            }
+            Function::MakeDate
+            | Function::MakeTime
+            | Function::MakeTimestamp
+            | Function::MakeInterval
+            | Function::IsFinite => self.by_signature(function, arguments),
             Function::AddTime => {
                 arguments.iter().try_for_each(|argument| self.check_finite(argument))?;
                 self.by_signature(function, arguments)
