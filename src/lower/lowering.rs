@@ -144,6 +144,9 @@ impl<'a> Lowering<'a> {
             Part::Column(column) => Err(match column.attribute {
                 0 => Refusal::WholeRow,
                 ..0 => Refusal::SystemColumn,
+                _ if self.scope.find_carried((column.relation, column.attribute)).is_some() => {
+                    Refusal::CarriedColumn
+                }
                 _ => Refusal::ColumnElsewhere,
             }),
             Part::Placeholder(placeholder) => {

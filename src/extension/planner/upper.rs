@@ -750,7 +750,7 @@ fn share_calls(lowered: LoweredAggregate, aggregates: &mut Vec<AggregateCall>) -
 }
 
 /// Adds calls, using those that are there already but for their ids, and gives their value over what is there then.
-pub(super) fn share<C: Clone + PartialEq>(
+pub(super) fn share<C: PartialEq>(
     calls: Vec<C>,
     value: Lowered,
     known: &mut Vec<C>,
@@ -758,13 +758,15 @@ pub(super) fn share<C: Clone + PartialEq>(
 ) -> Lowered {
     let mut renamed: Vec<(ColumnId, ColumnId)> = Vec::new();
     for mut call in calls {
+        let own = *id(&mut call);
         let same = known.iter_mut().find_map(|known| {
-            let (mut as_known, other) = (call.clone(), *id(known));
-            *id(&mut as_known) = other;
-            (as_known == *known).then_some(other)
+            let other = *id(known);
+            *id(&mut call) = other;
+            (call == *known).then_some(other)
         });
+        *id(&mut call) = own;
         match same {
-            Some(other) => renamed.push((*id(&mut call), other)),
+            Some(other) => renamed.push((own, other)),
             None => known.push(call),
         }
     }

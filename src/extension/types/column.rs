@@ -47,6 +47,8 @@ pub struct ColumnReader {
     domain: Option<DomainCheck>,
     numeric: NumericScratch,
     text: TextScratch,
+    /// Reads what engines carried through as bytes.
+    carried: Option<InputReader>,
 }
 
 enum Family {
@@ -80,7 +82,8 @@ impl ColumnReader {
         let (type_oid, type_modifier) = base_type(source.type_oid, source.type_modifier);
         let family = Family::of(type_oid, type_modifier)?;
         let domain = DomainCheck::of(source.type_oid);
-        Ok(Self { source, family, domain, numeric: NumericScratch::default(), text: TextScratch::default() })
+        let (numeric, text) = (NumericScratch::default(), TextScratch::default());
+        Ok(Self { source, family, domain, numeric, text, carried: None })
     }
 
     /// Sets the cells of these rows.
@@ -159,6 +162,15 @@ impl ColumnReader {
             (Family::Numeric, ArrowType::Decimal256(_, scale)) => {
                 let array = cast::<Decimal256Array>(any)?;
                 numeric::fill_decimal256(array, *scale, scales, rows, cells, &mut self.numeric)?;
+            }
+            (
+                Family::Numeric | Family::Interval,
+                ArrowType::Binary | ArrowType::BinaryView | ArrowType::LargeBinary,
+            ) => {
+                fill_bytea(array, rows, cells, &mut self.text)?;
+                let (type_oid, _) = base_type(self.source.type_oid, self.source.type_modifier);
+                let reader = self.carried.get_or_insert_with(|| InputReader::receiving(type_oid));
+                reader.read(cells, row_count);
             }
             (Family::Text { pad_to }, _) => {
                 fill_text(array, *pad_to, rows, cells, &mut self.text)?;
