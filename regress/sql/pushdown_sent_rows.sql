@@ -142,6 +142,10 @@ INSERT INTO odd VALUES (1, 'NaN', 'NaN', '-178000000 years -11 mons -2147483648 
   (5, 1e-16383, 0.10, '1 mon -1 day +00:00:00.000001', '9 days'), (6, -9.99e131071, 0, '-1 mon +1 day -00:00:00.000001', '-9 days'), (7, 12.500, 12.500, '3 days', '0');
 ANALYZE odd;
 SET IntervalStyle = sql_standard;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_nestloop = off;
+SET pystachio.join_keys = 0;
 SELECT * FROM compared_all(ARRAY[
   'SELECT sales.id, cost, long, span, short FROM sales JOIN odd USING (item) WHERE price < 30',
   'SELECT sales.id, cost, long, span, short FROM sales LEFT JOIN odd USING (item) ORDER BY sales.id DESC LIMIT 3000',
@@ -149,6 +153,10 @@ SELECT * FROM compared_all(ARRAY[
   'SELECT item, max(cost), max(span) FROM sales JOIN odd USING (item) GROUP BY item',
   'SELECT span, count(*) FROM sales JOIN odd USING (item) WHERE cost = 12.5 OR span < ''0'' GROUP BY span']);
 RESET IntervalStyle;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+RESET enable_nestloop;
+RESET pystachio.join_keys;
 -- What groups of several sets are of is planned, and sent, once.
 EXPLAIN (COSTS OFF) SELECT kind, on_sale, few, count(*) FROM sales JOIN items USING (item) GROUP BY CUBE (kind, on_sale, few);
 SELECT * FROM compared_all(ARRAY[

@@ -209,7 +209,7 @@ fn scan_column(column: &SentColumn) -> Option<(ScanColumn, bool)> {
     }
     let (base_oid, _) = base_type(type_oid, column.type_modifier);
     let is_json = written.is_json && !written.data_type.is_nested();
-    let is_carried = is_carried(&written, base_oid);
+    let is_carried = is_carried(&written.data_type, base_oid);
     let scan = ScanColumn {
         trim_blanks: base_oid == pg_sys::BPCHAROID,
         content: if is_json { ColumnContent::Json } else { ColumnContent::Column },

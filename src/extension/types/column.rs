@@ -47,8 +47,6 @@ pub struct ColumnReader {
     domain: Option<DomainCheck>,
     numeric: NumericScratch,
     text: TextScratch,
-    /// Reads what engines carried through as bytes.
-    carried: Option<InputReader>,
 }
 
 enum Family {
@@ -66,6 +64,7 @@ enum Family {
     Interval,
     Text { pad_to: Option<usize> },
     Input(InputReader),
+    Carried(InputReader),
     Bytea,
     Uuid,
     Array(Box<ArrayReader>),
@@ -82,8 +81,15 @@ impl ColumnReader {
         let (type_oid, type_modifier) = base_type(source.type_oid, source.type_modifier);
         let family = Family::of(type_oid, type_modifier)?;
         let domain = DomainCheck::of(source.type_oid);
-        let (numeric, text) = (NumericScratch::default(), TextScratch::default());
-        Ok(Self { source, family, domain, numeric, text, carried: None })
+        Ok(Self { source, family, domain, numeric: NumericScratch::default(), text: TextScratch::default() })
+    }
+
+    /// A reader for a column that engines carried through as bytes.
+    pub fn of_carried(source: ColumnSource) -> Self {
+        let (type_oid, _) = base_type(source.type_oid, source.type_modifier);
+        let family = Family::Carried(InputReader::receiving(type_oid));
+        let domain = DomainCheck::of(source.type_oid);
+        Self { source, family, domain, numeric: NumericScratch::default(), text: TextScratch::default() }
     }
 
     /// Sets the cells of these rows.
@@ -163,20 +169,15 @@ impl ColumnReader {
                 let array = cast::<Decimal256Array>(any)?;
                 numeric::fill_decimal256(array, *scale, scales, rows, cells, &mut self.numeric)?;
             }
-            (
-                Family::Numeric | Family::Interval,
-                ArrowType::Binary | ArrowType::BinaryView | ArrowType::LargeBinary,
-            ) => {
-                fill_bytea(array, rows, cells, &mut self.text)?;
-                let (type_oid, _) = base_type(self.source.type_oid, self.source.type_modifier);
-                let reader = self.carried.get_or_insert_with(|| InputReader::receiving(type_oid));
-                reader.read(cells, row_count);
-            }
             (Family::Text { pad_to }, _) => {
                 fill_text(array, *pad_to, rows, cells, &mut self.text)?;
             }
             (Family::Input(reader), _) => {
                 fill_text(array, None, rows, cells, &mut self.text)?;
+                reader.read(cells, row_count);
+            }
+            (Family::Carried(reader), _) => {
+                fill_bytea(array, rows, cells, &mut self.text)?;
                 reader.read(cells, row_count);
             }
             (Family::Bytea, _) => fill_bytea(array, rows, cells, &mut self.text)?,

@@ -170,8 +170,8 @@ pub fn sent_column(
 
 /// Whether values of a type are sent as the bytes of their type's send function, since files do not hold them: of `interval`, and of
 /// `numeric` without a precision or with one that engines do not have. An engine returns the bytes, and knows no value.
-pub fn is_carried(written: &WrittenColumn, type_oid: pg_sys::Oid) -> bool {
-    written.data_type == DataType::Bytea && is_carried_type(type_oid)
+pub fn is_carried(data_type: &DataType, type_oid: pg_sys::Oid) -> bool {
+    *data_type == DataType::Bytea && is_carried_type(type_oid)
 }
 
 fn is_carried_type(type_oid: pg_sys::Oid) -> bool {
