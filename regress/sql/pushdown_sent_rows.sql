@@ -163,7 +163,7 @@ SELECT * FROM compared_all(ARRAY[
   'SELECT kind, on_sale, few, count(*), sum(price), GROUPING(kind, on_sale, few) FROM sales JOIN items USING (item) GROUP BY CUBE (kind, on_sale, few)',
   'SELECT kind, code, sum(price), rank() OVER (PARTITION BY GROUPING(kind, code) ORDER BY sum(price) DESC) FROM sales JOIN items USING (item) GROUP BY GROUPING SETS ((kind), (code), ()) HAVING count(*) > 5',
   'SELECT month, kind, count(*) FROM sales JOIN days USING (day) LEFT JOIN items USING (item) GROUP BY ROLLUP (month, kind) HAVING GROUPING(month) = 0']);
--- What is not sent says so.
+-- What stays in PostgreSQL says so.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT sales.id, facts, feeling, cost, span, id.id FROM sales JOIN items USING (item), LATERAL (SELECT items.id) id ORDER BY price, sales.id LIMIT 2;
 SELECT * FROM compared_all(ARRAY[
   'SELECT sales.id, facts, feeling FROM sales JOIN items USING (item) ORDER BY price, sales.id LIMIT 200',
