@@ -96,6 +96,9 @@ def _arithmetic_entries():
         yield Entry(f"{name} * (1 - {name})", (name,), "a.v * (1 - a.v)")
         yield Entry(f"1 / {name}", (name,), "1 / a.v")
         yield Entry(f"100.00 * {name} / 3", (name,), "100.00 * a.v / 3")
+        yield Entry(f"sqrt({name})", (name,), "sqrt(a.v)")
+        yield Entry(f"sqrt of abs({name})", (name,), "sqrt(abs(a.v))")
+        yield Entry(f"sqrt of abs({name} / 3)", (name,), "sqrt(abs(a.v) / 3)")
         for bounds in ("-10, 100.5, 7", "0.3, -0.3, 1000000", "0, 32767.99, 3"):
             yield Entry(f"width_bucket {name} {bounds}", (name,), f"width_bucket(a.v::numeric, {bounds})")
     yield Entry("sqrt(float8)", ("float8",), "sqrt(a.v)")
@@ -364,6 +367,9 @@ def _moment_entries():
     yield Entry("make_date(int4, int4)", ("int4", "int4"), "make_date(2024, a.v, b.v)")
     yield Entry("make_time(int4, float8)", ("int4", "float8"), "make_time(a.v, 30, b.v)")
     yield Entry("make_timestamp(int4, float8)", ("int4", "float8"), "make_timestamp(a.v, 12, 31, 23, 59, b.v)")
+    yield Entry("make_interval(days, secs)", ("int2", "int2"), "make_interval(days => a.v, secs => b.v)")
+    yield Entry("make_interval(years, months)", ("int2", "int2"), "make_interval(a.v, b.v, 3, 4, 5, 6, 7.5)")
+    yield Entry("make_interval(weeks, mins)", ("int2", "int2"), "make_interval(weeks => a.v, mins => b.v)")
     yield Entry("time + date", ("date", "time"), "b.v + a.v")
     for interval in ("3 hours", "-25 hours", "1 day 00:00:00.000001"):
         yield Entry(f"time + {interval}", ("time",), f"a.v + interval '{interval}'")
@@ -463,7 +469,7 @@ def entries():
 
 # What the planner alone calls, for which SQL has no call, and functions of intervals, which no edge table has: they are tried on differences.
 PLANNERS_OWN = ["instant", "join_texts", "justify_days", "justify_hours", "justify_interval", "mode", "pad_blanks", "percentile_cont", "percentile_disc",
-                "quotient_scale", "row", "to_number_scale", "trim_blanks", "variance", "variance_scale"]
+                "quotient_scale", "root_scale", "row", "to_number_scale", "trim_blanks", "variance", "variance_scale"]
 
 
 def missing_examples(session):

@@ -103,7 +103,7 @@ SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q)
   UNION ALL (SELECT q::text FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q)) difference;
 
--- So does one with grouping sets.
+-- A limit that reads a query of WITH.
 SELECT trim(line) AS line FROM public.pushed($$WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w)$$) line WHERE line !~ 'Sort';
 WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w);
 SELECT count(*) FROM (

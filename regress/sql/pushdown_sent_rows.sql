@@ -135,7 +135,35 @@ SELECT c.* FROM compared('SELECT i.* FROM sales s JOIN items i USING (item) WHER
 SELECT name, c.sent, c.differing FROM
   unnest(ARRAY['name', 'kind', 'weight', 'cost', 'ratio', 'share', 'big', 'few', 'since', 'at', 'tz', 'clock', 'raw', 'on_sale', 'tags', 'facts', 'plain', 'feeling', 'rank', 'span']) WITH ORDINALITY names (name, number),
   compared(format('SELECT sales.id, %s FROM sales JOIN items USING (item) ORDER BY price, sales.id LIMIT 2000', name)) c ORDER BY number;
--- What is not sent says so.
+-- An engine carries through what it has no type for, NaN and the longest intervals too, and computes nothing of it.
+CREATE TABLE odd (item integer, cost numeric, long numeric(500,200), span interval, short interval day to second(1));
+INSERT INTO odd VALUES (1, 'NaN', 'NaN', '-178000000 years -11 mons -2147483648 days -2562047787:59:59.999999', '1 day 02:03:04.5'),
+  (2, 'Infinity', 1e299, '178000000 years 2147483647 days 2562047788:00:54.775807', '-1 day +02:03:04.5'), (3, '-Infinity', -1e-200, '0', NULL), (4, NULL, NULL, NULL, '-0.1 s'),
+  (5, 1e-16383, 0.10, '1 mon -1 day +00:00:00.000001', '9 days'), (6, -9.99e131071, 0, '-1 mon +1 day -00:00:00.000001', '-9 days'), (7, 12.500, 12.500, '3 days', '0');
+ANALYZE odd;
+SET IntervalStyle = sql_standard;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_nestloop = off;
+SET pystachio.join_keys = 0;
+SELECT * FROM compared_all(ARRAY[
+  'SELECT sales.id, cost, long, span, short FROM sales JOIN odd USING (item) WHERE price < 30',
+  'SELECT sales.id, cost, long, span, short FROM sales LEFT JOIN odd USING (item) ORDER BY sales.id DESC LIMIT 3000',
+  'SELECT sales.id, cost + 1, span / 2, day + short FROM sales JOIN odd USING (item) WHERE item > 3 AND price < 30',
+  'SELECT item, max(cost), max(span) FROM sales JOIN odd USING (item) GROUP BY item',
+  'SELECT span, count(*) FROM sales JOIN odd USING (item) WHERE cost = 12.5 OR span < ''0'' GROUP BY span']);
+RESET IntervalStyle;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+RESET enable_nestloop;
+RESET pystachio.join_keys;
+-- What groups of several sets are of is planned, and sent, once.
+EXPLAIN (COSTS OFF) SELECT kind, on_sale, few, count(*) FROM sales JOIN items USING (item) GROUP BY CUBE (kind, on_sale, few);
+SELECT * FROM compared_all(ARRAY[
+  'SELECT kind, on_sale, few, count(*), sum(price), GROUPING(kind, on_sale, few) FROM sales JOIN items USING (item) GROUP BY CUBE (kind, on_sale, few)',
+  'SELECT kind, code, sum(price), rank() OVER (PARTITION BY GROUPING(kind, code) ORDER BY sum(price) DESC) FROM sales JOIN items USING (item) GROUP BY GROUPING SETS ((kind), (code), ()) HAVING count(*) > 5',
+  'SELECT month, kind, count(*) FROM sales JOIN days USING (day) LEFT JOIN items USING (item) GROUP BY ROLLUP (month, kind) HAVING GROUPING(month) = 0']);
+-- What stays in PostgreSQL says so.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT sales.id, facts, feeling, cost, span, id.id FROM sales JOIN items USING (item), LATERAL (SELECT items.id) id ORDER BY price, sales.id LIMIT 2;
 SELECT * FROM compared_all(ARRAY[
   'SELECT sales.id, facts, feeling FROM sales JOIN items USING (item) ORDER BY price, sales.id LIMIT 200',

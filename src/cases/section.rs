@@ -110,10 +110,10 @@ pub(crate) fn parse_sections(text: &str) -> Vec<Section> {
 }
 
 impl WrittenSection<'_> {
-    /// The section; of a quotient one for each scale, because its scale, which the planner has of `QuotientScale`, is an
-    /// argument and in the result's type: it is as many digits as PostgreSQL printed.
+    /// The section; of a quotient or root one for each scale, because its scale, which the planner has of `QuotientScale` or
+    /// `RootScale`, is an argument and in the result's type: it is as many digits as PostgreSQL printed.
     fn parsed(&self) -> Vec<Section> {
-        if self.function != Function::DivideDecimal {
+        if !matches!(self.function, Function::DivideDecimal | Function::DecimalRoot) {
             return vec![self.section(None)];
         }
         let mut scales: Vec<u8> = self.lines.iter().map(|line| printed_scale(line)).collect();

@@ -1,4 +1,4 @@
-//! PostgreSQL's choice of digits for a quotient, over integers of any size.
+//! PostgreSQL's choice of digits for a quotient and for a square root, over integers of any size.
 //!
 //! PostgreSQL's digits are groups of four decimal digits aligned at the point; its weight is the place of the first
 //! group that is not zero, 0 for the one before the point.
@@ -24,6 +24,17 @@ pub fn select_scale(a: Leading, a_display: i32, b: Leading, b_display: i32) -> i
         .max(a_display.into())
         .max(b_display.into())
         .clamp(0, DISPLAY_SCALE_MAX);
+    // At most DISPLAY_SCALE_MAX.
+    scale as i32
+}
+
+/// PostgreSQL's digits after the point of the square root of a number with this display scale.
+///
+/// Source: PostgreSQL 15, `numeric.c`, `numeric_sqrt`.
+pub fn select_root_scale(a: Leading, a_display: i32) -> i32 {
+    // Places before the point of the root's first group.
+    let places = (a.weight + 1) * GROUP_DIGITS / 2 - 1;
+    let scale = (SIGNIFICANT_DIGITS_MIN - places).max(a_display.into()).clamp(0, DISPLAY_SCALE_MAX);
     // At most DISPLAY_SCALE_MAX.
     scale as i32
 }

@@ -8,7 +8,7 @@ use crate::{
     collation::{check_determined, is_deterministic},
     comparison::compare,
     encoding::check_encoding,
-    numeric::{Arithmetic, arithmetic, cast_to, decimal_type, type_magnitude, type_scale},
+    numeric::{Arithmetic, arithmetic, cast_to, decimal_root, decimal_type, type_magnitude, type_scale},
     numeric_modifier,
     zone::{in_session_zone, to_local_time},
 };
@@ -145,7 +145,7 @@ impl CallSite<'_> {
             Function::Sign => self.sign(arguments),
             Function::Ceiling | Function::Floor => self.to_whole(function, arguments),
             Function::Round | Function::Truncate => self.round(function, arguments),
-            Function::SquareRoot => self.float_only(function, arguments),
+            Function::SquareRoot => self.square_root(arguments),
             Function::Cast => self.cast(arguments),
             Function::Like => Ok(like(function, is, arguments)),
             Function::ILike(_) => Ok(like(Function::ILike(self.ctype()?), is, arguments)),
@@ -315,6 +315,14 @@ impl CallSite<'_> {
             return Err(self.refuse(FunctionRefusal::On(argument.data_type().clone())));
         }
         Ok(Lowered::plain(Expression::call(function, vec![argument.expression], DataType::Float64)))
+    }
+
+    fn square_root(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let argument = self.one(arguments)?;
+        match argument.data_type().is_decimal() {
+            true => decimal_root(argument),
+            false => self.float_only(Function::SquareRoot, vec![argument]),
+        }
     }
 
     fn to_whole(&self, function: Function, arguments: Vec<Lowered>) -> LoweredResult {

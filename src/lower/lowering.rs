@@ -144,6 +144,9 @@ impl<'a> Lowering<'a> {
             Part::Column(column) => Err(match column.attribute {
                 0 => Refusal::WholeRow,
                 ..0 => Refusal::SystemColumn,
+                _ if self.scope.find_carried((column.relation, column.attribute)).is_some() => {
+                    Refusal::CarriedColumn
+                }
                 _ => Refusal::ColumnElsewhere,
             }),
             Part::Placeholder(placeholder) => {
@@ -156,8 +159,8 @@ impl<'a> Lowering<'a> {
             Part::Subquery => Err(Refusal::Subquery),
             Part::Aggregate(_) => Err(Refusal::AggregateOutside),
             Part::Window(_) => Err(Refusal::WindowOutside),
-            // Groups of several sets are never lowered, and all else is grouped by every key.
-            Part::Grouping { levels_up: 0 } => Ok(Lowered::plain(Expression::int32(0))),
+            // Groups of several sets have it as a column, and all else is grouped by every key.
+            Part::Grouping { levels_up: 0, .. } => Ok(Lowered::plain(Expression::int32(0))),
             Part::Grouping { .. } => Err(Refusal::GroupingOfOtherLevel),
             Part::Parameter { .. } => Err(Refusal::Kind("T_Param".into())),
             Part::ServerValue => Err(Refusal::Kind("T_SQLValueFunction".into())),

@@ -48,6 +48,7 @@ impl CallSite<'_> {
             Function::MakeDate | Function::MakeTime | Function::MakeTimestamp | Function::IsFinite => {
                 self.by_signature(function, arguments)
             }
+            Function::MakeInterval => self.make_interval(arguments),
             Function::AddTime => {
                 arguments.iter().try_for_each(|argument| self.check_finite(argument))?;
                 self.by_signature(function, arguments)
@@ -153,6 +154,27 @@ impl CallSite<'_> {
         let value = to_local_time(self.notes, value);
         let arguments = vec![value.expression, format.expression];
         Ok(Lowered::plain(Expression::call(Function::FormatMoment, arguments, DataType::Text)))
+    }
+
+    /// Of what an interval does not hold, PostgreSQL's versions make other intervals or an error. Engines count its time in nanoseconds.
+    fn make_interval(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        const WHOLE_MAX: f64 = i32::MAX as f64;
+        const SECONDS_MAX: f64 = 9.2e9;
+        let bound = |value: &Lowered| match value.literal().map(|literal| &literal.value) {
+            Some(Value::Float(number)) => number.abs(),
+            _ => value.magnitude,
+        };
+        let bounds: Vec<f64> = arguments.iter().map(bound).collect();
+        let &[years, months, weeks, days, hours, minutes, seconds] = bounds.as_slice() else {
+            return Err(self.refuse(FunctionRefusal::Arguments));
+        };
+        let fits = years * 12.0 + months <= WHOLE_MAX
+            && weeks * 7.0 + days <= WHOLE_MAX
+            && hours * 3600.0 + minutes * 60.0 + seconds <= SECONDS_MAX;
+        match fits {
+            true => self.by_signature(Function::MakeInterval, arguments),
+            false => Err(self.refuse(FunctionRefusal::LongInterval)),
+        }
     }
 
     /// `age`. PostgreSQL asks the moments which one is earlier, and counts the fields of local times.

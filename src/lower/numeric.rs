@@ -391,6 +391,29 @@ pub(crate) fn divide_to(a: Lowered, b: Lowered, magnitude: f64, digits_max: i32)
     Ok(Lowered { least_magnitude, ..Lowered::number(expression, Scale::Varies(Box::new(scale)), magnitude) })
 }
 
+/// `sqrt(a)` on a numeric.
+pub(crate) fn decimal_root(a: Lowered) -> LoweredResult {
+    let own = type_scale(a.data_type())?;
+    let digits_max = root_scale_max(own).max(own);
+    let magnitude = a.magnitude.sqrt() * BOUND_SLACK;
+    // Rounding may carry into one more digit.
+    let data_type = decimal_type(magnitude * 1.1 + 1.0, digits_max)?;
+    let display = a.scale.expression();
+    let scale = Expression::call(Function::RootScale, vec![a.expression.clone(), display], DataType::Int32);
+    let expression = Expression::call(Function::DecimalRoot, vec![a.expression, scale.clone()], data_type);
+    Ok(Lowered::number(expression, Scale::Varies(Box::new(scale)), magnitude))
+}
+
+/// The most digits that PostgreSQL keeps after the point of a square root, beside those of the number itself: the smaller the number, the
+/// more.
+///
+/// Source: `numeric_sqrt` in PostgreSQL's numeric.c, which works on the weight (in base-10000 digits) of the number. The smallest one
+/// other than zero is 10 ^ -scale.
+fn root_scale_max(scale: i32) -> i32 {
+    let weight_min = -((scale + DIGITS_PER_WORD - 1) / DIGITS_PER_WORD);
+    QUOTIENT_DIGITS_MIN - 1 - weight_min * DIGITS_PER_WORD / 2
+}
+
 /// The most digits that PostgreSQL keeps after the point of a quotient: the fewer whole digits it has, the
 /// more.
 ///

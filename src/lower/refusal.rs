@@ -30,6 +30,8 @@ pub enum Refusal {
     SystemColumn,
     #[error("a column that is not in the pushed part")]
     ColumnElsewhere,
+    #[error("a column of type interval, or numeric without a precision, that PostgreSQL sends")]
+    CarriedColumn,
     #[error("an expression of a view or subquery below an outer join")]
     BelowOuterJoin,
     #[error("an expression of a subquery of another level")]
@@ -274,6 +276,8 @@ pub enum FunctionRefusal {
     UnknownLength,
     #[error("with a length that is no constant, or in an assignment")]
     Length,
+    #[error("of numbers that may be more than an interval holds, as far as is known")]
+    LongInterval,
     #[error("with a count of -2147483648, which this server's version negates wrongly")]
     LeastCount,
     #[error("with a count that is no constant, or above {max}", max = REPEATED_MAX)]

@@ -47,6 +47,13 @@ pub enum Scope {
         /// Tried first.
         columns: HashMap<VarKey, Lowered>,
     },
+    /// A scope with columns that engines carry through as bytes, without knowing their values.
+    Carried {
+        /// Everything else.
+        input: Rc<Scope>,
+        /// The columns. Nothing finds them but [`Scope::find_carried`].
+        columns: HashMap<VarKey, Lowered>,
+    },
     /// A scope with PlaceHolderVars that were computed at this relation.
     Placed {
         /// Everything else.
@@ -93,6 +100,7 @@ impl Scope {
             | Self::Nullable(input)
             | Self::Replaced { input, .. }
             | Self::Windows { input, .. }
+            | Self::Carried { input, .. }
             | Self::Placed { input, .. } => input.collect_relations(indexes),
         }
     }
@@ -114,7 +122,25 @@ impl Scope {
             Self::Replaced { input, columns } => {
                 columns.get(&key).cloned().or_else(|| input.find_column(key))
             }
-            Self::Windows { input, .. } | Self::Placed { input, .. } => input.find_column(key),
+            Self::Windows { input, .. } | Self::Carried { input, .. } | Self::Placed { input, .. } => {
+                input.find_column(key)
+            }
+        }
+    }
+
+    /// A column that is carried through, by its name.
+    pub fn find_carried(&self, key: VarKey) -> Option<Lowered> {
+        match self {
+            Self::Base { .. } | Self::Expressions(_) => None,
+            Self::Join(left, right) => left.find_carried(key).or_else(|| right.find_carried(key)),
+            Self::Null(input) => input.find_carried(key).map(null_of),
+            Self::Nullable(input) => input.find_carried(key).map(nullable),
+            Self::Replaced { input, .. } | Self::Windows { input, .. } | Self::Placed { input, .. } => {
+                input.find_carried(key)
+            }
+            Self::Carried { input, columns } => {
+                columns.get(&key).cloned().or_else(|| input.find_carried(key))
+            }
         }
     }
 
@@ -128,9 +154,10 @@ impl Scope {
             Self::Join(left, right) => left.find_field(key, path).or_else(|| right.find_field(key, path)),
             Self::Null(input) => input.find_field(key, path).map(null_of),
             Self::Nullable(input) => input.find_field(key, path).map(nullable),
-            Self::Replaced { input, .. } | Self::Windows { input, .. } | Self::Placed { input, .. } => {
-                input.find_field(key, path)
-            }
+            Self::Replaced { input, .. }
+            | Self::Windows { input, .. }
+            | Self::Carried { input, .. }
+            | Self::Placed { input, .. } => input.find_field(key, path),
         }
     }
 
@@ -146,9 +173,10 @@ impl Scope {
             }
             Self::Null(input) => input.find_item_field(key, path).map(null_of),
             Self::Nullable(input) => input.find_item_field(key, path).map(nullable),
-            Self::Replaced { input, .. } | Self::Windows { input, .. } | Self::Placed { input, .. } => {
-                input.find_item_field(key, path)
-            }
+            Self::Replaced { input, .. }
+            | Self::Windows { input, .. }
+            | Self::Carried { input, .. }
+            | Self::Placed { input, .. } => input.find_item_field(key, path),
         }
     }
 
@@ -161,7 +189,9 @@ impl Scope {
             }
             Self::Null(input) => input.find_placeholder(id).map(null_of),
             Self::Nullable(input) => input.find_placeholder(id).map(nullable),
-            Self::Replaced { input, .. } | Self::Windows { input, .. } => input.find_placeholder(id),
+            Self::Replaced { input, .. } | Self::Windows { input, .. } | Self::Carried { input, .. } => {
+                input.find_placeholder(id)
+            }
             Self::Placed { input, placeholders } => {
                 placeholders.get(&id).cloned().or_else(|| input.find_placeholder(id))
             }

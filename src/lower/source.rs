@@ -172,6 +172,8 @@ pub enum Part {
     Window(Rc<WindowSource>),
     /// GROUPING().
     Grouping {
+        /// The keys that it tells of, by the references of their clauses.
+        references: Vec<u32>,
         /// Of a query so many levels around.
         levels_up: u32,
     },

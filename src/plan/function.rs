@@ -92,6 +92,12 @@ pub enum Function {
     /// PostgreSQL's choice of digits for a quotient: (a, scale of a: Int32, b, scale of b: Int32) →
     /// Int32. At least 16 significant digits, at least both scales.
     QuotientScale,
+    /// `sqrt` of numeric: (a, scale: Int32) → decimal of the result type's scale. The root is rounded to `scale` digits, which
+    /// [`Function::RootScale`] computes, and then held at the result type's scale. A negative number is an error.
+    DecimalRoot,
+    /// PostgreSQL's choice of digits for a square root: (a, scale of a: Int32) → Int32. At least 16 significant digits, at least
+    /// the scale.
+    RootScale,
     /// `var_samp`, `var_pop`, `stddev_samp`, `stddev_pop` over numeric and integers from exact sums:
     /// (count: Int64, sum, sum of squares, display scale of the inputs: Int32) → decimal of the result
     /// type's scale. Sums are NULL where count is 0, and so is the result; sample forms of one row are
@@ -308,6 +314,8 @@ pub enum Function {
     MakeTime,
     /// `make_timestamp(year, month, day, hour, minute: Int32, second: Float64)`.
     MakeTimestamp,
+    /// `make_interval(years, months, weeks, days, hours, minutes: Int32, seconds: Float64)`.
+    MakeInterval,
     /// `isfinite(a)` of date, timestamp, timestamptz → bool.
     IsFinite,
     /// `age(a, b)` of timestamps: (a, b) → interval of years and months, days and microseconds. A third argument, a bool, says

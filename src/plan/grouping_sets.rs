@@ -34,15 +34,26 @@ pub fn share_finest_groups(plan: &Plan, next_column: &mut dyn FnMut() -> ColumnI
 fn rewrite(relation: &Arc<Relation>, next_column: &mut dyn FnMut() -> ColumnId) -> Arc<Relation> {
     let relation = relation.map_inputs(&mut |input| rewrite(input, next_column));
     let Operator::UnionAll { inputs, columns } = &relation.operator else { return relation };
-    let groups: Vec<Option<&Relation>> = inputs.iter().map(|(input, _)| aggregate_of(input)).collect();
-    let Some(finest) = finest_of(&groups) else { return relation };
-    let inputs = inputs.iter().zip(&groups).map(|((input, ids), own)| {
+    let (members, ids): (Vec<_>, Vec<_>) = inputs.iter().cloned().unzip();
+    let Some(members) = members_of_finest(&members, next_column) else { return relation };
+    let inputs = members.into_iter().zip(ids).collect();
+    Relation::new(Operator::UnionAll { inputs, columns: columns.clone() }, relation.estimate.rows)
+}
+
+/// The members of a union with coarse groups made of the finest ones; `None` if that does not pay. Members that read the same relation,
+/// ids included, are told by its address.
+pub fn members_of_finest(
+    members: &[Arc<Relation>],
+    next_column: &mut dyn FnMut() -> ColumnId,
+) -> Option<Vec<Arc<Relation>>> {
+    let groups: Vec<Option<&Relation>> = members.iter().map(|member| aggregate_of(member)).collect();
+    let finest = finest_of(&groups)?;
+    let members = members.iter().zip(&groups).map(|(member, own)| {
         let coarse = own.filter(|own| !std::ptr::eq(*own, finest));
         let made = coarse.and_then(|own| of_finest(own, finest, next_column));
-        (made.map_or_else(|| input.clone(), |made| with_aggregate(input, &made)), ids.clone())
+        made.map_or_else(|| member.clone(), |made| with_aggregate(member, &made))
     });
-    let operator = Operator::UnionAll { inputs: inputs.collect(), columns: columns.clone() };
-    Relation::new(operator, relation.estimate.rows)
+    Some(members.collect())
 }
 
 /// The aggregate of a member of a union, below what is computed of its groups.
@@ -172,9 +183,12 @@ fn of_partial(call: &AggregateCall, partial: Expression, id: ColumnId) -> (Aggre
     (made, NamedExpression { id: call.id, expression: result })
 }
 
-/// By column of `own` that of `other`, if the relations are alike but for the ids of their columns.
-fn correspondence(own: &Relation, other: &Relation) -> Option<HashMap<ColumnId, ColumnId>> {
-    if canonical(own) != canonical(other) {
+/// By column of `own` that of `other` where they have other ids, if the relations are alike but for these.
+fn correspondence(own: &Arc<Relation>, other: &Arc<Relation>) -> Option<HashMap<ColumnId, ColumnId>> {
+    if Arc::ptr_eq(own, other) {
+        return Some(HashMap::new());
+    }
+    if !has_shape_of(own, other) || canonical(own) != canonical(other) {
         return None;
     }
     let ids = |relation: &Relation| {
@@ -186,6 +200,18 @@ fn correspondence(own: &Relation, other: &Relation) -> Option<HashMap<ColumnId, 
         ids
     };
     Some(ids(own).into_iter().zip(ids(other)).collect())
+}
+
+/// Whether relations have the same operators over the same tables: what is cheap to know of those that are alike.
+fn has_shape_of(own: &Relation, other: &Relation) -> bool {
+    let is_same = match (&own.operator, &other.operator) {
+        (Operator::Scan { files, .. }, Operator::Scan { files: others, .. }) => files == others,
+        (own, other) => std::mem::discriminant(own) == std::mem::discriminant(other),
+    };
+    let (inputs, others) = (own.inputs(), other.inputs());
+    is_same
+        && inputs.len() == others.len()
+        && inputs.into_iter().zip(others).all(|(own, other)| has_shape_of(own, other))
 }
 
 #[cfg(test)]

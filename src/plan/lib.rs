@@ -106,7 +106,7 @@ pub use functions::{
 pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use greeting::{ANSWER_TO_OLDER, GREETING_HEADER_BYTES, GREETING_MARK_BYTES, Greeting, GreetingHeader};
 pub use group_filter::passing_share;
-pub use grouping_sets::share_finest_groups;
+pub use grouping_sets::{members_of_finest, share_finest_groups};
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, CatalogView, ColumnDescription, DescribeExtent,

@@ -489,9 +489,15 @@ impl Relation {
 
     /// The same operator over what `change` makes of its inputs.
     pub fn map_inputs(&self, change: &mut dyn FnMut(&Arc<Relation>) -> Arc<Relation>) -> Arc<Relation> {
-        let mut operator = self.operator.clone();
-        match &mut operator {
-            Operator::Scan { .. } => {}
+        let mut changed = self.clone();
+        changed.inputs_mut().into_iter().for_each(|input| *input = change(input));
+        Arc::new(changed)
+    }
+
+    /// The inputs, to be changed.
+    pub(crate) fn inputs_mut(&mut self) -> Vec<&mut Arc<Relation>> {
+        match &mut self.operator {
+            Operator::Scan { .. } => Vec::new(),
             Operator::Filter { input, .. }
             | Operator::Project { input, .. }
             | Operator::Aggregate { input, .. }
@@ -499,16 +505,10 @@ impl Relation {
             | Operator::Limit { input, .. }
             | Operator::Unnest { input, .. }
             | Operator::Window { input, .. }
-            | Operator::Exchange { input, .. } => *input = change(input),
-            Operator::Join { left, right, .. } => {
-                *left = change(left);
-                *right = change(right);
-            }
-            Operator::UnionAll { inputs, .. } => {
-                inputs.iter_mut().for_each(|(input, _)| *input = change(input));
-            }
+            | Operator::Exchange { input, .. } => vec![input],
+            Operator::Join { left, right, .. } => vec![left, right],
+            Operator::UnionAll { inputs, .. } => inputs.iter_mut().map(|(input, _)| input).collect(),
         }
-        Arc::new(Relation { operator, estimate: self.estimate })
     }
 
     /// The expressions of this operator alone.

@@ -126,16 +126,18 @@ fn find<'a>(relation: &'a Relation, is_narrowed: bool, found: &mut Vec<Group<'a>
 /// The relation with ids counted from 0 and without estimates.
 pub(crate) fn canonical(relation: &Relation) -> Arc<Relation> {
     let mut ids: HashMap<ColumnId, ColumnId> = HashMap::new();
-    let renamed = relation.map_columns(&mut |id| {
+    let mut renamed = relation.map_columns(&mut |id| {
         let next = ColumnId(ids.len() as u32);
         *ids.entry(id).or_insert(next)
     });
-    without_estimates(&renamed)
+    forget_estimates(&mut renamed);
+    renamed
 }
 
-fn without_estimates(relation: &Arc<Relation>) -> Arc<Relation> {
-    let Relation { operator, .. } = relation.map_inputs(&mut without_estimates).as_ref().clone();
-    Arc::new(Relation { operator, estimate: Estimate { rows: 0.0 } })
+fn forget_estimates(relation: &mut Arc<Relation>) {
+    let relation = Arc::make_mut(relation);
+    relation.estimate = Estimate { rows: 0.0 };
+    relation.inputs_mut().into_iter().for_each(forget_estimates);
 }
 
 #[cfg(test)]

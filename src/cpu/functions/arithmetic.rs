@@ -51,9 +51,14 @@ pub(super) fn square_root(call: &Invocation<'_>) -> Result<ArrayRef> {
         &call.lanes::<Float64Type>(0)?,
         call.rows,
         |a: f64| (a.sqrt(), a < 0.0),
-        |_| Error::new(ErrorKind::InvalidPowerArgument, "cannot take square root of a negative number"),
+        |_| root_of_negative(),
     )?;
     Ok(Arc::new(values.into_array::<Float64Type>()))
+}
+
+/// The error of a root of a negative number.
+pub(super) fn root_of_negative() -> Error {
+    Error::new(ErrorKind::InvalidPowerArgument, "cannot take square root of a negative number")
 }
 
 /// A float with one NaN and, where `one_zero` is set, one zero.

@@ -27,7 +27,7 @@ use super::{
     arithmetic, bits, bytes, cast, comparison, datetime, decimal, float_function, form,
     invocation::Invocation, json_text, lanes::internal, like, list, make_moment, matching::Matcher,
     moment_text, number_text, parts::PartFinder, quotient, read_moment, read_number, repeated::Repeated,
-    select, shown_number, text, variance, zone,
+    root, select, shown_number, text, variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -294,6 +294,8 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::DivideWhole => decimal::evaluate(function, call),
         Function::DivideDecimal => quotient::divide(call),
         Function::QuotientScale => quotient::quotient_scale(call),
+        Function::DecimalRoot => root::square_root(call),
+        Function::RootScale => root::root_scale(call),
         Function::Variance { sample, deviation } => {
             variance::variance(VarianceForm { sample, deviation }, call)
         }
@@ -356,6 +358,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::MakeDate => make_moment::make_date(call),
         Function::MakeTime => make_moment::make_time(call),
         Function::MakeTimestamp => make_moment::make_timestamp(call),
+        Function::MakeInterval => make_moment::make_interval(call),
         Function::IsFinite => make_moment::is_finite(call),
         Function::Age => make_moment::age(call),
         Function::AddTime => make_moment::add_time(call),

@@ -147,6 +147,41 @@ fn timestamp_of((year, month, day): (i32, i32, i32), (hour, minute, second): (i3
     })
 }
 
+/// `make_interval`.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange` for seconds that are no number or infinite; `NotSupported` for an interval that engines do not hold.
+pub(super) fn make_interval(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let numbers = (0..6).map(|place| call.lanes::<Int32Type>(place)).collect::<Result<Vec<_>>>()?;
+    let seconds = call.lanes::<Float64Type>(6)?;
+    let of_row = |row| {
+        let numbers: Option<Vec<i32>> = numbers.iter().map(|lanes: &Lanes<'_, i32>| lanes.get(row)).collect();
+        let (Some(numbers), Some(second)) = (numbers, seconds.get(row)) else { return Ok(None) };
+        if !second.is_finite() {
+            return Err(refused("interval out of range".to_owned()));
+        }
+        interval_of(&numbers, second).map(Some).ok_or_else(|| {
+            let message = "intervals of more than 2147483647 months or days, or 292 years of hours, minutes and seconds, are not supported here";
+            Error::new(ErrorKind::NotSupported, message)
+                .with_hint("SET pystachio.pushdown = off lets PostgreSQL compute them.")
+        })
+    };
+    let values = (0..call.rows).map(of_row).collect::<Result<arrow::array::IntervalMonthDayNanoArray>>()?;
+    Ok(Arc::new(values))
+}
+
+/// An interval of years, months, weeks, days, hours and minutes, and of seconds; `None` if it does not fit.
+fn interval_of(numbers: &[i32], second: f64) -> Option<IntervalMonthDayNano> {
+    let &[years, months, weeks, days, hours, minutes] = numbers else { return None };
+    let microseconds = (second * SECOND_MICROSECONDS as f64).round_ties_even();
+    // The conversion stops at what 64 bits hold, and nanoseconds do not reach so far.
+    let time = i64::from(hours) * HOUR_MICROSECONDS + i64::from(minutes) * MINUTE_MICROSECONDS;
+    let time = time.checked_add(microseconds as i64)?.checked_mul(NANOSECONDS)?;
+    let months = years.checked_mul(12)?.checked_add(months)?;
+    Some(IntervalMonthDayNano::new(months, weeks.checked_mul(7)?.checked_add(days)?, time))
+}
+
 /// `isfinite`.
 pub(super) fn is_finite(call: &Invocation<'_>) -> Result<ArrayRef> {
     let array = call.array(0)?;

@@ -18,7 +18,7 @@
 //!   how each is evaluated
 //! - `failure.rs`: which expressions could fail, the plan's and DataFusion's
 //! - `repeated.rs`: texts that many rows share; `select.rs`: CASE over columns and constants
-//! - `comparison.rs`, `arithmetic.rs`, `bits.rs`, `float_function.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`,
+//! - `comparison.rs`, `arithmetic.rs`, `bits.rs`, `float_function.rs`, `decimal.rs`, `quotient.rs`, `root.rs`, `variance.rs`, `cast.rs`,
 //!   `text.rs`, `form.rs`, `json_text.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`,
 //!   `moment_text.rs`, `read_moment.rs`, `read_number.rs`, `number_text.rs`: the functions by family, none of which knows another; `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
@@ -68,6 +68,7 @@ mod quotient;
 mod read_moment;
 mod read_number;
 mod repeated;
+mod root;
 mod scalars;
 mod select;
 mod shown_number;

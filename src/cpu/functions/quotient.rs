@@ -85,7 +85,7 @@ pub(super) fn quotient_scale(call: &Invocation<'_>) -> Result<ArrayRef> {
 }
 
 /// The first group of digits of a decimal.
-fn leading<D: Digits>(value: D, scale: u32) -> Leading {
+pub(super) fn leading<D: Digits>(value: D, scale: u32) -> Leading {
     if value == D::ZERO {
         return Leading::default();
     }

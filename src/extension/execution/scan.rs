@@ -1,7 +1,10 @@
 //! The executor's callbacks of a foreign scan.
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+};
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
 use pystachio_plan::{
@@ -31,7 +34,7 @@ use crate::{
     scan_private::{DisplayScale, KeyParameter, ScanPrivate, decode_refusals, place},
     settings,
     stores::{self, ServerUser},
-    types::{ColumnReader, ColumnSource, RowBlock, base_type},
+    types::{ColumnReader, ColumnSource, RowBlock, base_type, is_carried},
     writing,
 };
 
@@ -773,6 +776,7 @@ unsafe fn columns(node: *mut pg_sys::ForeignScanState, private: &ScanPrivate) ->
         let (slot, plan) = (descriptor.len(), private.attributes.len());
         return Err(Error::internal(format!("scan has {slot} attributes, its plan {plan}")));
     }
+    let output_types: HashMap<_, _> = private.plan.root.columns().into_iter().collect();
     let mut columns = Vec::with_capacity(descriptor.len());
     for (planned, actual) in private.attributes.iter().zip(descriptor.iter()) {
         let is_read = planned.output_index.is_some();
@@ -784,12 +788,19 @@ unsafe fn columns(node: *mut pg_sys::ForeignScanState, private: &ScanPrivate) ->
         }
         // An unused column is NULL, whatever its type: a dropped one has none.
         let type_oid = if is_read { actual.atttypid } else { pg_sys::BOOLOID };
-        columns.push(ColumnReader::new(ColumnSource {
+        let source = ColumnSource {
             output_index: planned.output_index.map(|index| index as usize),
             display_scale: planned.display_scale,
             type_oid,
             type_modifier: planned.type_modifier,
-        })?);
+        };
+        let output = source.output_index.and_then(|index| private.plan.outputs.get(index));
+        let data_type = output.and_then(|id| output_types.get(id));
+        let (base_oid, _) = base_type(type_oid, planned.type_modifier);
+        columns.push(match data_type.is_some_and(|data_type| is_carried(data_type, base_oid)) {
+            true => ColumnReader::of_carried(source),
+            false => ColumnReader::new(source)?,
+        });
     }
     Ok(columns)
 }

@@ -9,10 +9,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 use pgrx::pg_sys;
 
-use super::{
-    list::{integers, pointers},
-    wait::WaitEvent,
-};
+use super::{list::pointers, wait::WaitEvent};
 
 unsafe extern "C-unwind" {
     // In pg_inherits.h, which pgrx doesn't bind.
@@ -712,32 +709,6 @@ pub unsafe fn depend_on_function(statement: *mut pg_sys::PlannedStmt, function_o
         (*item).hashValue =
             pg_sys::GetSysCacheHashValue(cache, pg_sys::Datum::from(function_oid), none, none, none);
         (*statement).invalItems = pg_sys::lappend((*statement).invalItems, item.cast());
-    }
-}
-
-unsafe extern "C-unwind" {
-    // In parse_agg.h, which pgrx doesn't bind.
-    #[link_name = "expand_grouping_sets"]
-    fn expand_grouping_sets_unguarded(
-        sets: *mut pg_sys::List,
-        is_distinct: bool,
-        limit: c_int,
-    ) -> *mut pg_sys::List;
-}
-
-/// The sets by which a query groups, each as the references of its clauses; none if there are more than `limit`.
-///
-/// # Safety
-///
-/// The query is valid.
-pub unsafe fn expand_grouping_sets(query: *mut pg_sys::Query, limit: c_int) -> Vec<Vec<u32>> {
-    // SAFETY: as the caller says; the lists are the function's own.
-    unsafe {
-        let (sets, is_distinct) = ((*query).groupingSets, (*query).groupDistinct);
-        let sets =
-            pg_sys::ffi::pg_guard_ffi_boundary(|| expand_grouping_sets_unguarded(sets, is_distinct, limit));
-        let references = |set| integers(set).map(|reference| reference as u32).collect();
-        pointers::<pg_sys::List>(sets).map(references).collect()
     }
 }
 

@@ -24,7 +24,10 @@ use crate::{
     pg::{
         compat,
         mirror::{source_type, type_name},
-        tree::{CustomPath, ForeignPath, List, Path, Rel, Root, Table, column_name, column_type, table_name},
+        tree::{
+            Clause, CustomPath, ForeignPath, List, Node, Path, Rel, Root, Table, column_name, column_type,
+            table_name,
+        },
     },
     types,
 };
@@ -105,8 +108,16 @@ fn build<'p>(
     description: &TableDescription,
 ) -> Result<RelationInfo<'p>, Error> {
     let name = table_name(table_oid);
-    let Columns { scanned, by_number, fields, item_fields } =
-        read_columns(root, table_oid, &name, description)?;
+    let needed = NeededAttributes::of(relation, relation.clauses().iter());
+    let mut columns = read_columns(root, table_oid, &needed, description);
+    if columns.scanned.is_empty() {
+        columns = read_columns(root, table_oid, &NeededAttributes::all(), description);
+    }
+    let Columns { scanned, by_number, fields, item_fields } = columns;
+    if scanned.is_empty() && !Table::open(table_oid).columns().is_empty() {
+        let message = format!("foreign table \"{name}\" has no column of a type that can be read");
+        return Err(Error::new(ErrorKind::SchemaMismatch, message));
+    }
     let column_count = relation.target().expressions().len().max(1);
     let scope =
         Rc::new(Scope::Base { relation_index: relation.index(), columns: by_number, fields, item_fields });
@@ -147,14 +158,51 @@ struct Columns {
     item_fields: HashMap<(i16, Vec<String>), Lowered>,
 }
 
-/// The table's columns, as the scan reads them and as expressions find them. Columns of types that engines
+/// The attributes of a table that a query reads. Tables have many columns, and most queries few of them.
+pub struct NeededAttributes {
+    is_whole_row: bool,
+    numbers: Vec<i16>,
+}
+
+impl NeededAttributes {
+    /// Those in a relation's target and in these clauses.
+    pub fn of<'p>(relation: Rel<'p>, clauses: impl Iterator<Item = Clause<'p>>) -> Self {
+        let mut needed = Self { is_whole_row: false, numbers: Vec::new() };
+        let mut note = |node: Node<'p>| {
+            if let Some(var) = node.downcast::<pg_sys::Var>()
+                && var.relation() as u32 == relation.index()
+            {
+                needed.is_whole_row = needed.is_whole_row || var.attribute() == 0;
+                needed.numbers.push(var.attribute());
+            }
+            true
+        };
+        let conditions = clauses.map(|clause| clause.expression());
+        for node in relation.target().expressions().iter().chain(conditions) {
+            node.walk(&mut note);
+        }
+        needed
+    }
+
+    /// Every one.
+    fn all() -> Self {
+        Self { is_whole_row: true, numbers: Vec::new() }
+    }
+
+    /// Whether an attribute is read.
+    pub fn contains(&self, number: i16) -> bool {
+        self.is_whole_row || self.numbers.contains(&number)
+    }
+}
+
+/// The table's columns that are needed, as the scan reads them and as expressions find them. Columns of types that engines
 /// don't have are left out.
 fn read_columns(
     root: Root<'_>,
     table_oid: pg_sys::Oid,
-    table_name: &str,
+    needed: &NeededAttributes,
     description: &TableDescription,
-) -> Result<Columns, Error> {
+) -> Columns {
     let table = Table::open(table_oid);
     let attributes = table.columns();
     let mut columns = Columns {
@@ -164,7 +212,7 @@ fn read_columns(
         item_fields: HashMap::new(),
     };
     for attribute in &attributes {
-        if attribute.attisdropped || compat::is_virtual(attribute) {
+        if attribute.attisdropped || compat::is_virtual(attribute) || !needed.contains(attribute.attnum) {
             continue;
         }
         let described = description.column(&options::file_column(table_oid, attribute.attnum));
@@ -195,11 +243,7 @@ fn read_columns(
         columns.by_number.insert(attribute.attnum, lowered_column(&column, sql_type, described));
         columns.scanned.push(column);
     }
-    if columns.scanned.is_empty() && !attributes.is_empty() {
-        let message = format!("foreign table \"{table_name}\" has no column of a type that can be read");
-        return Err(Error::new(ErrorKind::SchemaMismatch, message));
-    }
-    Ok(columns)
+    columns
 }
 
 /// The fields of a struct, which the table has as JSON, as columns of the scan. Those that nothing reads are left out of the plan later.

@@ -8,7 +8,7 @@ use pystachio_plan::{
 };
 
 use super::{
-    base::unreadable_column,
+    base::{NeededAttributes, unreadable_column},
     common_values::with_analyzed_values,
     keyed_join::{ScanFilter, key_number},
     outputs::{output_modifier, outputs_of},
@@ -83,12 +83,13 @@ type Built<'p> = Result<(ScanPrivate, Vec<Node<'p>>), pystachio_plan::Error>;
 /// The scan of one foreign table. Its tuple has all of the table's attributes; unused ones
 /// are NULL.
 fn base_scan<'p>(relation: Rel<'p>, info: &RelationInfo<'p>, table_oid: pg_sys::Oid) -> Built<'p> {
-    let needed = needed_attributes(relation, info);
+    let own = relation.clauses().iter().enumerate();
+    let local = own.filter(|(place, _)| info.local_clauses.contains(place));
+    let needed = NeededAttributes::of(relation, local.map(|(_, clause)| clause));
     let mut builder = ScanBuilder::new(info);
     for attribute in Table::open(table_oid).columns() {
-        let is_needed = !attribute.attisdropped
-            && !compat::is_virtual(attribute)
-            && (needed.whole_row || needed.numbers.contains(&attribute.attnum));
+        let is_needed =
+            !attribute.attisdropped && !compat::is_virtual(attribute) && needed.contains(attribute.attnum);
         if !is_needed {
             builder.add_absent(attribute.atttypid, attribute.atttypmod);
             continue;
@@ -99,31 +100,6 @@ fn base_scan<'p>(relation: Rel<'p>, info: &RelationInfo<'p>, table_oid: pg_sys::
         }
     }
     Ok((builder.finish(), Vec::new()))
-}
-
-struct NeededAttributes {
-    whole_row: bool,
-    numbers: Vec<i16>,
-}
-
-fn needed_attributes<'p>(relation: Rel<'p>, info: &RelationInfo<'p>) -> NeededAttributes {
-    let mut needed = NeededAttributes { whole_row: false, numbers: Vec::new() };
-    let mut note = |node: Node<'p>| {
-        if let Some(var) = node.downcast::<pg_sys::Var>()
-            && var.relation() as u32 == relation.index()
-        {
-            needed.whole_row = needed.whole_row || var.attribute() == 0;
-            needed.numbers.push(var.attribute());
-        }
-        true
-    };
-    let own = relation.clauses().iter().enumerate();
-    let local = own.filter(|(place, _)| info.local_clauses.contains(place));
-    let conditions = local.map(|(_, clause)| clause.expression());
-    for node in relation.target().expressions().iter().chain(conditions) {
-        node.walk(&mut note);
-    }
-    needed
 }
 
 /// A scan of joins or of what comes above them: its tuple has what the target needs.

@@ -136,7 +136,7 @@ fn label_union<'p>(root: Root<'p>, relation: Rel<'p>) -> Labelled<'p> {
         }
     }
     let Some((first_member, _, _)) = members.first() else { return Ok(None) };
-    let mut union = Union::new(members.iter().map(|(_, _, info)| *info).collect());
+    let mut union = Union::new(members.iter().map(|(_, _, info)| info.relation().clone()));
     let mut columns = HashMap::new();
     for place in 0..first_member.translated_vars().len() {
         let mut values = Vec::new();
@@ -196,18 +196,19 @@ fn finish_label<'p>(
 }
 
 /// The columns of a union under construction.
-struct Union<'a> {
-    members: Vec<(&'a RelationInfo<'a>, Vec<NamedExpression>)>,
+pub struct Union {
+    members: Vec<(Arc<Relation>, Vec<NamedExpression>)>,
     columns: Vec<(ColumnId, DataType)>,
 }
 
-impl<'a> Union<'a> {
-    fn new(members: Vec<&'a RelationInfo<'a>>) -> Self {
-        Self { members: members.into_iter().map(|info| (info, Vec::new())).collect(), columns: Vec::new() }
+impl Union {
+    /// A union of these members, without columns.
+    pub fn new(members: impl Iterator<Item = Arc<Relation>>) -> Self {
+        Self { members: members.map(|member| (member, Vec::new())).collect(), columns: Vec::new() }
     }
 
     /// A column whose values are `values`, one a member.
-    fn add(&mut self, values: Vec<Lowered>) -> Result<Lowered, Refusal> {
+    pub fn add(&mut self, values: Vec<Lowered>) -> Result<Lowered, Refusal> {
         let (values, data_type, magnitude) = unify_branches(values)?;
         let scale = common_scale(&values);
         let scales: Vec<_> = values.iter().map(|value| value.scale.expression()).collect();
@@ -231,11 +232,12 @@ impl<'a> Union<'a> {
         Expression::column(id, data_type)
     }
 
-    fn finish(self, rows: f64) -> Arc<Relation> {
-        let inputs = self.members.into_iter().map(|(info, expressions)| {
+    /// The union, of which so many rows are expected.
+    pub fn finish(self, rows: f64) -> Arc<Relation> {
+        let inputs = self.members.into_iter().map(|(input, expressions)| {
             let ids = expressions.iter().map(|named| named.id).collect();
-            let project = Operator::Project { input: info.relation().clone(), expressions };
-            (Relation::new(project, info.rows), ids)
+            let rows = input.estimate.rows;
+            (Relation::new(Operator::Project { input, expressions }, rows), ids)
         });
         Relation::new(Operator::UnionAll { inputs: inputs.collect(), columns: self.columns }, rows)
     }

@@ -12,6 +12,7 @@
 //! - `file_calls.rs`: functions that read files, as tables
 //! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
+//! - `grouping_sets.rs`: groups of several sets, over one plan of what they are of
 //! - `unnest.rs`: elements of arrays beside their rows
 //! - `empty.rs`: subqueries without a row
 //! - `sorted.rs`: scans in the order that a merge join, a window or DISTINCT ON asks for
@@ -45,6 +46,7 @@ mod descriptions;
 mod empty;
 mod file_calls;
 mod finish;
+mod grouping_sets;
 mod hooks;
 mod join;
 mod keyed_join;

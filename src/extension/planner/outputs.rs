@@ -121,7 +121,7 @@ impl<'p> Outputs<'_, 'p> {
             // PostgreSQL evaluates what has no columns.
             return Ok(true);
         }
-        match self.lower(part) {
+        match self.lower(part).or_else(|refusal| self.carried(node).ok_or(refusal)) {
             Ok(lowered) if output_modifier(node, &lowered).is_some() => {
                 self.found.push((node, lowered));
                 Ok(true)
@@ -130,6 +130,12 @@ impl<'p> Outputs<'_, 'p> {
             Ok(_) if is_leaf => Err(Refusal::UnknownLength(type_name(node.type_oid()))),
             _ => Ok(false),
         }
+    }
+
+    /// A column that engines carry through without knowing its values.
+    fn carried(&self, node: Node<'p>) -> Option<Lowered> {
+        let column = node.downcast::<pg_sys::Var>()?;
+        self.info.scope().find_carried((u32::try_from(column.relation()).ok()?, column.attribute()))
     }
 
     fn lower(&self, part: Part<'p>) -> Result<Lowered, Refusal> {

@@ -157,6 +157,15 @@ impl Planning {
         }
     }
 
+    /// An id for a copy of a column.
+    pub fn copy_column(&mut self, id: ColumnId) -> ColumnId {
+        let copy = self.new_column();
+        if let Some(scanned) = self.column_of_table(id) {
+            self.scanned.insert(copy, scanned);
+        }
+        copy
+    }
+
     /// The table and the attribute that a column of a scan is.
     pub fn column_of_table(&self, id: ColumnId) -> Option<(pg_sys::Oid, i16)> {
         self.scanned.get(&id).copied()

@@ -11,7 +11,9 @@
 //! sends all rows of each input to the engine, which keeps them in spill files and reads them as it reads tables.
 //!
 //! Invariants: a plan that has inputs also scans a foreign table. Its paths compete by cost, in which the inputs' costs are; they never
-//! replace PostgreSQL's own. A column whose type can't be written to files is not sent; `jsonb` and enums are sent as text.
+//! replace PostgreSQL's own. `jsonb` and enums are sent as text. Intervals, and numerics without a precision, are sent as PostgreSQL's own
+//! bytes: the engine carries them through, knows no value of them, and so computes nothing of them ([`Scope::Carried`]). A column of
+//! another type that can't be written to files is not sent.
 //!
 //! Deliberately absent: LATERAL, inputs within a subquery that a plan absorbs, and servers of several hosts, whose engines do not
 //! see each other's spill files.
@@ -44,7 +46,7 @@ use crate::{
     },
     scan_private::{SentColumn, SentRows},
     settings,
-    types::{base_type, sent_column},
+    types::{base_type, is_carried, sent_column},
 };
 
 /// A relation that PostgreSQL computes, and sends.
@@ -114,7 +116,7 @@ pub fn input_of<'p>(
     let number = with_planning(|planning| planning.new_input());
     let mut names: Vec<String> = Vec::new();
     let mut bases: BTreeMap<u32, HashMap<i16, _>> = BTreeMap::new();
-    let mut placeholders = HashMap::new();
+    let (mut placeholders, mut carried) = (HashMap::new(), HashMap::new());
     for index in relation.relids().iter().filter(|index| root.relation(*index).is_some()) {
         bases.entry(index as u32).or_default();
         names.extend(root.entry(index).and_then(|entry| entry.names()).map(|alias| alias.name()));
@@ -123,14 +125,20 @@ pub fn input_of<'p>(
     let mut scanned = Vec::new();
     for (place, node) in path.target().expressions().iter().enumerate() {
         let Some(column) = named_column(root, node, place, &sent) else { continue };
-        let Some(scan) = scan_column(&column) else {
+        let Some((scan, is_carried)) =
+            scan_column(&column).filter(|(_, is_carried)| !is_carried || node.is::<pg_sys::Var>())
+        else {
             let printed = type_name_with(column.type_oid.into(), column.type_modifier);
             let reason = format!("rows with the column {} of type {printed}, which is not sent", column.name);
             with_planning(|planning| planning.refuse(reason));
             continue;
         };
         let lowered = lowered_column(&scan, (node.type_oid(), node.modifier()), None);
-        if let Some(var) = node.downcast::<pg_sys::Var>() {
+        if let Some(var) = node.downcast::<pg_sys::Var>()
+            && is_carried
+        {
+            carried.insert((var.relation() as u32, var.attribute()), lowered);
+        } else if let Some(var) = node.downcast::<pg_sys::Var>() {
             bases.entry(var.relation() as u32).or_default().insert(var.attribute(), lowered);
         } else if let Some(placeholder) = node.downcast::<pg_sys::PlaceHolderVar>() {
             placeholders.insert(placeholder.id(), lowered);
@@ -140,6 +148,9 @@ pub fn input_of<'p>(
     }
     let bases = bases.into_iter().map(|(index, columns)| Rc::new(Scope::of_columns(index, columns)));
     let mut scope = bases.reduce(|left, right| Rc::new(Scope::Join(left, right)))?;
+    if !carried.is_empty() {
+        scope = Rc::new(Scope::Carried { input: scope, columns: carried });
+    }
     if !placeholders.is_empty() {
         scope = Rc::new(Scope::Placed { input: scope, placeholders });
     }
@@ -188,8 +199,8 @@ fn named_column<'p>(
     })
 }
 
-/// How the engine reads what is sent; `None` of a type that files can't hold.
-fn scan_column(column: &SentColumn) -> Option<ScanColumn> {
+/// How the engine reads what is sent, and whether it only carries it through; `None` of a type that files can't hold.
+fn scan_column(column: &SentColumn) -> Option<(ScanColumn, bool)> {
     let type_oid = pg_sys::Oid::from(column.type_oid);
     let written = sent_column(column.name.clone(), type_oid, column.type_modifier, false).ok()?;
     // Files have times of UTC alone.
@@ -198,11 +209,13 @@ fn scan_column(column: &SentColumn) -> Option<ScanColumn> {
     }
     let (base_oid, _) = base_type(type_oid, column.type_modifier);
     let is_json = written.is_json && !written.data_type.is_nested();
-    Some(ScanColumn {
+    let is_carried = is_carried(&written.data_type, base_oid);
+    let scan = ScanColumn {
         trim_blanks: base_oid == pg_sys::BPCHAROID,
         content: if is_json { ColumnContent::Json } else { ColumnContent::Column },
         ..field_column(column.name.clone(), written.data_type)
-    })
+    };
+    Some((scan, is_carried))
 }
 
 /// The path below that of a scan, which sends the inputs.

@@ -1,6 +1,6 @@
 //! What comes after the joins: grouping, DISTINCT, ORDER BY, LIMIT and the final target.
 
-use std::{rc::Rc, sync::Arc};
+use std::{collections::HashSet, rc::Rc, sync::Arc};
 
 use pgrx::pg_sys;
 use pystachio_lower::{
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::pg::tree::{self, GroupExtra, List, Node, Path, Query, Rel, Root, Stage, Target};
 
-type BuiltRelation<'p> = Result<RelationInfo<'p>, Refusal>;
+pub(super) type BuiltRelation<'p> = Result<RelationInfo<'p>, Refusal>;
 
 /// Considers one stage above the joins.
 pub fn offer_stage(stage: &Stage<'_>) {
@@ -104,29 +104,34 @@ impl<'p> Upper<'p> {
     }
 
     fn group(&self, target: Target<'p>, extra: Option<GroupExtra<'p>>) -> BuiltRelation<'p> {
-        if !self.parse.grouping_sets().is_nil() {
-            return Err(Refusal::GroupingSets);
+        let having = extra.and_then(GroupExtra::having).and_then(Node::as_list).unwrap_or(List::nil());
+        match self.parse.grouping_sets().is_nil() {
+            true => self.groups(target, having, &|_| true),
+            false => self.grouping_sets(target, having),
         }
+    }
+
+    /// The groups by the keys whose references `is_key` names.
+    pub(super) fn groups(
+        &self,
+        target: Target<'p>,
+        having: List<'p, pg_sys::Node>,
+        is_key: &dyn Fn(u32) -> bool,
+    ) -> BuiltRelation<'p> {
         let mut lowered_keys = Vec::new();
         let mut groups = Vec::new();
         let mut aggregates = Vec::new();
         let mut keys = Vec::new();
-        for (place, node) in target.expressions().iter().enumerate() {
-            let reference = target.reference(place);
-            let clause =
-                self.parse.groups().iter().find(|clause| reference != 0 && clause.reference() == reference);
-            if clause.is_none() {
-                continue;
-            }
+        for (_, node) in self.keys_of(target).into_iter().filter(|(reference, _)| is_key(*reference)) {
             lowered_keys.push(self.lower_key(node)?);
             keys.push(node);
         }
         let mut computed = Vec::new();
         let mut found = name_keys(lowered_keys, &mut groups, &mut aggregates, &mut computed)?;
-        if keys.len() < distinct_references(self.parse.groups()) {
+        let references = self.parse.groups().iter().map(|clause| clause.reference());
+        if keys.len() < distinct(references.filter(|reference| is_key(*reference))) {
             return Err(Refusal::KeyNotInTarget);
         }
-        let having = extra.and_then(GroupExtra::having).and_then(Node::as_list).unwrap_or(List::nil());
         let mut input = self.info.relation().clone();
         let called = self.aggregates_of(target, having);
         if let [only] = called.as_slice()
@@ -159,6 +164,10 @@ impl<'p> Upper<'p> {
             if let Operator::Sort { input: unsorted, .. } = &input.operator {
                 input = unsorted.clone();
             }
+        }
+        if groups.is_empty() && aggregates.is_empty() {
+            // One row, even of nothing: that takes an aggregate.
+            aggregates.push(count_of_rows());
         }
         let rows = self.estimate_groups(&keys, self.info.rows);
         let called_aggregates = aggregates.clone();
@@ -217,6 +226,16 @@ impl<'p> Upper<'p> {
         let mut info = self.info.above(relation, scope, cost::clamp_rows(rows), cost);
         info.local_conditions = local;
         Ok(info)
+    }
+
+    /// The keys of the groups in a target, with their references.
+    pub(super) fn keys_of(&self, target: Target<'p>) -> Vec<(u32, Node<'p>)> {
+        let clauses = self.parse.groups();
+        let entries = target.expressions().iter().enumerate();
+        let entries = entries.map(|(place, node)| (target.reference(place), node));
+        let is_key =
+            |reference| reference != 0 && clauses.iter().any(|clause| clause.reference() == reference);
+        entries.filter(|(reference, _)| is_key(*reference)).collect()
     }
 
     /// A key of grouping or DISTINCT.
@@ -294,19 +313,10 @@ impl<'p> Upper<'p> {
         let input = self.info.relation().clone();
         let (groups, aggregates, phase) = (columns, Vec::new(), AggregatePhase::Whole);
         let distinct = Relation::new(Operator::Aggregate { input, groups, aggregates, phase }, rows);
-        let count = AggregateCall {
-            id: with_planning(|planning| planning.new_column()),
-            function: Aggregate::Count,
-            argument: None,
-            distinct: false,
-            filter: None,
-            data_type: DataType::Int64,
-            order: Vec::new(),
-        };
-        Ok((distinct, count))
+        Ok((distinct, count_of_rows()))
     }
 
-    fn aggregates_of(
+    pub(super) fn aggregates_of(
         &self,
         target: Target<'p>,
         having: List<'p, pg_sys::Node>,
@@ -678,6 +688,19 @@ fn name_key(
     Ok(Lowered { scale: Scale::Varies(Box::new(digits)), ..key })
 }
 
+/// `count(*)`.
+fn count_of_rows() -> AggregateCall {
+    AggregateCall {
+        id: with_planning(|planning| planning.new_column()),
+        function: Aggregate::Count,
+        argument: None,
+        distinct: false,
+        filter: None,
+        data_type: DataType::Int64,
+        order: Vec::new(),
+    }
+}
+
 /// The row of `count(DISTINCT (a, b))`.
 fn counted_row(aggregate: tree::AggregateCall<'_>) -> Option<tree::Row<'_>> {
     let is_count = aggregate.function() == pg_sys::Oid::from(pg_sys::F_COUNT_ANY)
@@ -727,7 +750,7 @@ fn share_calls(lowered: LoweredAggregate, aggregates: &mut Vec<AggregateCall>) -
 }
 
 /// Adds calls, using those that are there already but for their ids, and gives their value over what is there then.
-pub(super) fn share<C: Clone + PartialEq>(
+pub(super) fn share<C: PartialEq>(
     calls: Vec<C>,
     value: Lowered,
     known: &mut Vec<C>,
@@ -735,13 +758,15 @@ pub(super) fn share<C: Clone + PartialEq>(
 ) -> Lowered {
     let mut renamed: Vec<(ColumnId, ColumnId)> = Vec::new();
     for mut call in calls {
+        let own = *id(&mut call);
         let same = known.iter_mut().find_map(|known| {
-            let (mut as_known, other) = (call.clone(), *id(known));
-            *id(&mut as_known) = other;
-            (as_known == *known).then_some(other)
+            let other = *id(known);
+            *id(&mut call) = other;
+            (call == *known).then_some(other)
         });
+        *id(&mut call) = own;
         match same {
-            Some(other) => renamed.push((*id(&mut call), other)),
+            Some(other) => renamed.push((own, other)),
             None => known.push(call),
         }
     }
@@ -767,9 +792,7 @@ pub(super) fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
     }
 }
 
-fn distinct_references(clauses: List<'_, pg_sys::SortGroupClause>) -> usize {
-    let mut references: Vec<u32> = clauses.iter().map(|clause| clause.reference()).collect();
-    references.sort_unstable();
-    references.dedup();
-    references.len()
+/// How many different references there are.
+fn distinct(references: impl Iterator<Item = u32>) -> usize {
+    references.collect::<HashSet<_>>().len()
 }

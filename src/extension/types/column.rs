@@ -64,6 +64,7 @@ enum Family {
     Interval,
     Text { pad_to: Option<usize> },
     Input(InputReader),
+    Carried(InputReader),
     Bytea,
     Uuid,
     Array(Box<ArrayReader>),
@@ -81,6 +82,14 @@ impl ColumnReader {
         let family = Family::of(type_oid, type_modifier)?;
         let domain = DomainCheck::of(source.type_oid);
         Ok(Self { source, family, domain, numeric: NumericScratch::default(), text: TextScratch::default() })
+    }
+
+    /// A reader for a column that engines carried through as bytes.
+    pub fn of_carried(source: ColumnSource) -> Self {
+        let (type_oid, _) = base_type(source.type_oid, source.type_modifier);
+        let family = Family::Carried(InputReader::receiving(type_oid));
+        let domain = DomainCheck::of(source.type_oid);
+        Self { source, family, domain, numeric: NumericScratch::default(), text: TextScratch::default() }
     }
 
     /// Sets the cells of these rows.
@@ -165,6 +174,10 @@ impl ColumnReader {
             }
             (Family::Input(reader), _) => {
                 fill_text(array, None, rows, cells, &mut self.text)?;
+                reader.read(cells, row_count);
+            }
+            (Family::Carried(reader), _) => {
+                fill_bytea(array, rows, cells, &mut self.text)?;
                 reader.read(cells, row_count);
             }
             (Family::Bytea, _) => fill_bytea(array, rows, cells, &mut self.text)?,

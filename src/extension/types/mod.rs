@@ -34,4 +34,4 @@ pub use catalog::{
 pub use column::{ColumnReader, ColumnSource};
 pub use fixed::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 pub use parameter::{array_texts, elements, literal, null_literal, text};
-pub use writer::{ColumnWriter, sent_column, written_column};
+pub use writer::{ColumnWriter, is_carried, sent_column, written_column};

@@ -76,6 +76,11 @@ enum Values {
         builder: StringBuilder,
         output: pg_sys::Oid,
     },
+    /// Of a type whose values an engine carries through.
+    Sent {
+        builder: BinaryBuilder,
+        send: pg_sys::Oid,
+    },
     Bytea(BinaryBuilder),
     Uuid(FixedSizeBinaryBuilder),
     List(Box<ListValues>),
@@ -132,8 +137,8 @@ pub fn written_column(
     }
 }
 
-/// How values of a type are sent to an engine, which keeps them in spill files: as [`written_column`] says, and `jsonb` and enums as
-/// text.
+/// How values of a type are sent to an engine, which keeps them in spill files: as [`written_column`] says, `jsonb` and enums as text, and
+/// what [`is_carried`] tells of as bytes.
 ///
 /// # Errors
 ///
@@ -150,8 +155,27 @@ pub fn sent_column(
             let data_type = DataType::Text;
             Ok(WrittenColumn { name, data_type, is_json: false, is_utc: false, not_null })
         }
-        _ => written_column(name, type_oid, type_modifier, not_null),
+        _ => match written_column(name.clone(), type_oid, type_modifier, not_null) {
+            Err(_) if is_carried_type(base_oid) => Ok(WrittenColumn {
+                name,
+                data_type: DataType::Bytea,
+                is_json: false,
+                is_utc: false,
+                not_null,
+            }),
+            written => written,
+        },
     }
+}
+
+/// Whether values of a type are sent as the bytes of their type's send function, since files do not hold them: of `interval`, and of
+/// `numeric` without a precision or with one that engines do not have. An engine returns the bytes, and knows no value.
+pub fn is_carried(data_type: &DataType, type_oid: pg_sys::Oid) -> bool {
+    *data_type == DataType::Bytea && is_carried_type(type_oid)
+}
+
+fn is_carried_type(type_oid: pg_sys::Oid) -> bool {
+    matches!(type_oid, pg_sys::NUMERICOID | pg_sys::INTERVALOID)
 }
 
 /// Why values of a type can't be written.
@@ -281,6 +305,12 @@ impl Values {
             DataType::Text => {
                 Self::Text { builder: StringBuilder::new(), is_padded: type_oid == pg_sys::BPCHAROID }
             }
+            DataType::Bytea if is_carried_type(type_oid) => {
+                let (mut send, mut is_varlena) = (pg_sys::InvalidOid, false);
+                // SAFETY: a look into the catalog of types.
+                unsafe { pg_sys::getTypeBinaryOutputInfo(type_oid, &raw mut send, &raw mut is_varlena) };
+                Self::Sent { builder: BinaryBuilder::new(), send }
+            }
             DataType::Bytea => Self::Bytea(BinaryBuilder::new()),
             DataType::Uuid => Self::Uuid(FixedSizeBinaryBuilder::new(UUID_BYTES as i32)),
             DataType::List(item) => {
@@ -373,6 +403,22 @@ impl Values {
                 unsafe { pg_sys::pfree(printed.cast()) };
                 return Ok(bytes);
             }
+            Self::Sent { builder, send } => {
+                let Some(datum) = value else {
+                    builder.append_null();
+                    return Ok(size_of::<i32>());
+                };
+                // SAFETY: a value of the type, whose send function makes a bytea.
+                let sent = unsafe { pg_sys::OidSendFunctionCall(*send, datum) };
+                // SAFETY: the bytea, which is freed below.
+                let varlena = unsafe { Varlena::of(Datum::from(sent)) };
+                builder.append_value(varlena.bytes());
+                let bytes = size_of::<i32>() + varlena.bytes().len();
+                drop(varlena);
+                // SAFETY: just made.
+                unsafe { pg_sys::pfree(sent.cast()) };
+                return Ok(bytes);
+            }
             Self::Bytea(builder) => {
                 let Some(datum) = value else {
                     builder.append_null();
@@ -416,7 +462,7 @@ impl Values {
             Self::Time(builder) | Self::TimeTz(builder) => Arc::new(builder.finish()),
             Self::Timestamp(builder) => Arc::new(builder.finish()),
             Self::Text { builder, .. } | Self::Printed { builder, .. } => Arc::new(builder.finish()),
-            Self::Bytea(builder) => Arc::new(builder.finish()),
+            Self::Sent { builder, .. } | Self::Bytea(builder) => Arc::new(builder.finish()),
             Self::Uuid(builder) => Arc::new(builder.finish()),
             Self::List(list) => {
                 let items = list.items.take()?;
@@ -622,7 +668,7 @@ fn number_out_of_range(precision: u8, scale: u8) -> Error {
 }
 
 /// The content of a varlena, wherever it is stored.
-struct Varlena {
+pub(super) struct Varlena {
     given: *mut pg_sys::varlena,
     plain: *mut pg_sys::varlena,
 }
@@ -631,13 +677,13 @@ impl Varlena {
     /// # Safety
     ///
     /// The datum is a valid varlena, and is there as long as this is.
-    unsafe fn of(datum: Datum) -> Self {
+    pub(super) unsafe fn of(datum: Datum) -> Self {
         let given = datum.cast_mut_ptr();
         // SAFETY: the caller says so.
         Self { given, plain: unsafe { pg_sys::pg_detoast_datum_packed(given) } }
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: a varlena with its length.
         unsafe {
             let length = pgrx::varsize_any_exhdr(self.plain);

@@ -109,7 +109,7 @@ fn what_is_not_known_equals_nothing() {
 fn parts_that_rows_do_not_have_are_refused() {
     let of = |part| refused(&Source::new(part, SourceType::Integer));
     assert_eq!(of(Part::Subquery), Refusal::Subquery);
-    assert_eq!(of(Part::Grouping { levels_up: 1 }), Refusal::GroupingOfOtherLevel);
+    assert_eq!(of(Part::Grouping { references: Vec::new(), levels_up: 1 }), Refusal::GroupingOfOtherLevel);
     assert_eq!(
         of(Part::Row { fields: Vec::new(), names: Vec::new() }).to_string(),
         "an expression of kind T_RowExpr"
@@ -127,7 +127,10 @@ fn parts_that_rows_do_not_have_are_refused() {
         filter: None,
     };
     assert_eq!(of(Part::Aggregate(Rc::new(aggregate))), Refusal::AggregateOutside);
-    assert_eq!(lowered(&Source::new(Part::Grouping { levels_up: 0 }, SourceType::Integer)), "0");
+    assert_eq!(
+        lowered(&Source::new(Part::Grouping { references: Vec::new(), levels_up: 0 }, SourceType::Integer)),
+        "0"
+    );
 }
 
 #[test]

@@ -199,4 +199,4 @@ pub(super) static SQUARE_ROOT: FunctionEntry = FunctionEntry::new(
 )
 .failure(FailureRule::Always)
 .signatures(&[Signature::new(&[Float64], ResultType::Same, &[Example::of("sqrt({a})")])])
-.catalog(&[CatalogNames::itself(&["sqrt", "dsqrt"])]);
+.catalog(&[CatalogNames::itself(&["sqrt", "dsqrt", "numeric_sqrt"])]);

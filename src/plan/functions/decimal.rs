@@ -1,4 +1,4 @@
-//! Division of decimals, whose digits PostgreSQL chooses by the values.
+//! Quotients and roots of decimals, whose digits PostgreSQL chooses by the values.
 
 use super::{
     CatalogNames, Example, FailureRule, Form, FunctionEntry, ResultType, Shown, Signature,
@@ -41,3 +41,21 @@ pub(super) static QUOTIENT_SCALE: FunctionEntry = FunctionEntry::new(
 )
 .expensive()
 .signatures(&[Signature::new(&[Decimals, Int32, Decimals, Int32], ResultType::Of(Int32), &[])]);
+
+pub(super) static DECIMAL_ROOT: FunctionEntry = FunctionEntry::new(
+    "decimal_root",
+    Form::Plain(Function::DecimalRoot),
+    "The square root of a decimal, rounded to the number of digits after the point in the second argument. A negative number is an error.",
+)
+.failure(FailureRule::Always)
+.expensive()
+.on_host()
+.signatures(&[Signature::new(&[Decimals, Int32], ResultType::Of(Decimals), &[Example::of("sqrt({a})")])]);
+
+pub(super) static ROOT_SCALE: FunctionEntry = FunctionEntry::new(
+    "root_scale",
+    Form::Plain(Function::RootScale),
+    "The number of digits after the point of PostgreSQL's square root, from the number and its digits after the point.",
+)
+.on_host()
+.signatures(&[Signature::new(&[Decimals, Int32], ResultType::Of(Int32), &[])]);

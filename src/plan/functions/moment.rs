@@ -59,6 +59,24 @@ pub(super) static MAKE_TIMESTAMP: FunctionEntry = FunctionEntry::new(
 )])
 .catalog(&[CatalogNames::itself(&["make_timestamp"])]);
 
+pub(super) static MAKE_INTERVAL: FunctionEntry = FunctionEntry::new(
+    "make_interval",
+    Form::Plain(Function::MakeInterval),
+    "The interval of years, months, weeks, days, hours, minutes and seconds. Seconds that are no number or infinite are an error.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.signatures(&[Signature::new(
+    &[Int32, Int32, Int32, Int32, Int32, Int32, Float64],
+    ResultType::Of(Interval),
+    &[
+        Example::of("make_interval(days => {a}, secs => {b})"),
+        Example::of("make_interval({a}, {b}, 3, 4, 5, 6, 7.5)"),
+        Example::of("make_interval(weeks => {a}, mins => {b})"),
+    ],
+)])
+.catalog(&[CatalogNames::itself(&["make_interval"])]);
+
 pub(super) static IS_FINITE: FunctionEntry = FunctionEntry::new(
     "isfinite",
     Form::Plain(Function::IsFinite),

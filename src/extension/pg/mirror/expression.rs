@@ -19,7 +19,7 @@ use super::{
 use crate::{
     pg::{
         compat::{self, RowComparison},
-        list::{oids, pointers, string},
+        list::{integers, oids, pointers, string},
         nodes::{contains, is_deeper, list_of, tag_of},
         tree,
     },
@@ -295,7 +295,9 @@ impl Mirror<'_> {
                 }
                 NodeTag::T_GroupingFunc => {
                     contents.has_columns = true;
-                    Part::Grouping { levels_up: (*node.cast::<pg_sys::GroupingFunc>()).agglevelsup }
+                    let grouping = &*node.cast::<pg_sys::GroupingFunc>();
+                    let references = integers(grouping.refs).map(|reference| reference as u32).collect();
+                    Part::Grouping { references, levels_up: grouping.agglevelsup }
                 }
                 other => {
                     note_unknown(node, contents);

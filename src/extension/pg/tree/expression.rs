@@ -224,7 +224,6 @@ fields! { 'p WindowFunc {
 
 fields! { 'p GroupingFunc {
     refs as references: super::IntegerList<'p>;
-    agglevelsup as levels_up: u32;
 } }
 
 fields! { 'p PlaceHolderVar {
@@ -272,12 +271,6 @@ impl<'p> Node<'p> {
     pub fn has_subqueries(self) -> bool {
         // SAFETY: an expression.
         unsafe { pg_sys::contain_subplans(self.pointer()) }
-    }
-
-    /// Whether it has aggregates of its own level.
-    pub fn has_aggregates(self) -> bool {
-        // SAFETY: an expression.
-        unsafe { pg_sys::contain_agg_clause(self.pointer()) }
     }
 
     /// Whether it returns a set.

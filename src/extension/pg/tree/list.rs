@@ -150,12 +150,6 @@ macro_rules! number_lists {
                 Self { pointer, call: PhantomData }
             }
 
-            /// A new list, which lives as long as this call.
-            pub fn of(_memory: super::Memory<'p>, items: impl IntoIterator<Item = $item>) -> Self {
-                let nil = Self { pointer: std::ptr::null_mut(), call: PhantomData };
-                items.into_iter().fold(nil, Self::with)
-            }
-
             /// The pointer, for PostgreSQL's own functions.
             pub fn pointer(self) -> *mut pg_sys::List {
                 self.pointer
@@ -191,10 +185,11 @@ number_lists! {
     OidList: pg_sys::Oid, oids, lappend_oid;
 }
 
-impl OidList<'_> {
-    /// Whether it is no list at all.
-    pub fn is_nil(self) -> bool {
-        self.pointer.is_null()
+impl<'p> OidList<'p> {
+    /// A new list, which lives as long as this call.
+    pub fn of(_memory: super::Memory<'p>, items: impl IntoIterator<Item = pg_sys::Oid>) -> Self {
+        let nil = Self { pointer: std::ptr::null_mut(), call: PhantomData };
+        items.into_iter().fold(nil, Self::with)
     }
 }
 

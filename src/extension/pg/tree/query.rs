@@ -51,7 +51,6 @@ fields! { 'p Query {
     hasAggs as has_aggregates: bool;
     hasAggs = set_has_aggregates: bool;
     hasWindowFuncs as has_windows: bool;
-    hasWindowFuncs = set_has_windows: bool;
     hasTargetSRFs as has_sets_in_target: bool;
     hasTargetSRFs = set_has_sets_in_target: bool;
     hasSubLinks as has_sub_links: bool;
@@ -71,13 +70,10 @@ fields! { 'p Query {
     targetList = set_targets: List<'p, pg_sys::TargetEntry>;
     groupClause as groups: List<'p, pg_sys::SortGroupClause>;
     groupClause = set_groups: List<'p, pg_sys::SortGroupClause>;
-    groupDistinct = set_group_distinct: bool;
     groupingSets as grouping_sets: List<'p, pg_sys::Node>;
-    groupingSets = set_grouping_sets: List<'p, pg_sys::Node>;
     havingQual as having: Option<Node<'p>>;
     havingQual = set_having: Option<Node<'p>>;
     windowClause as windows: List<'p, pg_sys::WindowClause>;
-    windowClause = set_windows: List<'p, pg_sys::WindowClause>;
     distinctClause as distinct: List<'p, pg_sys::SortGroupClause>;
     distinctClause = set_distinct: List<'p, pg_sys::SortGroupClause>;
     sortClause as order: List<'p, pg_sys::SortGroupClause>;
@@ -91,7 +87,6 @@ fields! { 'p Query {
     rowMarks as row_marks: List<'p, pg_sys::Node>;
     setOperations as set_operations: Option<Node<'p>>;
     setOperations = set_set_operations: Option<Node<'p>>;
-    constraintDeps as constraint_dependencies: OidList<'p>;
 } }
 
 fields! { 'p RangeTblEntry {
@@ -261,10 +256,13 @@ impl<'p> Query<'p> {
         unsafe { List::new(compat::group_expressions(self.pointer())) }
     }
 
-    /// The sets by which it groups, each as the references of its clauses; none if there are more than `limit`.
-    pub fn expanded_grouping_sets(self, limit: i32) -> Vec<Vec<u32>> {
-        // SAFETY: a query.
-        unsafe { compat::expand_grouping_sets(self.pointer(), limit) }
+    /// The sets by which it groups, each as the references of its clauses. The planner has expanded them when it comes to the groups.
+    pub fn planned_grouping_sets(self) -> Vec<Vec<u32>> {
+        // SAFETY: a query of which the planner makes paths of groups.
+        unsafe {
+            let references = |set| list::integers(set).map(|reference| reference as u32).collect();
+            list::pointers::<pg_sys::List>((*self.pointer()).groupingSets).map(references).collect()
+        }
     }
 
     /// Takes over what a statement is known by: its source, number and place in the text.

@@ -6,7 +6,6 @@
 //! - `first_row.rs`: what reads the first row of each key becomes a join with DISTINCT ON
 //! - `mark.rs`: EXISTS and IN that are no conjuncts become left joins with a grouped subquery
 //! - `set_operation.rs`: UNION, INTERSECT and EXCEPT become groups over UNION ALL
-//! - `grouping_sets.rs`: GROUPING SETS, ROLLUP and CUBE become UNION ALL of groups
 //! - `sql_function.rs`: calls of SQL functions that read tables of ours become subqueries
 //! - `target_sets.rs`: `unnest` of columns in a target list becomes a function in FROM
 //! - `whole_row.rs`: rows that are named whole become rows of columns
@@ -24,7 +23,6 @@ mod correlation;
 mod derived;
 mod distinct_rows;
 mod first_row;
-mod grouping_sets;
 mod lateral;
 mod mark;
 mod membership;
@@ -49,7 +47,6 @@ pub fn has_candidates(query: Query<'_>) -> bool {
         && (query.has_sub_links()
             || !query.with().is_nil()
             || query.set_operations().is_some()
-            || !query.grouping_sets().is_nil()
             || whole_row::is_candidate(query)
             || target_sets::is_candidate(query)
             || lateral::is_candidate(query)
@@ -157,7 +154,7 @@ fn rewrite_level(level: Level<'_, '_>, extent: Extent) -> bool {
             return changed;
         }
     }
-    // Grouping sets have their own way with it.
+    // Of grouping sets it says which keys may be NULL.
     if query.grouping_sets().is_nil() {
         query.replace_with(query.without_group_entry());
     }
@@ -175,7 +172,6 @@ fn rewrite_level(level: Level<'_, '_>, extent: Extent) -> bool {
     }
     if whole {
         changed |= set_operation::rewrite(level);
-        changed |= grouping_sets::rewrite(query);
     }
     changed
 }

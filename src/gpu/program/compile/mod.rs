@@ -466,6 +466,9 @@ impl Compilation {
             | Function::MakeDate
             | Function::MakeTime
             | Function::MakeTimestamp
+            | Function::MakeInterval
+            | Function::DecimalRoot
+            | Function::RootScale
             | Function::IsFinite
             | Function::Age
             | Function::AddTime
