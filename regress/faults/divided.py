@@ -30,7 +30,7 @@ def _server(place, options="memory '1GB'"):
 
 def _ran_on(session, query, analyze=False):
     """The engines of a query: those that ran it, or those that are to."""
-    options = "(ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)" if analyze else "(COSTS OFF)"
+    options = "(ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)" if analyze else ""
     lines = [row[0].strip() for row in session.run(f"EXPLAIN {options} {query}").rows]
     return next(line.split(": ", 1)[1] for line in lines if line.startswith(("Ran On: ", "Runs On: ")))
 
@@ -40,8 +40,9 @@ def _begin_part(place, session):
     engines = _ran_on(session, _LONG_PART)
     require("and cpu above it" in engines, f"the query is not divided: {engines}")
     session.start(_LONG_PART)
-    # The CPU engine runs one, and the GPU engine its part.
-    place.wait_running(2, _SERVER)
+    # The whole query, which the GPU engine refuses first, takes no memory there.
+    part = f"SELECT count(*) FROM pystachio.queries WHERE server = '{_SERVER}' AND state = 'running' AND engine = 'gpu' AND memory > 0"
+    wait_until(lambda: place.watch.run(part).scalar() == "1", "the GPU engine computes the part")
 
 
 def _answers(session):
