@@ -30,7 +30,7 @@ lanes=${PYSTACHIO_TEST_LANES:-$(($(nproc) + 1))}
 # The modules of regress/faults by the area that runs them.
 declare -A fault_modules=(
     [faults-ranks]="ranks standby"
-    [faults-engines]="cancel files stores writing processes hang watching cursors"
+    [faults-engines]="cancel divided files stores writing processes hang watching cursors"
     [faults-clients]="clients admission hosts nesting planning"
     [faults-rights]="access views policies roles upgrade supervisor"
 )

@@ -121,7 +121,7 @@ typedef struct Instruction {
     X(DIVIDE_DECIMAL) /* a / b to c digits; detail: scales of a, of b and of the result, 8 bits each */          \
     X(LEADING_GROUP)  /* of a, with its display scale b; detail: scale */                                        \
     X(QUOTIENT_SCALE) /* of two LEADING_GROUPs */                                                                \
-    /* Floats. mode: 1 for `real`. */                                                                            \
+    /* Floats. mode of these: FloatForm. */                                                                      \
     X(ADD_FLOAT)                                                                                                 \
     X(SUBTRACT_FLOAT)                                                                                            \
     X(MULTIPLY_FLOAT)                                                                                            \
@@ -262,6 +262,9 @@ enum Condition : uint16_t {
 enum OrderingBit : uint16_t { ORDERING_LESS = 1, ORDERING_EQUAL = 2, ORDERING_GREATER = 4 };
 
 enum TrimBit : uint16_t { TRIM_LEADING = 1, TRIM_TRAILING = 2 };
+
+// Of floats: the type, and whether what PostgreSQL reports of one operator is reported.
+enum FloatForm : uint16_t { FORM_DOUBLE = 0, FORM_REAL = 1, FORM_UNCHECKED = 2 };
 
 enum Rounding : uint16_t { ROUNDING_ROUND = 0, ROUNDING_TRUNCATE = 1, ROUNDING_CEILING = 2, ROUNDING_FLOOR = 3 };
 

@@ -64,12 +64,13 @@ DEVICE Fault run_float(const Instruction &in, Cell *target, const Cell &a_cell, 
         case OPCODE_SUBTRACT_FLOAT:
         case OPCODE_MULTIPLY_FLOAT:
         case OPCODE_DIVIDE_FLOAT:
-            if (in.mode) {
+            if (in.mode == FORM_REAL) {
                 float single = 0;
                 fault = calculate_float(in.opcode, (float)a, (float)b, &single);
                 result = single;
             } else {
                 fault = calculate_float(in.opcode, a, b, &result);
+                if (in.mode == FORM_UNCHECKED) fault = 0;
             }
             break;
         case OPCODE_NEGATE_FLOAT: result = -a; break;

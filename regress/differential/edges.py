@@ -501,7 +501,9 @@ def column_queries():
         if name not in FLOATS:
             yield f"distinct array of {name}", f"SELECT array_agg(DISTINCT v), array_agg(DISTINCT v ORDER BY v DESC) FROM edge_{name}", False
             yield f"percentile of {name}", (f"SELECT id % 3, mode() WITHIN GROUP (ORDER BY v), percentile_disc(0.5) WITHIN GROUP (ORDER BY v), "
-                                            f"percentile_disc(ARRAY[0.1, 1]) WITHIN GROUP (ORDER BY v DESC) FROM edge_{name} GROUP BY 1"), False
+                                            f"percentile_disc(0.8) WITHIN GROUP (ORDER BY v DESC) FROM edge_{name} GROUP BY 1"), False
+            yield f"percentiles of {name}", (f"SELECT id % 3, mode() WITHIN GROUP (ORDER BY v DESC), percentile_disc(ARRAY[0.1, 1]) WITHIN GROUP (ORDER BY v DESC) "
+                                             f"FROM edge_{name} GROUP BY 1"), False
         yield f"join {name}", f"SELECT a.id, b.id FROM edge_{name} a JOIN edge_{name} b ON a.v = b.v", False
         yield f"full join {name}", (f"SELECT a.id, b.id, a.v, b.v FROM edge_{name} a FULL JOIN "
                                     f"(SELECT * FROM edge_{name} WHERE id % 2 = 0) b ON a.v = b.v"), False
@@ -536,8 +538,10 @@ def column_queries():
             yield f"{function} {name}", f"SELECT {function}(v), {function}(DISTINCT v) FROM edge_{name}", False
             yield f"{function} grouped {name}", f"SELECT id % 4, {function}(v), {function}(DISTINCT v) FROM edge_{name} GROUP BY 1", False
     for name in INTEGERS + NUMERICS + FLOATS:
-        yield f"percentile_cont {name}", (f"SELECT percentile_cont(0.3) WITHIN GROUP (ORDER BY v), percentile_cont(ARRAY[0.5, 0.99]) "
-                                          f"WITHIN GROUP (ORDER BY v DESC) FROM edge_{name}"), False
+        yield f"percentile_cont {name}", (f"SELECT id % 4, percentile_cont(0.3) WITHIN GROUP (ORDER BY v), percentile_cont(0.99) WITHIN GROUP (ORDER BY v DESC), count(*) "
+                                          f"FROM edge_{name} GROUP BY 1"), False
+        yield f"percentiles_cont {name}", (f"SELECT percentile_cont(0.3) WITHIN GROUP (ORDER BY v), percentile_cont(ARRAY[0.5, 0.99]) "
+                                           f"WITHIN GROUP (ORDER BY v DESC) FROM edge_{name}"), False
         yield f"hypothetical {name}", (f"SELECT rank(1) WITHIN GROUP (ORDER BY v), dense_rank(1) WITHIN GROUP (ORDER BY v DESC), "
                                        f"percent_rank(0) WITHIN GROUP (ORDER BY v), cume_dist(1) WITHIN GROUP (ORDER BY v) FROM edge_{name}"), False
     for name in FLOATS:

@@ -14,13 +14,13 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from faults import access, admission, bare, cancel, clients, cursors, files, hang, hosts, nesting, planning, policies, processes, ranks, roles, standby, stores, supervisor, upgrade, views, watching, writing  # noqa: E402
+from faults import access, admission, bare, cancel, clients, cursors, divided, files, hang, hosts, nesting, planning, policies, processes, ranks, roles, standby, stores, supervisor, upgrade, views, watching, writing  # noqa: E402
 from faults.support import TPCH_SCALE, WORK_SCALES, Place  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, write_counts  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
-MODULES = {"access": access, "views": views, "policies": policies, "roles": roles, "upgrade": upgrade, "cancel": cancel, "files": files, "stores": stores, "writing": writing, "nesting": nesting, "planning": planning,
+MODULES = {"access": access, "views": views, "policies": policies, "roles": roles, "upgrade": upgrade, "cancel": cancel, "divided": divided, "files": files, "stores": stores, "writing": writing, "nesting": nesting, "planning": planning,
            "processes": processes, "hang": hang, "clients": clients, "admission": admission, "watching": watching, "cursors": cursors, "ranks": ranks,
            "hosts": hosts, "standby": standby, "supervisor": supervisor}
 # Modules that make clusters of their own.

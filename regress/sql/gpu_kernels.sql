@@ -60,6 +60,19 @@ SELECT engine, as_cpu FROM ran('SELECT sum(f), avg(s), stddev(x) FROM @ WHERE id
 SELECT sum(CASE WHEN id <= 2 THEN 1.5e308::float8 END) FROM files;
 SELECT sum(CASE WHEN id <= 2 THEN 3e38::real END) FROM files;
 
+-- Percentiles and modes; of several fractions they are arrays, which have no kernel.
+SELECT * FROM ran('SELECT g, percentile_cont(0.5) WITHIN GROUP (ORDER BY f), percentile_cont(0.99) WITHIN GROUP (ORDER BY x DESC) FILTER (WHERE x <> 0), percentile_cont(0.1) WITHIN GROUP (ORDER BY a), mode() WITHIN GROUP (ORDER BY a), mode() WITHIN GROUP (ORDER BY c COLLATE "C" DESC) FROM @ GROUP BY g');
+SELECT * FROM ran('SELECT a, percentile_disc(0.3) WITHIN GROUP (ORDER BY b), percentile_disc(0.5) WITHIN GROUP (ORDER BY ts DESC), percentile_disc(1) WITHIN GROUP (ORDER BY c COLLATE "C"), percentile_disc(0) WITHIN GROUP (ORDER BY s), count(*), sum(b), count(DISTINCT g) FROM @ GROUP BY a');
+SELECT * FROM ran('SELECT c, percentile_disc(0.6) WITHIN GROUP (ORDER BY b) FILTER (WHERE a > 0), mode() WITHIN GROUP (ORDER BY g) FILTER (WHERE a IS NULL), percentile_cont(0.5) WITHIN GROUP (ORDER BY s) FROM @ GROUP BY c');
+SELECT * FROM ran('SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY b), mode() WITHIN GROUP (ORDER BY g), percentile_disc(0.5) WITHIN GROUP (ORDER BY b::numeric / 8), percentile_disc(0.5) WITHIN GROUP (ORDER BY a > 0) FROM @');
+SELECT * FROM ran('SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY b), mode() WITHIN GROUP (ORDER BY g), count(*) FROM @ WHERE id < 0');
+SELECT * FROM ran('SELECT g, percentile_cont(0.25) WITHIN GROUP (ORDER BY b) FROM @ WHERE id < 0 GROUP BY g');
+SELECT * FROM ran('SELECT g FROM @ GROUP BY g HAVING percentile_disc(0.5) WITHIN GROUP (ORDER BY b) > 0 ORDER BY mode() WITHIN GROUP (ORDER BY a)');
+SELECT * FROM ran('SELECT t.id FROM @ t JOIN (SELECT g, percentile_cont(0.5) WITHIN GROUP (ORDER BY b) AS m FROM @ GROUP BY g) m ON m.g = t.g AND t.b > m.m');
+SELECT * FROM ran('SELECT g, a, percentile_disc(0.5) WITHIN GROUP (ORDER BY id) FROM @ GROUP BY GROUPING SETS ((g), (a), ())');
+SELECT * FROM ran('SELECT g, percentile_cont(1) WITHIN GROUP (ORDER BY y), percentile_cont(0.3) WITHIN GROUP (ORDER BY y) FROM (SELECT g, CASE id % 4 WHEN 0 THEN 1.7e308::float8 WHEN 1 THEN -1.7e308::float8 ELSE 5e-324::float8 END AS y FROM @) t GROUP BY g');
+SELECT * FROM ran('SELECT g, percentile_cont(ARRAY[0.1, 0.5]) WITHIN GROUP (ORDER BY b), percentile_disc(0.5) WITHIN GROUP (ORDER BY b) FROM @ GROUP BY g');
+
 -- Regular expressions.
 SELECT pattern, r.* FROM unnest(ARRAY['^a', 'b$', '-Ä.€[0-9]+-', '(ab){2}', '^$', '^(a|b)*-', '\d\d\d', '[[:alpha:]]ß', '\mab', 'x|', 'a.*b.*c']) pattern,
   ran(format('SELECT id, c ~ %1$L, c !~ %1$L, c ~* %1$L FROM @', pattern)) r;

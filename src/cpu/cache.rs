@@ -10,7 +10,7 @@
 //! and one result is kept.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, hash_map},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
@@ -19,7 +19,7 @@ use crate::datafusion::{error::Result as DataFusionResult, execution::memory_poo
 use arrow::array::{Array, ArrayData, ArrayRef};
 use pystachio_plan::{CacheEntry, MemorySpace};
 
-use pystachio_engine::{Tally, locking::lock};
+use pystachio_engine::{HeldCounts, Tally, locking::lock};
 use pystachio_files::{ColumnVariant, FieldPlace, FileIdentity};
 
 use crate::scan::Zones;
@@ -71,7 +71,7 @@ struct CacheState {
     clock: u64,
     used_bytes: Tally,
     /// How many row groups' chunks of each column of a file are held.
-    held: HashMap<(FileIdentity, usize), usize>,
+    held: HeldCounts<(FileIdentity, usize)>,
     /// Rows that were read of row groups without being kept.
     rows_read: HashMap<(FileIdentity, usize), usize>,
 }
@@ -157,7 +157,7 @@ impl ColumnCache {
 
     /// Of how many row groups of a file a column is held.
     pub(crate) fn held(&self, identity: FileIdentity, column: usize) -> usize {
-        self.lock().held.get(&(identity, column)).copied().unwrap_or(0)
+        self.lock().held.of(&(identity, column))
     }
 
     /// Notes that some rows of a row group are about to be read. Whether with them more rows were read, one time with another, than
@@ -211,7 +211,7 @@ impl ColumnCache {
         let last_use = state.clock;
         state.used_bytes.add(memory_bytes);
         state.by_use.insert(last_use, key.clone());
-        *state.held.entry((key.identity, key.column.column)).or_default() += 1;
+        state.held.add((key.identity, key.column.column));
         state.entries.insert(key, Entry { chunk: chunk.clone(), source, last_use, hits: 0 });
     }
 
@@ -294,12 +294,7 @@ impl CacheState {
         let entry = self.entries.remove(key)?;
         self.used_bytes.take(entry.chunk.memory_bytes());
         self.by_use.remove(&entry.last_use);
-        if let hash_map::Entry::Occupied(mut held) = self.held.entry((key.identity, key.column.column)) {
-            *held.get_mut() -= 1;
-            if *held.get() == 0 {
-                held.remove();
-            }
-        }
+        self.held.take((key.identity, key.column.column));
         Some(entry)
     }
 }

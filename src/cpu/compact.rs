@@ -6,10 +6,8 @@
 use std::{fmt, sync::Arc};
 
 use crate::datafusion::{
-    common::tree_node::TreeNodeRecursion,
     error::{DataFusionError, Result as DataFusionResult},
     execution::{SendableRecordBatchStream, TaskContext},
-    physical_expr::PhysicalExpr,
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, stream::RecordBatchStreamAdapter,
     },
@@ -22,7 +20,7 @@ use arrow::{
 };
 use futures::StreamExt;
 
-use crate::inputs::with_one_input;
+use crate::inputs::{with_one_input, without_expressions};
 
 /// What a batch takes at most, if it has more than one row: some of them are held for each file that a merge reads.
 const BATCH_BYTES_MAX: usize = 128 << 10;
@@ -138,12 +136,7 @@ impl ExecutionPlan for CompactExec {
 
     with_one_input!();
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    without_expressions!();
 
     fn execute(
         &self,

@@ -32,7 +32,7 @@ use pystachio_engine::{
     Engine, GivenPart, QueryPlace, ResultStream, RowWriter, StopFlag, WriteProgress, spill::Spilling,
 };
 use pystachio_files::{
-    FieldPlace, FileCatalog, FileIdentity, HeldParts, ScanSize, describe, identify, scan_size,
+    FieldPlace, FileCatalog, FileIdentity, HeldRowGroups, ScanSize, describe, identify, scan_size,
     writing::{Admission, OptimizeMeans, RowMeans, begin_write, generate, optimize, sort_places},
 };
 use pystachio_plan::{
@@ -195,9 +195,9 @@ impl CpuEngine {
         let parameters = request.parameters.clone();
         let cache = self.cache.clone();
         self.run_blocking(move || {
-            let held = |file: &FileIdentity, place: FieldPlace, leaf| HeldParts {
-                cpu: cache.held(*file, place.column) as f64,
-                device: device_held(file, leaf) as f64,
+            let held = |file: &FileIdentity, place: FieldPlace, leaf| HeldRowGroups {
+                cpu: cache.held(*file, place.column),
+                device: device_held(file, leaf),
             };
             let size = |scan: &Operator| match scan {
                 Operator::Scan { table, files, columns, filters, .. } => {

@@ -16,10 +16,10 @@ use std::{
 };
 
 use crate::datafusion::{
-    common::{Statistics, stats::Precision, tree_node::TreeNodeRecursion},
+    common::{Statistics, stats::Precision},
     error::{DataFusionError, Result as DataFusionResult},
     execution::{SendableRecordBatchStream, TaskContext},
-    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_expr::EquivalenceProperties,
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
         execution_plan::{Boundedness, EmissionType},
@@ -38,7 +38,11 @@ use futures::TryStreamExt;
 use pystachio_engine::{GivenPart, ResultStream, locking::lock_whole};
 use pystachio_plan::{ActualRows, ColumnId, DataType, QueryMetrics, Relation};
 
-use crate::{column_name, error::to_datafusion, inputs::without_inputs};
+use crate::{
+    column_name,
+    error::to_datafusion,
+    inputs::{without_expressions, without_inputs},
+};
 
 /// The rows of a part, as an operator without inputs.
 pub(crate) struct GivenRowsExec {
@@ -129,12 +133,7 @@ impl ExecutionPlan for GivenRowsExec {
 
     without_inputs!();
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    without_expressions!();
 
     fn execute(
         &self,

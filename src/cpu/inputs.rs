@@ -1,4 +1,4 @@
-//! What DataFusion asks every operator about its inputs, for operators without any and for those with one.
+//! What DataFusion asks every operator about its inputs and its expressions, for operators without any and for those with one input.
 
 /// The methods of an operator that reads nothing of others.
 macro_rules! without_inputs {
@@ -57,4 +57,20 @@ macro_rules! with_one_input {
     };
 }
 
-pub(crate) use {with_one_input, without_inputs};
+/// The method of an operator that evaluates no expressions of DataFusion's.
+macro_rules! without_expressions {
+    () => {
+        fn apply_expressions(
+            &self,
+            _visit: &mut dyn FnMut(
+                &std::sync::Arc<dyn $crate::datafusion::physical_expr::PhysicalExpr>,
+            ) -> $crate::datafusion::error::Result<
+                $crate::datafusion::common::tree_node::TreeNodeRecursion,
+            >,
+        ) -> $crate::datafusion::error::Result<$crate::datafusion::common::tree_node::TreeNodeRecursion> {
+            Ok($crate::datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        }
+    };
+}
+
+pub(crate) use {with_one_input, without_expressions, without_inputs};

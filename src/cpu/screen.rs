@@ -22,7 +22,6 @@ use std::{
 };
 
 use crate::datafusion::{
-    common::tree_node::TreeNodeRecursion,
     config::ConfigOptions,
     error::Result as DataFusionResult,
     execution::{SendableRecordBatchStream, TaskContext},
@@ -48,7 +47,10 @@ use futures::TryStreamExt;
 use pystachio_engine::variance::VarianceForm;
 use pystachio_plan::{DataType, Expression, Function, Literal, Value};
 
-use crate::{column_name, inputs::with_one_input};
+use crate::{
+    column_name,
+    inputs::{with_one_input, without_expressions},
+};
 
 /// Batches after which it is known whether screening drops rows.
 const TRIED_BATCHES: usize = 8;
@@ -526,12 +528,7 @@ impl ExecutionPlan for ScreenExec {
 
     with_one_input!();
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    without_expressions!();
 
     fn gather_filters_for_pushdown(
         &self,

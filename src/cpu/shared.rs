@@ -16,13 +16,13 @@
 use std::{collections::HashSet, fmt, sync::Arc};
 
 use crate::datafusion::{
-    common::{Statistics, stats::Precision, tree_node::TreeNodeRecursion},
+    common::{Statistics, stats::Precision},
     error::{DataFusionError, Result as DataFusionResult},
     execution::{
         SendableRecordBatchStream, TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
     },
-    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_expr::EquivalenceProperties,
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
         execution_plan::{Boundedness, EmissionType},
@@ -42,7 +42,10 @@ use futures::{
 };
 use pystachio_engine::locking::lock_whole;
 
-use crate::{inputs::without_inputs, pool::SHARED_CONSUMER};
+use crate::{
+    inputs::{without_expressions, without_inputs},
+    pool::SHARED_CONSUMER,
+};
 
 /// A part, and its rows once there are any.
 pub(crate) struct SharedPart {
@@ -160,12 +163,7 @@ impl ExecutionPlan for SharedExec {
     // A rule that changes the part below one reader would change it for the others.
     without_inputs!();
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    without_expressions!();
 
     fn execute(
         &self,

@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::datafusion::{
-    common::{Statistics, tree_node::TreeNodeRecursion},
+    common::Statistics,
     error::{DataFusionError, Result as DataFusionResult},
     execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},
     logical_expr::ColumnarValue,
@@ -36,7 +36,7 @@ use pystachio_plan::{Error, ErrorKind};
 
 use crate::{
     error::{out_of_memory, to_datafusion},
-    inputs::with_one_input,
+    inputs::{with_one_input, without_expressions},
 };
 
 /// The flag of the query that a task belongs to.
@@ -96,12 +96,7 @@ impl ExecutionPlan for StoppableExec {
 
     with_one_input!();
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    without_expressions!();
 
     fn execute(
         &self,

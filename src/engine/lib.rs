@@ -7,7 +7,7 @@
 //! Code that all engines share:
 //! - `stop.rs`: the cancel flag of a request; `account.rs`: the progress of a request
 //! - `locking.rs`: locks, and what a panic does to them; `panics.rs`: a caught panic as an error
-//! - `tally.rs`: counts that must not wrap
+//! - `tally.rs`: counts that must not wrap; `held_counts.rs`: what a cache holds of each of some things
 //! - `spill.rs`: spill files and their limits; `spill_folder.rs`: their folders; `spool.rs`: result rows in them
 //! - `descriptors.rs`: how many files may be open
 //! - `character_case.rs` and `host_locale.rs`: uppercase, lowercase, letters and digits as the host's libc defines them
@@ -23,6 +23,7 @@ mod account;
 mod character_case;
 pub mod descriptors;
 pub mod deviations;
+mod held_counts;
 mod host_locale;
 pub mod locking;
 pub mod mathematics;
@@ -37,6 +38,7 @@ pub mod variance;
 
 pub use account::{Meter, QueryAccount, QueryPlace};
 pub use character_case::{CaseMap, CharacterCase};
+pub use held_counts::HeldCounts;
 pub use panics::from_panic;
 pub use stop::{StopFlag, TurnWait};
 pub use tally::Tally;

@@ -99,7 +99,7 @@ pub use pruning::{RowGroupBounds, refutes};
 pub use query_files::QueryFiles;
 pub use read_path::{DirectRefusals, FileParts, FileReader, memory_available, path_refused};
 pub use sampled_values::sampled_values;
-pub use scan_size::{HeldColumns, HeldParts, ScanSize, scan_ranges, scan_size};
+pub use scan_size::{HeldColumns, HeldRowGroups, HeldShares, ScanSize, scan_ranges, scan_size};
 pub use statistics::ChunkStatistics;
 pub use stores::{FoundObject, StoreSession, Stores};
 pub use table_files::FileOfTable;

@@ -20,7 +20,7 @@
 use std::collections::HashSet;
 
 use pystachio_files::ScanSize;
-use pystachio_plan::{DataType, Expression, JoinSide, Operator, Plan, Relation, WindowCall};
+use pystachio_plan::{AggregateCall, DataType, Expression, JoinSide, Operator, Plan, Relation, WindowCall};
 
 /// What a unit of work costs a thread of the CPU, and the device.
 #[derive(Clone, Copy, Default)]
@@ -263,7 +263,14 @@ impl<'a> Model<'a> {
                         input_rows * parts(groups.iter().map(|named| &named.expression)),
                     );
                 }
-                for call in aggregates {
+                for (place, call) in aggregates.iter().enumerate() {
+                    // Those of one argument share their order.
+                    let is_same =
+                        |known: &AggregateCall| AggregateCall { id: call.id, ..known.clone() } == *call;
+                    if !call.order.is_empty() && !aggregates[..place].iter().any(is_same) {
+                        self.work(COMPARE_ROW, input_rows * input_rows.max(2.0).log2());
+                        self.launch(input_rows);
+                    }
                     self.work(ACCUMULATE_ROW, input_rows);
                     self.work(EVALUATE_PART, input_rows * parts(call.argument.iter().chain(&call.filter)));
                     if call.distinct {
@@ -343,11 +350,11 @@ mod tests {
     use std::sync::Arc;
 
     use pystachio_plan::{
-        Aggregate, AggregateCall, AggregatePhase, ColumnContent, ColumnId, FileSet, Function, JoinKey,
-        JoinKind, NamedExpression, ScanColumn, ScanExtent,
+        Aggregate, AggregatePhase, ColumnContent, ColumnId, FileSet, Function, JoinKey, JoinKind,
+        NamedExpression, ScanColumn, ScanExtent, SortKey,
     };
 
-    use pystachio_files::HeldParts;
+    use pystachio_files::HeldShares;
 
     use super::*;
 
@@ -359,7 +366,7 @@ mod tests {
             row_count,
             compressed_bytes: row_count * 3,
             uncompressed_bytes: row_count * 8,
-            held: HeldParts::default(),
+            held: HeldShares::default(),
         }
     }
 
@@ -443,6 +450,29 @@ mod tests {
     }
 
     #[test]
+    fn an_order_of_an_aggregate_costs_a_sort() {
+        let ordered = |order_count: usize, is_descending: fn(usize) -> bool| {
+            let mut root = count_by(scan(1, 1e8, Vec::new()), 1);
+            let Operator::Aggregate { aggregates, .. } = &mut Arc::make_mut(&mut root).operator else {
+                panic!("no aggregate")
+            };
+            let call = aggregates.remove(0);
+            aggregates.extend((0..3).map(|place| {
+                let (expression, descending) = (column(1), is_descending(place));
+                let order = vec![SortKey { expression, descending, nulls_first: false }];
+                let order = if place < order_count { order } else { Vec::new() };
+                AggregateCall { id: ColumnId(99 + place as u32), order, ..call.clone() }
+            }));
+            times(root, &[size(100_000_000)], 1).device_us
+        };
+        let of_none = ordered(0, |_| false);
+        let of_one = ordered(1, |_| false);
+        assert!(of_one > of_none);
+        assert_eq!(ordered(3, |_| false), of_one);
+        assert!(ordered(3, |place| place == 1) > of_one);
+    }
+
+    #[test]
     fn row_groups_of_a_few_rows_are_the_cpus() {
         let cut = |row_group_count| {
             let size = ScanSize { row_group_count, ..size(50_000_000) };
@@ -456,7 +486,7 @@ mod tests {
     fn what_an_engine_has_it_does_not_read() {
         let plan = Plan { root: count_by(scan(1, 1e8, Vec::new()), 1), outputs: Vec::new() };
         let of = |cpu, device| {
-            let size = ScanSize { held: HeldParts { cpu, device }, ..size(100_000_000) };
+            let size = ScanSize { held: HeldShares { cpu, device }, ..size(100_000_000) };
             let resources =
                 Resources { threads: 16, device_overhead_us: 0, cpu_cache_bytes: 0, device_cache_bytes: 0 };
             expected_times(&plan, &[size], &resources)

@@ -25,7 +25,7 @@ use pystachio_plan::{
 
 use crate::{
     RankWatch,
-    choice::{Resources, expected_time_divided, expected_times},
+    choice::{Resources, Times, expected_time_divided, expected_times},
     divided::{device_parts, first_rows, given_part},
 };
 
@@ -41,10 +41,17 @@ pub struct PairedEngine {
     ranks: Option<Arc<RankWatch>>,
 }
 
-/// The engine that shall run a query, and the expected times if they decided.
+/// The engine that shall run a query, and what is expected of it if that decided.
 struct Decision {
     is_device: bool,
-    estimates: Option<EngineEstimates>,
+    expected: Option<Expectation>,
+}
+
+/// What scans have to read, and how long a query takes with it.
+struct Expectation {
+    sizes: Vec<ScanSize>,
+    resources: Resources,
+    times: Times,
 }
 
 impl PairedEngine {
@@ -61,22 +68,26 @@ impl PairedEngine {
 
     async fn decide(&self, request: &QueryRequest, stop: &StopFlag) -> Decision {
         let device_overhead_us = match request.engine {
-            EngineChoice::Cpu => return Decision { is_device: false, estimates: None },
-            EngineChoice::Device => return Decision { is_device: true, estimates: None },
+            EngineChoice::Cpu => return Decision { is_device: false, expected: None },
+            EngineChoice::Device => return Decision { is_device: true, expected: None },
             EngineChoice::Auto { device_overhead_us } => device_overhead_us,
         };
         // The engine that runs the query reports errors of the files.
         let Ok(sizes) = self.scan_sizes(request, stop).await else {
-            return Decision { is_device: true, estimates: None };
+            return Decision { is_device: true, expected: None };
         };
         let resources = self.resources(device_overhead_us);
         let times = expected_times(&request.plan, &sizes, &resources);
-        let estimates = EngineEstimates {
+        let is_device = times.device_us <= times.cpu_us;
+        Decision { is_device, expected: Some(Expectation { sizes, resources, times }) }
+    }
+
+    fn estimates(&self, expected: Option<&Expectation>) -> Option<EngineEstimates> {
+        expected.map(|Expectation { times, .. }| EngineEstimates {
             cpu_us: times.cpu_us as u64,
             device_us: times.device_us as u64,
             device: self.device_name.to_owned(),
-        };
-        Decision { is_device: times.device_us <= times.cpu_us, estimates: Some(estimates) }
+        })
     }
 
     /// How much each scan has to read. A device of several ranks has as much on each as on the first.
@@ -101,24 +112,19 @@ impl PairedEngine {
     async fn parts_of_device(
         &self,
         device: &Arc<RankedEngine>,
-        request: &QueryRequest,
+        (request, expected): (&QueryRequest, Option<&Expectation>),
         stop: &StopFlag,
     ) -> Vec<Arc<Relation>> {
         let (asked, flag, engine) = (request.clone(), stop.clone(), device.clone());
         let parts = tokio::task::spawn_blocking(move || device_parts(engine.first(), &asked, &flag)).await;
         let parts = parts.unwrap_or_default();
-        let EngineChoice::Auto { device_overhead_us } = request.engine else { return parts };
-        if parts.is_empty() {
+        if !matches!(request.engine, EngineChoice::Auto { .. }) {
             return parts;
         }
-        let Ok(sizes) = self.scan_sizes(request, stop).await else { return Vec::new() };
-        let resources = self.resources(device_overhead_us);
+        let Some(Expectation { sizes, resources, times }) = expected else { return Vec::new() };
         let addresses = parts.iter().map(|part| Arc::as_ptr(part) as usize).collect();
-        let divided_us = expected_time_divided(&request.plan, &sizes, &resources, &addresses);
-        match divided_us < expected_times(&request.plan, &sizes, &resources).cpu_us {
-            true => parts,
-            false => Vec::new(),
-        }
+        let divided_us = expected_time_divided(&request.plan, sizes, resources, &addresses);
+        if divided_us < times.cpu_us { parts } else { Vec::new() }
     }
 
     /// Runs a query that the device has refused: on both engines, or on the CPU engine alone.
@@ -127,10 +133,11 @@ impl PairedEngine {
         device: &Arc<RankedEngine>,
         (request, stop): (QueryRequest, StopFlag),
         refusal: &Error,
-        estimates: Option<EngineEstimates>,
+        expected: Option<&Expectation>,
     ) -> Result<Box<dyn ResultStream>> {
+        let estimates = self.estimates(expected);
         if refusal.kind == ErrorKind::NotSupported {
-            let parts = self.parts_of_device(device, &request, &stop).await;
+            let parts = self.parts_of_device(device, (&request, expected), &stop).await;
             if !parts.is_empty() {
                 tracing::info!(device = self.device_name, parts = parts.len(), reason = %refusal, "query runs on both engines");
                 let given = parts.into_iter().map(|part| given_part(device, part, &request, &stop)).collect();
@@ -218,7 +225,8 @@ impl Engine for PairedEngine {
             return self.run_on_cpu(request, stop, CPU_NAME.to_owned(), None).await;
         }
         let device = self.device.as_ref().map_err(Clone::clone)?;
-        let Decision { is_device, estimates } = self.decide(&request, &stop).await;
+        let Decision { is_device, expected } = self.decide(&request, &stop).await;
+        let estimates = self.estimates(expected.as_ref());
         if !is_device {
             return self.run_on_cpu(request, stop, CPU_NAME.to_owned(), estimates).await;
         }
@@ -228,14 +236,14 @@ impl Engine for PairedEngine {
                 Ok(Box::new(NamedStream { stream, device, estimates }))
             }
             Err(refusal) if is_refusal(&refusal) => {
-                self.run_refused(device, (request, stop), &refusal, estimates).await
+                self.run_refused(device, (request, stop), &refusal, expected.as_ref()).await
             }
             Err(error) => Err(error),
         }
     }
 
     async fn preview(&self, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics> {
-        let Decision { is_device, estimates } = self.decide(&request, &stop).await;
+        let Decision { is_device, expected } = self.decide(&request, &stop).await;
         let metrics = self.cpu.preview(request.clone(), stop.clone()).await?;
         let mut ranks = None;
         let device = match &self.device {
@@ -245,7 +253,8 @@ impl Engine for PairedEngine {
                 let preview = tokio::task::spawn_blocking(move || engine.preview(&asked, &flag)).await;
                 match preview {
                     Ok(Err(refusal)) if is_refusal(&refusal) => {
-                        match self.parts_of_device(device, &request, &stop).await.is_empty() {
+                        let asked = (&request, expected.as_ref());
+                        match self.parts_of_device(device, asked, &stop).await.is_empty() {
                             true => refused_name(&refusal),
                             false => divided_name(self.device_name, &refusal),
                         }
@@ -260,7 +269,7 @@ impl Engine for PairedEngine {
             _ if is_device => self.device_name.to_owned(),
             _ => CPU_NAME.to_owned(),
         };
-        Ok(QueryMetrics { device, estimates, ranks, ..metrics })
+        Ok(QueryMetrics { device, estimates: self.estimates(expected.as_ref()), ranks, ..metrics })
     }
 
     async fn sample(&self, request: SampleRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
@@ -353,28 +362,37 @@ impl ResultStream for NamedStream {
 
 #[cfg(test)]
 mod tests {
+    use arrow::{array::AsArray, datatypes::Int64Type};
     use pystachio_cpu::CpuOptions;
+    use pystachio_engine::spill::Spilling;
     use pystachio_gpu::{
         affinity::Affinity,
         device::EmulatedPlatform,
         execution::{DeviceEngine, DeviceOptions},
     };
+    use pystachio_plan::{
+        Aggregate, AggregateCall, AggregatePhase, ColumnContent, ColumnId, DataType, DeviceSettings,
+        Expression, Function, JoinKind, JoinSide, NamedExpression, Operator, Plan, ScanColumn, ScanExtent,
+        SpillRequest, WindowCall, WindowFrame, WindowFunction,
+    };
 
     use super::*;
-    use pystachio_engine::spill::Spilling;
 
-    #[tokio::test]
-    async fn a_footer_is_read_once_for_both_engines() {
-        let folder = tempfile::tempdir().unwrap();
+    const PATH: &str = "../../regress/data/t1.parquet";
+    /// Rows of the file.
+    const ROWS: u64 = 120;
+
+    /// Both engines, the device's with so much memory. To be called in a runtime.
+    fn paired(folder: &tempfile::TempDir, device_bytes: u64) -> PairedEngine {
         let cpu = CpuOptions {
             threads: 1,
-            memory_bytes: 1 << 24,
+            memory_bytes: 1 << 30,
             cache_bytes: 0,
             rank_count: 1,
             spill: Spilling::to(folder.path()),
         };
         let device = DeviceOptions {
-            memory_bytes: 1 << 24,
+            memory_bytes: device_bytes,
             cache_bytes: 0,
             pinned_cache_bytes: 0,
             host_bytes: 1 << 24,
@@ -384,20 +402,173 @@ mod tests {
         let cpu = CpuEngine::new(cpu).unwrap();
         let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device);
         let device = RankedEngine::alone(device.with_catalog(cpu.catalog().clone()));
-        let paired = PairedEngine::new("emulated", Ok(device), cpu);
-        let path = "../../regress/data/t1.parquet";
-        let files = FileSet::parquet(vec![path.to_owned()]);
-        paired
-            .describe(
-                &files,
-                DescribeExtent::All,
-                (&pystachio_plan::StoreAccess::default(), &pystachio_engine::StopFlag::default()),
-            )
-            .await
-            .unwrap();
+        PairedEngine::new("emulated", Ok(device), cpu)
+    }
+
+    #[tokio::test]
+    async fn a_footer_is_read_once_for_both_engines() {
+        let folder = tempfile::tempdir().unwrap();
+        let paired = paired(&folder, 1 << 24);
+        let files = FileSet::parquet(vec![PATH.to_owned()]);
+        let request = (&StoreAccess::default(), &StopFlag::default());
+        paired.describe(&files, DescribeExtent::All, request).await.unwrap();
         let device = paired.device.as_ref().unwrap();
         let [by_cpu, by_device] = [paired.cpu.catalog(), device.first().catalog()]
             .map(|catalog| catalog.open_all(&files).unwrap().remove(0).footer);
         assert!(Arc::ptr_eq(&by_cpu, &by_device));
+    }
+
+    fn int64(id: u32) -> Expression {
+        Expression::column(ColumnId(id), DataType::Int64)
+    }
+
+    /// The file's numbers from 1 on, as a column with this id.
+    fn scan(id: u32) -> Arc<Relation> {
+        let column = ScanColumn {
+            id: ColumnId(id),
+            name: "id".to_owned(),
+            data_type: DataType::Int32,
+            not_null: false,
+            length_max: None,
+            trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
+            within: Vec::new(),
+            common: Vec::new(),
+        };
+        let operator = Operator::Scan {
+            table: "t1".to_owned(),
+            files: FileSet::parquet(vec![PATH.to_owned()]),
+            columns: vec![column],
+            filters: Vec::new(),
+            extent: ScanExtent::Whole,
+        };
+        Relation::new(operator, ROWS as f64)
+    }
+
+    /// All combinations of so many rows of the file.
+    fn combinations(count: u32) -> Arc<Relation> {
+        (1..count).fold(scan(0), |left, id| {
+            let rows = left.estimate.rows * ROWS as f64;
+            let (keys, residual, build) = (Vec::new(), None, JoinSide::Right);
+            let (kind, right) = (JoinKind::Inner, scan(id));
+            Relation::new(Operator::Join { kind, left, right, keys, residual, build }, rows)
+        })
+    }
+
+    /// A function that no kernel computes, of the greatest value of a column.
+    fn above(input: Arc<Relation>, column: u32) -> Plan {
+        let greatest = AggregateCall {
+            id: ColumnId(100),
+            function: Aggregate::Max,
+            argument: Some(int64(column)),
+            distinct: false,
+            filter: None,
+            data_type: DataType::Int64,
+            order: Vec::new(),
+        };
+        let (groups, phase) = (Vec::new(), AggregatePhase::Whole);
+        let aggregates = vec![greatest];
+        let input = Relation::new(Operator::Aggregate { input, groups, aggregates, phase }, 1.0);
+        let arguments = vec![int64(100), int64(100)];
+        let expression = Expression::call(Function::GreatestCommonDivisor, arguments, DataType::Int64);
+        let expressions = vec![NamedExpression { id: ColumnId(101), expression }];
+        let root = Relation::new(Operator::Project { input, expressions }, 1.0);
+        Plan { root, outputs: vec![ColumnId(101)] }
+    }
+
+    fn request(plan: Plan) -> QueryRequest {
+        QueryRequest {
+            access: StoreAccess::default(),
+            plan,
+            planned_files: Vec::new(),
+            parameters: Vec::new(),
+            with_metrics: true,
+            batch_rows_max: 1000,
+            spill: SpillRequest::default(),
+            device: DeviceSettings::default(),
+            engine: EngineChoice::Device,
+            role: 0,
+        }
+    }
+
+    /// The one number that a query gives, and what ran it.
+    async fn number(paired: &PairedEngine, plan: Plan) -> (i64, String) {
+        let mut stream = paired.run(request(plan), StopFlag::default()).await.unwrap();
+        let batch = stream.next_batch().await.unwrap().unwrap();
+        let column = batch.column(0).as_primitive::<Int64Type>();
+        assert_eq!(column.len(), 1);
+        let number = column.value(0);
+        assert!(stream.next_batch().await.unwrap().is_none());
+        (number, stream.metrics().device)
+    }
+
+    /// The rows of a relation, numbered without any order: all of them are one partition, which can't be divided.
+    fn numbered(input: Arc<Relation>) -> Arc<Relation> {
+        let rows = input.estimate.rows;
+        let call = WindowCall {
+            id: ColumnId(50),
+            function: WindowFunction::RowNumber,
+            argument: None,
+            frame: WindowFrame::whole(),
+            data_type: DataType::Int64,
+        };
+        let (partition, order, calls) = (Vec::new(), Vec::new(), vec![call]);
+        Relation::new(Operator::Window { input, partition, order, calls }, rows)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_part_without_device_memory_leaves_the_query_to_the_cpu() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = || above(numbered(combinations(3)), 50);
+        let all = (ROWS * ROWS * ROWS) as i64;
+        let plenty = paired(&folder, 1 << 30);
+        let (found, device) = number(&plenty, plan()).await;
+        assert_eq!(found, all);
+        assert!(device.starts_with("emulated, and cpu above it ("), "{device}");
+        let little = paired(&folder, 1 << 24);
+        let preview = little.preview(request(plan()), StopFlag::default()).await.unwrap();
+        assert!(preview.device.starts_with("emulated, and cpu above it ("), "{}", preview.device);
+        let (found, device) = number(&little, plan()).await;
+        assert_eq!(found, all);
+        assert!(device.starts_with("cpu ("), "{device}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_query_that_is_stopped_ends_its_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let paired = Arc::new(paired(&folder, 1 << 28));
+        let cast = |id| {
+            Expression::call(
+                Function::Cast,
+                vec![Expression::column(ColumnId(id), DataType::Int32)],
+                DataType::Int64,
+            )
+        };
+        // 120 to the fifth: more than the emulated device computes before it is asked to stop.
+        let input = combinations(5);
+        let rows = input.estimate.rows;
+        let expressions = vec![NamedExpression { id: ColumnId(50), expression: cast(0) }];
+        let plan = above(Relation::new(Operator::Project { input, expressions }, rows), 50);
+        let stop = StopFlag::default();
+        let (asked, flag) = (paired.clone(), stop.clone());
+        let running = tokio::spawn(async move {
+            let mut stream = asked.run(request(plan), flag).await?;
+            stream.next_batch().await.map(|_| ())
+        });
+        let device = || paired.device.as_ref().unwrap().first().query_counts().1;
+        let cpu = || paired.cpu.status().queries_running;
+        while device() + cpu() < 2 {
+            tokio::task::yield_now().await;
+        }
+        stop.stop();
+        let error = running.await.unwrap().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Cancelled, "{error}");
+        while device() + cpu() > 0 {
+            tokio::task::yield_now().await;
+        }
+        // The engines go on.
+        let (found, _) = number(&paired, above(numbered(combinations(2)), 50)).await;
+        assert_eq!(found, (ROWS * ROWS) as i64);
     }
 }

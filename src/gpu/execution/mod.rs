@@ -16,7 +16,7 @@
 //! ```
 //!
 //! One import points up: the drivers of a query share its readers, its cache, its fragments and its
-//! exchanges, so `Query` has a field for each. Operators do not import one another, except that an
+//! exchanges, and `compile` notes what it leaves out of the plan, so `Query` has a field for each. Operators do not import one another, except that an
 //! aggregate ends in a projection of `row_wise.rs`.
 //!
 //! ```text

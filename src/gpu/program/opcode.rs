@@ -1,8 +1,8 @@
 //! Opcodes of kernels/abi/program.h, and what the host knows of them.
 
 pub(super) use crate::abi::{
-    Condition, Opcode, OrderingBit as ordering, ProgramField as Field, ProgramOrder as Order, Rounding,
-    TrimBit as trim, WrittenText,
+    Condition, FloatForm, Opcode, OrderingBit as ordering, ProgramField as Field, ProgramOrder as Order,
+    Rounding, TrimBit as trim, WrittenText,
 };
 
 impl Opcode {

@@ -56,7 +56,6 @@ pub(super) static PERCENTILE_CONT: FunctionEntry = FunctionEntry::new(
     "The value at a fraction of an ordered array, between two elements where it falls there; an array for several fractions.",
 )
 .nulls(NullRule::StrictAndOwn)
-.on_host()
 .signatures(&[
     Signature::new(FRACTIONS, ResultType::Of(Float64), &[]),
     Signature::new(FRACTIONS, ResultType::Of(Lists), &[]).variadic(),
@@ -68,7 +67,6 @@ pub(super) static PERCENTILE_DISC: FunctionEntry = FunctionEntry::new(
     "The first element of an ordered array at a fraction of it or behind; an array for several fractions.",
 )
 .nulls(NullRule::StrictAndOwn)
-.on_host()
 .signatures(&[
     Signature::new(FRACTIONS, ResultType::Of(Any), &[]),
     Signature::new(FRACTIONS, ResultType::Of(Lists), &[]).variadic(),
@@ -80,7 +78,6 @@ pub(super) static MODE: FunctionEntry = FunctionEntry::new(
     "The first of the most frequent elements of an ordered array.",
 )
 .nulls(NullRule::StrictAndOwn)
-.on_host()
 .signatures(&[Signature::new(&[Lists], ResultType::Of(Any), &[])]);
 
 pub(super) static ROW: FunctionEntry = FunctionEntry::new(

@@ -3,6 +3,7 @@
 //! - `relations.rs`: every operator but joins
 //! - `exchanges.rs`: exchanges, at which the tree is cut
 //! - `joins.rs`: joins, the filters that they send to scans below, and their build sides as fragments
+//! - `picks.rs`: percentiles and modes, in terms of windows
 //!
 //! Invariants: a plan that needs a missing kernel is `NotSupported` here, before any of the query
 //! runs. Operators get their places in the plan's order, from its root. So do scans: those wanted
@@ -12,6 +13,7 @@
 
 mod exchanges;
 mod joins;
+mod picks;
 mod relations;
 
-pub(super) use self::relations::compile;
+pub(super) use self::{picks::Picks, relations::compile};

@@ -8,12 +8,13 @@ use std::{
 use pystachio_plan::{
     AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function,
     JoinKind, JoinSide, Literal, NamedExpression, Operator, OperatorMetrics, Plan, Relation, RepeatedParts,
-    Result, SortKey, UnnestedArray, Value, columns_above_scans,
+    Result, SortKey, UnnestedArray, Value, WindowCall, columns_above_scans,
 };
 
 use super::{
     exchanges::{ExchangeOperator, rank_place, unread},
     joins::JoinOperator,
+    picks::{Picks, aggregate_picks, same_place},
 };
 use crate::{
     execution::{
@@ -41,10 +42,21 @@ const DEPTH_MAX: usize = 500;
 ///
 /// Errors of the files; `NotSupported` if a kernel is missing.
 pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<CountedSource> {
+    let (picks, root) = Picks::of(plan)?;
+    query.picks = picks;
+    let compiled = compile_whole(&Plan { root: root.clone(), outputs: plan.outputs.clone() }, query);
+    query.refused_operator =
+        query.refused_operator.and_then(|operator| same_place(&root, &plan.root, operator));
+    compiled
+}
+
+/// The sources of a plan whose picks are known.
+fn compile_whole(plan: &Plan, query: &mut Query) -> Result<CountedSource> {
     query.scan_ranks = scan_ranks(&plan.root);
     query.columns_above_scans = columns_above_scans(plan);
     query.only_keys = only_keys(&plan.root);
-    query.repeated = RepeatedParts::of(&plan.root, |_| true);
+    // Two aggregates that are alike may have different values picked.
+    query.repeated = RepeatedParts::of(&plan.root, |part| !query.picks.are_of(part));
     let mut root = relation(&plan.root, FilterRoute::none(), query, 0)?;
     if !query.exchanges.gives_rows() {
         // Other ranks run only the parts below exchanges.
@@ -251,7 +263,10 @@ fn whole_aggregate(
     let computed = groups.iter().map(|named| &named.expression).chain(inputs);
     let route = route.below(place).past(computed, input).through(groups);
     let input = self::relation(input, route, query, depth + 1)?;
-    aggregate((place, input), groups, (aggregates, *phase), relation, query)
+    match query.picks.are_of(relation) {
+        true => aggregate_picks((place, input), relation, query),
+        false => aggregate((place, input), groups, (aggregates, *phase), relation, query),
+    }
 }
 
 /// A sort. `row_count_max`: how many of the first rows are wanted.
@@ -294,28 +309,58 @@ fn windows(relation: &Relation, query: &mut Query, depth: usize) -> Result<Count
     // Operators have their places from the root on.
     let places: Vec<usize> =
         (0..chain.len()).map(|below| describe(query, "Window".to_owned(), depth + below)).collect();
-    let Operator::Window { input, partition, order, .. } = &chain[chain.len() - 1].operator else {
+    let Operator::Window { input, .. } = &chain[chain.len() - 1].operator else {
         return Err(Error::internal("a window is another operator"));
     };
-    let mut input = self::relation(input, FilterRoute::none(), query, depth + chain.len())?;
+    let input = self::relation(input, FilterRoute::none(), query, depth + chain.len())?;
+    let windows: Vec<Window<'_>> = chain
+        .iter()
+        .zip(&places)
+        .rev()
+        .filter_map(|(window, place)| match &window.operator {
+            Operator::Window { partition, order, calls, .. } => {
+                Some(Window { partition, order, calls, place: *place })
+            }
+            _ => None,
+        })
+        .collect();
+    windowed(input, relation.estimate.rows, &windows, query)
+}
+
+/// The functions of one window.
+pub(super) struct Window<'a> {
+    pub(super) partition: &'a [Expression],
+    pub(super) order: &'a [SortKey],
+    pub(super) calls: &'a [WindowCall],
+    /// Where its rows are counted.
+    pub(super) place: usize,
+}
+
+/// Windows that one sort serves, from the innermost on, over so many rows.
+pub(super) fn windowed(
+    mut input: CountedSource,
+    rows: f64,
+    windows: &[Window<'_>],
+    query: &mut Query,
+) -> Result<CountedSource> {
+    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return Ok(input) };
     input.expect_whole();
     let mut columns = input.columns.clone();
     let mut stages = Vec::new();
-    let mut shared_key_count = partition.len();
-    for (window, place) in chain.iter().zip(&places).rev() {
-        let Operator::Window { partition, order, calls, .. } = &window.operator else { continue };
+    let mut shared_key_count = first.partition.len();
+    for Window { partition, order, calls, place } in windows {
         shared_key_count = shared_key_count.min(partition.len());
         stages.push(WindowStage::compile((partition, order), calls, &columns, &query.parameters, *place)?);
         columns.extend(calls.iter().map(|call| (call.id, call.data_type.clone())));
     }
-    let keys = window_keys(partition, order);
+    let keys = window_keys(first.partition, first.order);
     let order = WindowOrder {
         directions: keys.iter().map(|key| (key.descending, key.nulls_first)).collect(),
         key_types: keys.iter().map(|key| key.expression.data_type().clone()).collect(),
         shared_key_count,
     };
-    query.memory.add_holder(relation.estimate.rows, &columns);
-    Ok(operator(columns, WindowSource::new(input, stages, order), places[0]))
+    query.memory.add_holder(rows, &columns);
+    Ok(operator(columns, WindowSource::new(input, stages, order), last.place))
 }
 
 /// What rows of a window are sorted by.
@@ -351,7 +396,7 @@ fn compile_named(
 }
 
 /// A projection, or the input itself where it would change nothing.
-fn project(
+pub(super) fn project(
     input: CountedSource,
     expressions: &[NamedExpression],
     query: &mut Query,
@@ -413,7 +458,16 @@ fn union(
     Ok(operator(columns.to_vec(), UnionSource { inputs, current: 0 }, place))
 }
 
-fn aggregate(
+/// What an aggregate takes of a row: its argument where FILTER lets the row through, and NULL elsewhere.
+pub(super) fn guarded(call: &AggregateCall) -> Option<Expression> {
+    let Some(filter) = &call.filter else { return call.argument.clone() };
+    let value = call.argument.clone().unwrap_or(Expression::int32(1));
+    let data_type = value.data_type().clone();
+    let branches = vec![CaseBranch { condition: filter.clone(), result: value }];
+    Some(Expression::Case { branches, otherwise: None, data_type })
+}
+
+pub(super) fn aggregate(
     (place, mut input): (usize, CountedSource),
     groups: &[NamedExpression],
     (aggregates, phase): (&[AggregateCall], AggregatePhase),
@@ -424,16 +478,7 @@ fn aggregate(
     let mut arguments: Vec<Expression> = Vec::new();
     let mut calls = Vec::new();
     for call in aggregates {
-        let argument = match (&call.argument, &call.filter) {
-            (argument, None) => argument.clone(),
-            (argument, Some(filter)) => {
-                let value = argument.clone().unwrap_or(Expression::int32(1));
-                let data_type = value.data_type().clone();
-                let branches = vec![CaseBranch { condition: filter.clone(), result: value }];
-                Some(Expression::Case { branches, otherwise: None, data_type })
-            }
-        };
-        let argument = argument.map(|argument| {
+        let argument = guarded(call).map(|argument| {
             arguments.iter().position(|known| *known == argument).unwrap_or_else(|| {
                 arguments.push(argument);
                 arguments.len() - 1

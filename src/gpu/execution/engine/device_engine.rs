@@ -26,7 +26,7 @@ use crate::{
     device::{ActivityLog, DeviceMemory, HostBudget, HostMemory, MemoryTechniques, Platform},
     exchange::QueryId,
     execution::{
-        compile::compile,
+        compile::{Picks, compile},
         exchange::{Exchanges, RankPart},
         join::Fragments,
         query::{Driver, NO_OPERATOR, Query, QueryMemory, QueryMeter, Threads},
@@ -236,6 +236,7 @@ impl DeviceEngine {
             columns_above_scans: HashSet::new(),
             repeated: RepeatedParts::default(),
             shared: HashMap::new(),
+            picks: Picks::default(),
             refused_operator: None,
             file_systems: self.file_systems.clone(),
             reduced: ReducedOperators::default(),

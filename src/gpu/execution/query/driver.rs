@@ -36,6 +36,7 @@ use super::{
 };
 use crate::{
     execution::{
+        compile::Picks,
         exchange::Exchanges,
         join::Fragments,
         runtime_filter::ReducedOperators,
@@ -80,6 +81,8 @@ pub(in crate::execution) struct Query {
     /// The parts that are computed once, and those of them that were compiled, by their group.
     pub(in crate::execution) repeated: RepeatedParts,
     pub(in crate::execution) shared: HashMap<usize, Arc<SharedPart>>,
+    /// The values that aggregates of ordered rows pick.
+    pub(in crate::execution) picks: Picks,
     /// The lowest operator of the plan that could not be compiled for want of a kernel, by the address of its relation.
     pub(in crate::execution) refused_operator: Option<usize>,
     pub(in crate::execution) reduced: ReducedOperators,

@@ -2,12 +2,15 @@
 
 use pystachio_plan::{DataType, FloatFunction, Function, RADIANS_PER_DEGREE, Result};
 
-use super::{Call, Compiler, Kind, Slot, decimal::rounding};
+use super::{Call, Compiler, Kind, Slot, Typed, decimal::rounding};
 use crate::{
     operation::error_code,
     program::{
         constants::Cell,
-        opcode::{Opcode, ordering::GREATER},
+        opcode::{
+            FloatForm, Opcode, Rounding,
+            ordering::{EQUAL, GREATER},
+        },
     },
 };
 
@@ -72,7 +75,10 @@ impl Compiler<'_> {
         if !call.data_type.is_float() || !same {
             return Err(call.not_supported());
         }
-        let is_single = u16::from(*call.data_type == DataType::Float32);
+        let form = match call.data_type {
+            DataType::Float32 => FloatForm::Real,
+            _ => FloatForm::Double,
+        };
         let a = call.slot(0, Kind::Float)?;
         if let Function::Float(angle) = call.function {
             let opcode = match angle {
@@ -84,14 +90,14 @@ impl Compiler<'_> {
             return self.builder.strict(opcode, &[a, radians], 0, 0);
         }
         let (opcode, mode) = match call.function {
-            Function::Add => (Opcode::AddFloat, is_single),
-            Function::Subtract => (Opcode::SubtractFloat, is_single),
-            Function::Multiply => (Opcode::MultiplyFloat, is_single),
-            Function::Divide => (Opcode::DivideFloat, is_single),
+            Function::Add => (Opcode::AddFloat, form as u16),
+            Function::Subtract => (Opcode::SubtractFloat, form as u16),
+            Function::Multiply => (Opcode::MultiplyFloat, form as u16),
+            Function::Divide => (Opcode::DivideFloat, form as u16),
             Function::Negate => (Opcode::NegateFloat, 0),
             Function::Absolute => (Opcode::AbsoluteFloat, 0),
             Function::Sign => (Opcode::SignFloat, 0),
-            Function::SquareRoot if is_single == 0 => (Opcode::SquareRoot, 0),
+            Function::SquareRoot if form == FloatForm::Double => (Opcode::SquareRoot, 0),
             Function::Round | Function::Truncate | Function::Ceiling | Function::Floor => {
                 (Opcode::RoundFloat, rounding(call.function))
             }
@@ -105,5 +111,26 @@ impl Compiler<'_> {
             }
             _ => Err(call.not_supported()),
         }
+    }
+
+    /// `percentile_cont` of what an aggregate picked: (low, high, position) of doubles → `low` where the position is whole, otherwise as
+    /// far on the way to `high` as the position is behind the whole number before it. Nothing is reported: PostgreSQL takes these steps in C.
+    pub(super) fn between(&mut self, call: &Call<'_>) -> Result<Slot> {
+        let is_double = |value: &Typed| value.data_type == DataType::Float64;
+        if call.function != Function::PercentileCont || !call.values.iter().all(is_double) {
+            return Err(call.not_supported());
+        }
+        let [low, high, position] = [0, 1, 2].map(|index| call.slot(index, Kind::Float));
+        let (low, high, position) = (low?, high?, position?);
+        let unchecked = FloatForm::Unchecked as u16;
+        let builder = &mut self.builder;
+        let floor = builder.strict(Opcode::RoundFloat, &[position], Rounding::Floor as u16, 0)?;
+        let ceiling = builder.strict(Opcode::RoundFloat, &[position], Rounding::Ceiling as u16, 0)?;
+        let is_whole = builder.strict(Opcode::CompareFloat, &[floor, ceiling], EQUAL, 0)?;
+        let part = builder.strict(Opcode::SubtractFloat, &[position, floor], unchecked, 0)?;
+        let difference = builder.strict(Opcode::SubtractFloat, &[high, low], unchecked, 0)?;
+        let way = builder.strict(Opcode::MultiplyFloat, &[part, difference], unchecked, 0)?;
+        let between = builder.strict(Opcode::AddFloat, &[low, way], unchecked, 0)?;
+        builder.lenient(Opcode::Select, &[is_whole, low, between], 0)
     }
 }

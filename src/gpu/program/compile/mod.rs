@@ -225,10 +225,13 @@ impl<'a> Compiler<'a> {
             Compilation::Datetime => self.with_values(function, arguments, data_type, Self::datetime),
             Compilation::Zone => self.in_zone(function, arguments),
             Compilation::Text => self.with_values(function, arguments, data_type, Self::text),
-            Compilation::NotOnDevice(reason) => Err(Error::new(
-                ErrorKind::NotSupported,
-                format!("{} is not computed on the GPU here: {reason}", function.entry().name),
-            )),
+            Compilation::Pick => match arguments {
+                [first, ..] if !matches!(first.data_type(), DataType::List(_)) => {
+                    self.with_values(function, arguments, data_type, Self::between)
+                }
+                _ => Err(not_on_device(function, "no kernel handles arrays")),
+            },
+            Compilation::NotOnDevice(reason) => Err(not_on_device(function, reason)),
         }
     }
 
@@ -316,6 +319,12 @@ fn too_deep() -> Error {
         .with_hint("Split the expression, for example over subqueries.")
 }
 
+#[cold]
+fn not_on_device(function: Function, reason: &str) -> Error {
+    let message = format!("{} is not computed on the GPU here: {reason}", function.entry().name);
+    Error::new(ErrorKind::NotSupported, message)
+}
+
 /// The code that compiles a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compilation {
@@ -349,6 +358,8 @@ pub(super) enum Compilation {
     Zone,
     /// `text.rs`.
     Text,
+    /// `arithmetic.rs`: a value between two others. An aggregate picks these, and the values of the others.
+    Pick,
     /// Not compiled, and why.
     NotOnDevice(&'static str),
 }
@@ -441,10 +452,8 @@ impl Compilation {
             | Function::Cardinality
             | Function::Element
             | Function::Row
-            | Function::JoinTexts
-            | Function::PercentileCont
-            | Function::PercentileDisc
-            | Function::Mode => Self::NotOnDevice("no kernel handles arrays"),
+            | Function::JoinTexts => Self::NotOnDevice("no kernel handles arrays"),
+            Function::PercentileCont | Function::PercentileDisc | Function::Mode => Self::Pick,
             Function::Float(FloatFunction::Degrees | FloatFunction::Radians) => Self::Arithmetic,
             Function::Float(_) => Self::NotOnDevice("the host's C library decides the last digit"),
             Function::GreatestCommonDivisor

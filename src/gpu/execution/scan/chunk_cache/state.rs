@@ -4,12 +4,9 @@
 //! chunk is in an order as long as it is not moving; only [`ChunkCacheState::change`] changes the values that
 //! decide which.
 
-use std::{
-    collections::{HashMap, hash_map},
-    ops::Range,
-    sync::Arc,
-};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
+use pystachio_engine::HeldCounts;
 use pystachio_files::FileIdentity;
 use pystachio_plan::{CacheEntry, MemorySpace};
 
@@ -57,7 +54,7 @@ pub(super) struct ChunkCacheState {
     /// Chunks on the host alone.
     on_host: UseOrder,
     /// How many chunks of each leaf of a file are on the device.
-    held: HashMap<(FileIdentity, usize), usize>,
+    held: HeldCounts<(FileIdentity, usize)>,
     /// Host memory for the descriptions of the pages of all chunks that are not moving.
     host_bytes: u64,
     next_number: u64,
@@ -105,7 +102,7 @@ impl ChunkCacheState {
 
     /// How many chunks of a leaf of a file are on the device.
     pub(super) fn held(&self, file: &FileIdentity, leaf: usize) -> usize {
-        self.held.get(&(*file, leaf)).copied().unwrap_or(0)
+        self.held.of(&(*file, leaf))
     }
 
     /// Marks a chunk that is not cached as being loaded.
@@ -132,15 +129,8 @@ impl ChunkCacheState {
         let changed = change(kept);
         self.host_bytes += kept.host_bytes();
         match (was_here, matches!(kept.device, OnDevice::Here(_))) {
-            (false, true) => *self.held.entry((key.file, key.leaf)).or_default() += 1,
-            (true, false) => {
-                if let hash_map::Entry::Occupied(mut held) = self.held.entry((key.file, key.leaf)) {
-                    *held.get_mut() -= 1;
-                    if *held.get() == 0 {
-                        held.remove();
-                    }
-                }
-            }
+            (false, true) => self.held.add((key.file, key.leaf)),
+            (true, false) => self.held.take((key.file, key.leaf)),
             _ => {}
         }
         let locked_bytes = kept.pinned.as_ref().map(|pinned| pinned.locked_bytes());

@@ -131,8 +131,7 @@ fn a_filter_of_several_keys_tests_what_the_bitmap_of_its_integer_leaves() {
     let root = join(JoinKind::Inner, JoinSide::Right, scans.0, scans.1, &keys);
     let expected = expected(JoinKind::Inner, &left.rows, &below(&right.rows, limit), KEY_AND_TEXT);
     let answer = check(&root, &expected, true, "two keys");
-    let [tested, dropped] =
-        ["bitmap_rows_tested", "bitmap_rows_dropped"].map(|name| counter(&answer, name));
+    let [tested, dropped] = ["bitmap_rows_tested", "bitmap_rows_dropped"].map(|name| counter(&answer, name));
     assert!(dropped > 0, "{:?}", answer.metrics.operators);
     assert_eq!(counter(&answer, "bloom_rows_tested"), tested - dropped);
 }

@@ -1,6 +1,6 @@
 //! Plans made by hand.
 
-use pystachio_plan::{ExchangeChoice, ExchangeTraffic, Function};
+use pystachio_plan::{ExchangeChoice, ExchangeTraffic, Function, Value};
 
 use super::*;
 
@@ -49,6 +49,36 @@ fn check_shapes(make: impl Fn() -> Plan, rows: Rows, (shapes, context): (&[RankC
         assert_eq!(is_distributed(&answer), rank_count > 1, "{context}: {:?}", answer.metrics.operators);
         assert_eq!(in_order(answer), expected, "{context}");
     }
+}
+
+/// The median, the mode and the count of a table's values.
+fn picked(table: &Table, groups: &[(u32, Expression)]) -> Plan {
+    let list = DataType::List(Box::new(DataType::Int64));
+    let order = vec![SortKey { expression: int64(2), descending: false, nulls_first: false }];
+    let array =
+        AggregateCall { order, ..aggregate_call(200, Aggregate::Array, Some(int64(2)), list.clone()) };
+    let count = aggregate_call(201, Aggregate::Count, Some(int64(2)), DataType::Int64);
+    let half = Expression::literal(Value::Float(0.5), DataType::Float64);
+    let values = Expression::column(ColumnId(200), list);
+    let pick = |id, function, arguments| NamedExpression {
+        id: ColumnId(id),
+        expression: Expression::call(function, arguments, DataType::Int64),
+    };
+    let mut expressions = vec![
+        pick(300, Function::PercentileDisc, vec![values.clone(), half]),
+        pick(301, Function::Mode, vec![values]),
+    ];
+    let own = groups.iter().map(|(id, _)| *id).chain([201]);
+    expressions.extend(own.map(|id| NamedExpression { id: ColumnId(id), expression: int64(id) }));
+    let input = aggregated(table.scan(0), groups, vec![array, count], 400.0);
+    plan(Relation::new(Operator::Project { input, expressions }, 400.0))
+}
+
+#[test]
+fn percentiles_and_modes_are_of_the_rows_of_all_ranks() {
+    let [table, _] = tables();
+    check_ranks(|| picked(&table, &[(100, int64(0))]), Rows::InAny, "by key");
+    check_ranks(|| picked(&table, &[]), Rows::InAny, "of all rows");
 }
 
 #[test]
