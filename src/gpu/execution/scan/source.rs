@@ -9,7 +9,7 @@
 //! piece of one that does not fit into memory.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::{Range, RangeInclusive},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
