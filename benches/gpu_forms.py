@@ -81,6 +81,8 @@ def write_files(bench, form, folder):
 def _duckdb_over(bench, folder):
     """DuckDB over the files of a form."""
     peer = DuckdbPeer(bench.data, bench.threads)
+    # As PostgreSQL sorts.
+    peer.connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
     for table in TABLES:
         path = folder / table / "*.parquet" if (folder / table).is_dir() else folder / f"{table}.parquet"
         peer.connection.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM read_parquet('{path}')")
