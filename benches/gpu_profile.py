@@ -82,9 +82,11 @@ def _engines_beneath(pid):
     return engines
 
 
-def _noted_launches(peer):
-    """Launches of the last query that was noted."""
-    return int(peer.session.run("SELECT count(*) FROM pystachio.timeline(server => 'gpu') WHERE activity = 'kernel'").scalar())
+def _noted_launches(peer, after):
+    """Launches of the engine's queries since one, and the last query: a statement may have several, for subqueries that PostgreSQL runs first."""
+    rows = peer.session.run("SELECT noted.query, count(*) FILTER (WHERE activity = 'kernel') FROM pystachio.timeline_queries('gpu') AS noted, "
+                            f"pystachio.timeline(noted.query, 'gpu') WHERE noted.query > {after} GROUP BY 1 ORDER BY 1").rows
+    return sum(int(count) for _, count in rows), int(rows[-1][0]) if rows else after
 
 
 def run_profile(bench):
@@ -100,7 +102,7 @@ def run_profile(bench):
     with Session(bench.conninfo) as session:
         engine = pathlib.Path(session.run("SELECT setting FROM pg_config WHERE name = 'PKGLIBDIR'").scalar()) / "pystachio-engine"
     _use_engine(bench, _wrapper(bench.folder, program, engine, log))
-    counts, noted = [], []
+    counts, noted, last = [], [], 0
     try:
         pid = bench.restart_engine("gpu")
         peer = bench.peer("gpu", ["SET statement_timeout = '300s'"])
@@ -113,7 +115,8 @@ def run_profile(bench):
                 peer.session.run("SET pystachio.timeline = on")
                 for _ in range(RUNS):
                     peer.receive(sql)
-                    counts.append(_noted_launches(peer))
+                    launches, last = _noted_launches(peer, last)
+                    counts.append(launches)
                 noted.append((name, len(counts) - 1))
                 print(f"profile {name}  {counts[-1]} launches, {time.perf_counter() - begin:.1f} s", flush=True)
             except QueryError as error:
