@@ -62,7 +62,20 @@ SELECT count(*) FROM (
   UNION ALL (SELECT q::text FROM (SELECT DISTINCT a FROM heap.t1 GROUP BY CUBE (a, i) ORDER BY a) q EXCEPT ALL SELECT q::text FROM (SELECT DISTINCT a FROM t1 GROUP BY CUBE (a, i) ORDER BY a) q)) difference;
 
 -- In a subquery, with a correlation and a CTE.
-EXPLAIN (VERBOSE, COSTS OFF) WITH w AS (SELECT a, i, n FROM t1 WHERE id < 40) SELECT x.id, (SELECT max(s) FROM (SELECT a, sum(n) AS s FROM w GROUP BY ROLLUP (a)) q WHERE q.a = x.a) AS m FROM t3 x WHERE x.id < 10 ORDER BY x.id;
+-- Versions of PostgreSQL differ in projections that change nothing.
+CREATE FUNCTION lines_of_plan(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+  line text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF) ' || query LOOP
+    IF line !~ '^ *Project *$' THEN
+      RETURN NEXT ltrim(line);
+    END IF;
+  END LOOP;
+END
+$$;
+SELECT lines_of_plan('WITH w AS (SELECT a, i, n FROM t1 WHERE id < 40) SELECT x.id, (SELECT max(s) FROM (SELECT a, sum(n) AS s FROM w GROUP BY ROLLUP (a)) q WHERE q.a = x.a) AS m FROM t3 x WHERE x.id < 10 ORDER BY x.id');
+DROP FUNCTION lines_of_plan;
 WITH w AS (SELECT a, i, n FROM t1 WHERE id < 40) SELECT x.id, (SELECT max(s) FROM (SELECT a, sum(n) AS s FROM w GROUP BY ROLLUP (a)) q WHERE q.a = x.a) AS m FROM t3 x WHERE x.id < 10 ORDER BY x.id;
 SELECT count(*) FROM (
   (SELECT q::text FROM (WITH w AS (SELECT a, i, n FROM t1 WHERE id < 40) SELECT x.id, (SELECT max(s) FROM (SELECT a, sum(n) AS s FROM w GROUP BY ROLLUP (a)) q WHERE q.a = x.a) AS m FROM t3 x WHERE x.id < 10 ORDER BY x.id) q EXCEPT ALL SELECT q::text FROM (WITH w AS (SELECT a, i, n FROM heap.t1 WHERE id < 40) SELECT x.id, (SELECT max(s) FROM (SELECT a, sum(n) AS s FROM w GROUP BY ROLLUP (a)) q WHERE q.a = x.a) AS m FROM heap.t3 x WHERE x.id < 10 ORDER BY x.id) q)
