@@ -202,7 +202,7 @@ fn correspondence(own: &Arc<Relation>, other: &Arc<Relation>) -> Option<HashMap<
     Some(ids(own).into_iter().zip(ids(other)).collect())
 }
 
-/// Whether relations have the same operators over the same tables: what is cheap to know of those that are alike.
+/// Whether relations have the same operators over the same tables. Equal relations do, and this test is cheaper than a comparison of them.
 fn has_shape_of(own: &Relation, other: &Relation) -> bool {
     let is_same = match (&own.operator, &other.operator) {
         (Operator::Scan { files, .. }, Operator::Scan { files: others, .. }) => files == others,

@@ -41,7 +41,7 @@ pub struct PairedEngine {
     ranks: Option<Arc<RankWatch>>,
 }
 
-/// The engine that shall run a query, and what is expected of it if that decided.
+/// The choice of an engine for a query, and the expected times if they decided it.
 struct Decision {
     is_device: bool,
     expected: Option<Expectation>,

@@ -199,7 +199,7 @@ fn named_column<'p>(
     })
 }
 
-/// How the engine reads what is sent, and whether it only carries it through; `None` of a type that files can't hold.
+/// The engine's type for values that PostgreSQL sends, and whether the engine only carries them through; `None` for a type that files can't hold.
 fn scan_column(column: &SentColumn) -> Option<(ScanColumn, bool)> {
     let type_oid = pg_sys::Oid::from(column.type_oid);
     let written = sent_column(column.name.clone(), type_oid, column.type_modifier, false).ok()?;

@@ -23,13 +23,16 @@
 //!
 //! Invariants: an array is left out only if all that reads it are these functions with one constant fraction. Otherwise the aggregate
 //! is refused as any array is. The compiled tree has the shape of the plan's, so that the place of a refused operator in one is that in
-//! the other. What is made here has no place in the metrics.
+//! the other. The operators made here have no place in the metrics.
 //!
 //! Deliberately absent: several fractions at once, whose result is an array.
 //!
 //! Source: PostgreSQL 15, `orderedsetaggs.c`, `percentile_cont_final_common`, `percentile_disc_final` and `mode_final`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Error, Expression, FrameBound,
@@ -93,7 +96,7 @@ impl Picks {
     /// The picks of a plan, and the plan's tree with a column for each.
     pub(super) fn of(plan: &Plan) -> Result<(Self, Arc<Relation>)> {
         let mut picks = Self::default();
-        let mut arrays = HashMap::new();
+        let mut arrays = HashSet::new();
         visit(&plan.root, &mut |relation| {
             note_arrays(relation, &mut arrays);
             let greatest = relation.columns().into_iter().map(|(id, _)| id.0).max().unwrap_or(0);
@@ -117,14 +120,13 @@ impl Picks {
             }
         });
         // The column below a pick was counted too.
-        arrays
-            .retain(|id, ()| read.get(id).is_some_and(|(picked, all)| picked == all) && !others.contains(id));
+        arrays.retain(|id| read.get(id).is_some_and(|(picked, all)| picked == all) && !others.contains(id));
         if arrays.is_empty() {
             return Ok((picks, plan.root.clone()));
         }
         let mut failure = None;
         let root = plan.root.map_expressions(&mut |part| {
-            let Some((array, place)) = pick_of(part).filter(|(id, _)| arrays.contains_key(id)) else {
+            let Some((array, place)) = pick_of(part).filter(|(id, _)| arrays.contains(id)) else {
                 return;
             };
             let data_type = part.data_type().clone();
@@ -350,7 +352,7 @@ impl Picked {
 }
 
 /// Notes the arrays whose values may be picked: in the order of the values themselves.
-fn note_arrays(relation: &Relation, arrays: &mut HashMap<ColumnId, ()>) {
+fn note_arrays(relation: &Relation, arrays: &mut HashSet<ColumnId>) {
     let Operator::Aggregate { aggregates, phase: AggregatePhase::Whole, .. } = &relation.operator else {
         return;
     };
@@ -362,7 +364,7 @@ fn note_arrays(relation: &Relation, arrays: &mut HashMap<ColumnId, ()>) {
             _ => false,
         };
         if call.function == Aggregate::Array && !call.distinct && is_ordered {
-            arrays.insert(call.id, ());
+            arrays.insert(call.id);
         }
     }
 }

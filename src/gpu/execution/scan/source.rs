@@ -277,7 +277,7 @@ impl ScanSource {
                 row_group.bytes = row_group.resident_bytes(columns)?;
             }
         }
-        // What is on the device has no storage to wait for: more parts would only be more launches.
+        // Readers of resident row groups wait for no storage, so more parts would only mean more launches.
         let count_min = if work.is_resident { 1 } else { reader_count };
         work.parts = parts(row_groups, PartSize { rows_min: CHUNK_ROWS_MIN, bytes_max, count_min });
         let work = Arc::new(work);
