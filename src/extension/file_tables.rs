@@ -1,10 +1,11 @@
 //! `pystachio.read_parquet`: files as a table, without one that was made before.
 //!
-//! PostgreSQL plans foreign tables, which are in its catalogs. So the planner puts a temporary foreign table in the place of the call
-//! (`planner/file_calls.rs`), and all else is as with other tables. The session makes it once for a path and its columns.
+//! PostgreSQL plans foreign tables of its catalogs only. So the planner puts a temporary foreign
+//! table in the place of the call (`planner/file_calls.rs`), and plans it as any other table. The
+//! session makes one such table for each path with its columns.
 //!
-//! Where the planner does not see the path, as a parameter or a column of another table, or did not know this library yet, the
-//! function itself reads the table.
+//! The function itself reads the files if the planner does not see the path (a parameter, a column
+//! of another table), or if the call has loaded the library.
 //!
 //! Invariants: the role that makes a table may read the server's files, may use the server, and may make temporary tables; the
 //! foreign-data wrapper's validator and PostgreSQL check that. Other roles of the session have no rights on it.

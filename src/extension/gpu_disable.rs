@@ -1,4 +1,5 @@
-//! The setting `pystachio.gpu_disable`: names of techniques that the GPU engine does without. A name of none is refused.
+//! The setting `pystachio.gpu_disable`: names of techniques that the GPU engine does without. An
+//! unknown name is refused.
 #![expect(unsafe_code, reason = "PostgreSQL's interface of check hooks")]
 
 use std::ffi::{CStr, CString, c_char, c_void};

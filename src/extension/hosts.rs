@@ -6,9 +6,10 @@
 //! | `host` | which of them this one is: the only address that it listens on |
 //! | `tls_certificate`, `tls_key`, `tls_ca` | files in the form PEM: this host's certificate, its key, and the authority of all hosts' certificates |
 //!
-//! Invariants: all of them are there, or none. They name sockets and files of this host, so that they are for superusers.
+//! Invariants: a server has all of these options, or none. Only superusers may set them, because
+//! they name sockets and files of this host.
 //!
-//! Deliberately absent: whether files and addresses are there. The engine finds out, and says so.
+//! Deliberately absent: checks of files and addresses. The engine checks them, and reports errors.
 #![expect(unsafe_code, reason = "asks PostgreSQL who the user is")]
 
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! IMPORT FOREIGN SCHEMA: a table for each Parquet file or folder of a directory, or for each table of a namespace.
 //!
-//! Of a server with a catalog, a schema that is no path is a namespace of the catalog.
+//! If a server has a catalog, a schema that is not a path is a namespace of the catalog.
 //!
-//! The directory is the schema's name, or the option `path` where there is one: PostgreSQL cuts a name off after 63 bytes. Of one
-//! with `{rank}` the files and folders of rank 0 say which tables there are, and the tables are of those of all ranks.
+//! The directory is the schema's name, or the option `path`, because PostgreSQL cuts a name off
+//! after 63 bytes. If the path has `{rank}`, the files and folders of rank 0 name the tables, and
+//! each table has the files of all ranks.
 #![expect(unsafe_code, reason = "reads the statement and builds PostgreSQL's list")]
 
 use std::{

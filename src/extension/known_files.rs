@@ -1,9 +1,9 @@
-//! What the session knows of tables' files: descriptions that the engine gave it, kept from query to query.
+//! Descriptions of tables' files that the session keeps from query to query.
 //!
-//! The planner makes plans of them. The engine finds out when a plan runs whether the files are still those (`PlannedFiles`),
-//! and the session then forgets what it knew.
+//! The planner makes plans of them. When a plan runs, the engine compares its files with the plan's
+//! (`PlannedFiles`). If they differ, the session drops the descriptions.
 //!
-//! Invariants: errors are not kept. How much is kept is bounded.
+//! Invariants: the session keeps no errors, and a bounded number of descriptions.
 #![expect(unsafe_code, reason = "sends a message of invalidation to PostgreSQL's caches")]
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};

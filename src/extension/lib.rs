@@ -18,8 +18,8 @@
 //! Invariants: an error of the engine becomes an ERROR with SQLSTATE, detail and hint (`error.rs`). No
 //! code here reads a Parquet file.
 //!
-//! A function of C is called through pgrx, or inside a guard: an ERROR that passed a frame of Rust would skip what the frame has
-//! to drop.
+//! Functions of C are called through pgrx, or inside a guard. Otherwise an ERROR would jump over
+//! frames of Rust, and skip their drops.
 //!
 //! Deliberately absent: Parquet, DataFusion, CUDA.
 #![deny(ffi_unwind_calls)]

@@ -7,8 +7,8 @@
 //! | server | `rank_policy` | `fastest` (default): a query runs on one rank where that is expected to be faster; `all`: on all ranks, if it can |
 //! | server | `rank_processes` | `own` (default): each rank has a process; `one`: emulated ranks share one |
 //! | server | `devices` | which GPU each rank has: ordinals, with commas; default: the first ones |
-//! | server | `threads` | of an engine, 1 to 1024; default: the processors of the machine |
-//! | server | `memory` | of an engine, with a unit: `4GB`; default: half of the machine's |
+//! | server | `threads` | of an engine, 1 to 1024; default: the processors that the database server may use |
+//! | server | `memory` | of an engine, with a unit: `4GB`; default: two thirds of the unpromised part of `pystachio.memory` |
 //! | server | `cache` | of `memory`, for decoded columns; `0` turns it off; default: a quarter of `memory` |
 //! | server | `device_memory` | of a GPU's memory: `60GB` or `50%`; default: `85%`; the emulated device's is `memory`, all of it |
 //! | server | `pinned_cache` | beside `memory`, page-locked: column chunks that have left the GPU; `0` turns it off; default: a quarter of `memory` |
@@ -21,6 +21,7 @@
 //! | table | `path` | a file, a folder or a glob pattern; `{rank}` in it is each rank's number, and the files are that rank's own |
 //! | table | `paths` | a list of them, as an array literal: `{/data/a.parquet,/data/b}` |
 //! | table | `table` | instead of a path: a table of the server's catalog, `namespace.table` |
+//! | table | `format`, `version`, `timestamp` | which kind of table the path is, and which version of it |
 //! | table | `writable` | `true` or `false` (default): whether rows can be inserted |
 //! | table | `compression`, `row_group_rows`, `file_size`, `layout`, `partition_by`, `sort_by` | how new files are written: [`set_form_option`] |
 //! | column | `column_name` | the name in the files; default: the column's |

@@ -1,9 +1,10 @@
 //! The planner's message to the executor in a ForeignScan node: `fdw_private`.
 //!
-//! It is a list of `bytea` constants (plans are copied by the plan cache, so no pointers): a [`ScanPrivate`],
-//! and why parts of the query were not pushed down, where there are such. In the first scan of a statement that may be
-//! kept, its [`Origin`] and the statement's query follow. The expressions whose values the engine needs at run time are in
-//! `fdw_exprs`, in the order of [`ScanPrivate::parameters`].
+//! It is a list of `bytea` constants, without pointers, because the plan cache copies plans: a
+//! [`ScanPrivate`], and the reasons why parts of the query were not pushed down. In a statement
+//! that may be kept, the first scan also has the statement's [`Origin`] and query. Expressions
+//! whose values the engine needs at run time are in `fdw_exprs`, in the order of
+//! [`ScanPrivate::parameters`].
 
 use pystachio_plan::{DataType, Error, FileSet, Plan, PlannedFiles, Result};
 use serde::{Deserialize, Serialize};

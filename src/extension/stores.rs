@@ -1,4 +1,5 @@
-//! Object stores and catalogs: the options of servers and user mappings that are about them, and whose user mapping counts.
+//! Options of servers and user mappings for object stores and catalogs, and the choice of the user
+//! mapping.
 //!
 //! | object | option | value |
 //! |---|---|---|
@@ -20,9 +21,9 @@
 //! | server | `object_cache_directory` | the folder for them; default: with PostgreSQL's temporary files |
 //! | user mapping | [`MAPPING_OPTIONS`] | keys of stores, and those of encrypted files; each role has its own |
 //!
-//! Invariants: options of user mappings are read when a request is sent, and go into that request alone. The role whose
-//! mapping counts is PostgreSQL's: of a table in a view the view's owner, else the role that runs the query. A path that `stores` does
-//! not allow is never sent.
+//! Invariants: options of user mappings are read when a request is sent, and are in that request
+//! only. The role whose mapping counts is PostgreSQL's: for a table in a view the view's owner,
+//! else the role that runs the query. No request has a path that `stores` does not allow.
 #![expect(unsafe_code, reason = "reads PostgreSQL's catalog structures")]
 
 use pgrx::pg_sys;

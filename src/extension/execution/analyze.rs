@@ -5,15 +5,17 @@
 //!        ─► counts ─► MEASURED ─────────────────────▲ stadistinct, at the end of the command or of the transaction
 //! ```
 //!
-//! A foreign table gives ANALYZE rows and nothing else. What PostgreSQL makes of 30,000 rows is right for most statistics, but
-//! not for the number of distinct values in a large table (`src/cpu/distinct.rs`). No choice of rows would help: that a value is
-//! in four of six billion rows would have to show in half a row. So the count is written when ANALYZE has written its own.
-//! `pg_stats.n_distinct` shows it, and the planner reads it as always. Null fractions, most common values, histograms and
-//! correlations stay as PostgreSQL has made them.
+//! A foreign table gives ANALYZE rows and nothing else. Most statistics of 30,000 rows are good.
+//! The number of distinct values in a large table is not (`src/cpu/distinct.rs`), whichever rows
+//! are chosen: a sample can't show that each value is in four of six billion rows. So this module
+//! writes the measured count when ANALYZE has written its own. `pg_stats.n_distinct` shows the
+//! count, and the planner reads it. Null fractions, most common values, histograms and correlations
+//! stay as PostgreSQL computed them.
 //!
-//! ANALYZE of several tables, and VACUUM, commit after each table; the callback of transactions writes the count before that. In a
-//! transaction block the hook of utility commands does, so that the next query has it. A session that loads the library by this
-//! very ANALYZE has no such hook yet; then the count comes with the commit.
+//! ANALYZE of several tables, and VACUUM, commit after each table. The callback of transactions
+//! writes the count before that commit. In a transaction block the hook of utility commands writes
+//! it, so that the next query has it. If ANALYZE is the command that loads the library, the hook
+//! did not exist when it began, and the count comes with the commit.
 //!
 //! Statistics of a parent with its children are PostgreSQL's alone: the values of several tables may be the same ones.
 #![expect(unsafe_code, reason = "PostgreSQL's relation structures are C structures")]

@@ -1,4 +1,5 @@
-//! Scans whose parameters are columns of other scans: of rows that another scan has already, the values that come next.
+//! The next parameters of a scan, where these are columns of another scan of ours that has read its
+//! next rows already.
 //!
 //! ```text
 //! Nested Loop                            x gives row after row, and has a block of them;
@@ -6,14 +7,16 @@
 //!   Foreign Scan y [y.k = $0]
 //! ```
 //!
-//! After the executor has started a statement, its nodes are searched for nested loops and SubPlans whose inner scans are
-//! ours, and whose parameters are columns that a scan of ours gives. The inner scan then reads the rows of several keys at
-//! once: see [`super::lookup`]. Where a sort or a hash table is between, the other scan has given its last row when the inner
-//! one starts, and its last block is what is known.
+//! When the executor has started a statement, this module searches its nodes for nested loops and
+//! SubPlans whose inner scans are ours, and whose parameters are columns that a scan of ours
+//! returns. The inner scan then reads the rows of several keys at once ([`super::lookup`]). If a
+//! sort or a hash table is between the two, the other scan has returned its last row when the inner
+//! one starts. Then its last block of rows is known.
 //!
-//! Invariants: the values are a hint. A row that is never joined, or not yet the next, changes what is read and no result.
+//! Invariants: the values are a hint. A value that is never used, or not the next one, changes
+//! which rows are read, and no result.
 //!
-//! Deliberately absent: keys that are computed, or come from tables of PostgreSQL's, and unions.
+//! Deliberately absent: computed keys, keys of PostgreSQL's tables, and unions.
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! What our own nodes of PostgreSQL's executor have in common.
+//! Code that all our own nodes of PostgreSQL's executor share.
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use pgrx::{pg_sys, pg_sys::NodeTag};

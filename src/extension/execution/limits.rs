@@ -1,4 +1,4 @@
-//! Negative values of LIMIT and OFFSET, which are errors of their own in SQL.
+//! Errors of negative LIMIT and OFFSET, which SQL raises with texts of their own.
 
 use pgrx::prelude::*;
 use pystachio_plan::{Expression, Literal, Operator, Relation, Value};

@@ -1,9 +1,10 @@
-//! A scan that is asked for the rows of one key after another: it reads the rows of many keys at once, and finds those of
-//! each in memory.
+//! A scan that PostgreSQL starts for one key after another: it reads the rows of many keys at once,
+//! and finds the rows of each key in memory.
 //!
-//! PostgreSQL runs a correlated subquery that it could not flatten, and the inner side of a nested loop, once for every
-//! row around it: `(SELECT name FROM names WHERE names.id = sales.id)`. A heap table has an index for that. An engine
-//! would be asked as often, and each time costs a round trip.
+//! PostgreSQL runs a correlated subquery that it could not flatten, and the inner side of a nested
+//! loop, once for every row around it: `(SELECT name FROM names WHERE names.id = sales.id)`. A heap
+//! table has an index for that. An engine would get a query each time, and each query costs a round
+//! trip.
 //!
 //! - Where the keys come from another scan of ours, that scan has the next of them already (see [`super::coming`]). The
 //!   rows of these are read, first of a few keys, then of more.

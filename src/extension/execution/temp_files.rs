@@ -1,4 +1,5 @@
-//! Spill files of engines as temporary files of the session: where they are, how much they may hold, and who is told.
+//! Spill files of engines as temporary files of the session: their folder, their limit, and their
+//! count in PostgreSQL's statistics.
 #![expect(unsafe_code, reason = "reads settings of PostgreSQL, and asks for its folders of temporary files")]
 
 use std::ffi::CStr;

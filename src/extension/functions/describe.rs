@@ -1,4 +1,5 @@
-//! What files hold, and tables that follow their files.
+//! `pystachio.describe()`, which lists the columns of files, and `pystachio.refresh_table()`, which
+//! adds new ones to a table.
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{

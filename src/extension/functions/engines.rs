@@ -1,4 +1,4 @@
-//! Looking at engines and their caches.
+//! The views of engines and their caches.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -4,8 +4,9 @@
 //! text of the catalog ─► parsed ─► one SELECT? ─► names of tables ─► analysed ─► functions, tables? ─► CREATE VIEW of the deparsed query
 //! ```
 //!
-//! A catalog may be written by others, so its text is never run. The statement that is run is what PostgreSQL itself writes of the query that
-//! it has understood, with all names qualified. The calling role runs it, with its own rights.
+//! Others may write into a catalog, so its text is never run. PostgreSQL parses the text and prints
+//! the query that it understood, with all names qualified. The calling role runs the printed
+//! statement, with its own rights.
 //!
 //! Invariants
 //!

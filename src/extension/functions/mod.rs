@@ -1,4 +1,4 @@
-//! What SQL can call.
+//! The functions and views that SQL can use.
 //!
 //! - `describe.rs`: `pystachio.describe()` and `pystachio.refresh_table()`; `read_parquet()` is in `file_tables.rs`
 //! - `engines.rs`: the views `pystachio.engines` and `pystachio.cache`, and `pystachio.version()`

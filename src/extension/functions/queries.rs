@@ -1,7 +1,8 @@
 //! The queries of engines: those that run, those that ended last, and what all of them have cost.
 //!
-//! As in pg_stat_activity, a role sees that others' queries are there, and whose they are; the rest is for members of
-//! `pg_read_all_stats` and for the role itself, and counts of rows that are hidden from it only for the former.
+//! As in pg_stat_activity, a role sees that other roles' queries exist, and whose they are. Only
+//! the role itself and members of `pg_read_all_stats` see the rest. Only the latter see counts of
+//! rows that are hidden from the role.
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{QueryEntry, QueryState, StatisticsEntry};

@@ -1,4 +1,4 @@
-//! Looking at the registry of functions.
+//! `pystachio.functions()`: the registry of functions.
 
 use std::collections::BTreeSet;
 

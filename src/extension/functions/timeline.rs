@@ -1,5 +1,5 @@
-//! What GPUs did for the last queries, those of all ranks on one clock: as rows, and as a trace that browsers show. A role sees its own queries, and
-//! all if it may read all statistics; others are as if they had not been.
+//! The work of GPUs for the last queries, of all ranks on one clock: as rows, and as a trace for
+//! browsers. A role sees its own queries, and members of `pg_read_all_stats` see all.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Waiting for sockets, time and other processes, so that cancel, termination, timeouts, the client's
-//! going away and the postmaster's death are noticed at once.
+//! Waits for sockets, time and other processes. A wait notices a cancel, a termination, a timeout,
+//! a lost client and the postmaster's death at once.
 #![expect(unsafe_code, reason = "calls PostgreSQL's latch functions")]
 
 use std::{

@@ -1,9 +1,12 @@
 //! Subqueries in FROM that return no row, whatever the tables have: groups of nothing.
 //!
-//! PostgreSQL finds that a relation is empty if its condition is constant and false, and so are joins with it. It does not
-//! conclude that there are no groups either. Members of UNION ALL are so for one constant column that tells the members
-//! apart: of a CTE with `'store' AS channel` in one and `'web' AS channel` in the other, each use wants one of them. The other
-//! one, which is then no relation of ours, would keep the whole union in PostgreSQL.
+//! PostgreSQL knows that a relation is empty if its condition is constant and false, and so are
+//! joins with it. It does not conclude that such a relation has no groups. So a subquery with
+//! groups of nothing would be a relation that no engine computes, and would keep the whole union
+//! around it in PostgreSQL.
+//!
+//! An example is a CTE with `'store' AS channel` in one member of its UNION ALL and `'web' AS
+//! channel` in the other: each reference of the CTE reads one of the members.
 
 use pgrx::pg_sys;
 

@@ -1,7 +1,8 @@
-//! Which servers are ours. To find out, PostgreSQL calls the handler of the server's wrapper, which makes a table of callbacks;
-//! the planner wants to know it of each table several times.
+//! Which servers are ours. PostgreSQL would call the handler of the server's wrapper to find out,
+//! which makes a table of callbacks. The planner needs the answer several times for each table, so
+//! it keeps it.
 //!
-//! Invariant: nothing is known of a server any more once a server or a wrapper has changed.
+//! Invariant: a change of a server or wrapper drops all kept answers.
 
 use std::{
     cell::{Cell, RefCell},

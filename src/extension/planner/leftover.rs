@@ -1,11 +1,11 @@
-//! What PostgreSQL still does of a query, and why: read from the finished plan.
+//! The parts of a query that PostgreSQL still computes, and why: read from the finished plan.
 //!
-//! The callbacks give reasons for what they were offered. Much is never offered: core calls no wrapper for a
-//! join with a heap table or across servers, for window functions, for set operations at the top. What
-//! stands above our scans in the finished plan names the rest.
+//! PostgreSQL asks the callbacks about some relations only. It calls no wrapper for a join across
+//! servers, for row locks, for a recursive query, or for set operations at the top. So the nodes
+//! above our scans in the finished plan name the other reasons.
 //!
-//! Invariants: only what has a scan of ours below it is named, and a query that is not one scan always has a
-//! reason.
+//! Invariants: a reason names a node with a scan of ours below it. A query that is not one scan
+//! always has a reason.
 
 use pgrx::pg_sys::{self, NodeTag};
 

@@ -29,12 +29,13 @@
 //! - `cost.rs`: the cost of a tree in a parallel hash-join engine
 //! - `finish.rs`: the ForeignScan; `outputs.rs`: what it returns of a target; `leftover.rs`: what stands above it in the finished plan, and why
 //!
-//! Invariants: a relation has a [`relation_info::RelationInfo`] only if all below it, every clause
-//! included, can be computed by one server's engine (base relations may keep clauses for PostgreSQL, and
-//! then nothing above them is taken). Columns are named by ids, never by range-table index.
+//! Invariants: a relation has a [`relation_info::RelationInfo`] only if one server's engine can
+//! compute all below it. Two kinds of parts may stay in PostgreSQL: conditions, which PostgreSQL
+//! checks above the relation, and inputs whose rows it sends. Columns are named by ids, never by
+//! range-table index.
 //!
-//! PostgreSQL's structures are handles here ([`crate::pg::tree`]), which have neither pointers nor unsafe code and end with the call of
-//! ours in which they were got.
+//! Code here holds PostgreSQL's structures as handles ([`crate::pg::tree`]). A handle has neither
+//! pointers nor unsafe code, and ends with the callback in which it was made.
 //!
 //! Deliberately absent: execution. What the executor needs is in [`crate::scan_private`].
 

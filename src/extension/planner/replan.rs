@@ -1,9 +1,10 @@
-//! Plans that outlive the files which they were made for.
+//! Plans that are older than the files that they read.
 //!
-//! A plan rests on footers: the digits of a bare `numeric` column, how wide a product must be, what is worth doing.
-//! PostgreSQL keeps plans (of prepared statements, of functions) until a catalog changes, and hears nothing of files. The
-//! session keeps descriptions of tables (`known_files.rs`), of which it makes new plans. So a statement whose files may have
-//! changed since carries its [`Origin`] and a copy of its query.
+//! A plan depends on footers: the digits of a bare `numeric` column, the width of a product, costs.
+//! PostgreSQL keeps plans of prepared statements and functions until a catalog changes, and no
+//! catalog changes with files. The session keeps descriptions of tables (`known_files.rs`) and
+//! makes new plans of them. So a statement whose files may have changed since then carries its
+//! [`Origin`] and a copy of its query.
 //!
 //! - A statement that is one scan is run as it is. The engine knows by [`pystachio_plan::PlannedFiles`] whether its plan holds.
 //!   If the run fails before its first row, not for want of an engine, and files have changed, the query is planned anew and run again. If the plan holds for
@@ -11,9 +12,11 @@
 //! - For other statements, cursors and EXPLAIN the engine is asked what the files are now, before the executor starts. So it is for
 //!   statements over the last version of a table with versions: their plans name the version that they were made for.
 //!
-//! So it is where `pystachio.pushdown` has been switched, which our errors advise.
+//! The query is planned again in the same way if `pystachio.pushdown` was switched, as hints of our
+//! errors advise.
 //!
-//! Invariant: what changes between these looks and the reading is the engine's to find (`ErrorKind::FilesChanged`).
+//! Invariant: the engine notices files that change between these checks and the reading
+//! (`ErrorKind::FilesChanged`).
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,5 +1,5 @@
-//! In which order a table's conditions may be evaluated, and what EXPLAIN may count: nothing that a user writes sees a
-//! row that a row-security policy or a security barrier hides.
+//! The order in which a table's conditions may be evaluated, and what EXPLAIN may count: no
+//! expression of a user sees a row that a row-security policy or a security barrier hides.
 //!
 //! PostgreSQL gives every condition a level: policies come first, conditions of the user last. A condition of a higher
 //! level that could fail is evaluated only for rows that those of lower levels let through, since its error would show

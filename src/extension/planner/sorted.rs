@@ -1,4 +1,5 @@
-//! Scans in an order that something above asks for: a merge join, a window, DISTINCT ON, grouping by sorting.
+//! Scans in the order that a node above needs: a merge join, a window, DISTINCT ON, grouping by
+//! sorting.
 //!
 //! ```text
 //! WindowAgg              WindowAgg

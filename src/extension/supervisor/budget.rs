@@ -1,14 +1,15 @@
 //! The budget of the cluster: which memory and which GPUs an engine may have beside the others.
 //!
-//! Memory: `pystachio.memory` limits the sum over all processes. A server with the option `memory` gets that or waits. Another one
-//! gets two thirds of what is free, so that the first engine of a cluster has half of the machine by default, and others still find
-//! room. GPUs: the parts of a GPU's memory that servers ask for add up to the whole GPU at most.
+//! Memory: `pystachio.memory` limits the sum over all processes. A server with the option `memory`
+//! gets that amount or waits. Another server gets two thirds of the free memory. So the first
+//! engine of a cluster has half of the machine by default, and others still find room. GPUs: the
+//! percentages of a GPU's memory that servers ask for add up to 100 at most.
 //!
-//! Engines that run no request end where that makes room, those first that were not used for longest. A server with
-//! `device 'auto'` whose GPU is taken runs on the processors until the GPU is free.
+//! Engines that run no request end if that makes room, those first that were unused for longest. A
+//! server with `device 'auto'` whose GPU is taken runs on the processors until the GPU is free.
 //!
-//! Deliberately absent: processors, which all engines share (`processors.rs`); sizes of GPUs, which only an engine knows, so that an option
-//! `device_memory` in bytes counts for nothing here.
+//! Deliberately absent: processors, which all engines share (`processors.rs`); sizes of GPUs, which
+//! only an engine knows. So an option `device_memory` in bytes is not counted here.
 
 use std::time::Duration;
 

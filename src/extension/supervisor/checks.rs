@@ -1,10 +1,12 @@
 //! Reading a database's servers, for the supervisor, which is connected to none.
 //!
-//! A short-lived worker, the checker, connects to the database. It retires engines whose server is gone or has other options,
-//! for a session that drops or alters a server need not have pystachio loaded, or is on the primary of a standby. With
-//! `pystachio.start_engines = 'server_start'` it also requests the engines of all servers, once.
+//! A short-lived worker, the checker, connects to the database. It retires engines whose server is
+//! gone or has other options. The session that drops or alters a server need not have loaded
+//! pystachio, or may be on the primary of a standby. With `pystachio.start_engines =
+//! 'server_start'` the checker also requests the engines of all servers, once.
 //!
-//! Invariants: one checker runs at a time, so that checks take one slot however many databases there are.
+//! Invariants: one checker runs at a time, so checks take one worker slot for any number of
+//! databases.
 #![expect(unsafe_code, reason = "reads a catalog without a connection to a database")]
 
 use std::{

@@ -1,8 +1,9 @@
 //! The engine's executable, as it was when the library was loaded.
 //!
-//! Where the library is preloaded, all sessions have the library of the server's start. A package that is upgraded
-//! meanwhile replaces the executable. Its engine may speak another protocol, so that an engine that ends and starts again
-//! would be lost until a restart of the server. The file that was there first stays open, and runs.
+//! If the library is preloaded, all sessions have the library of the server's start. An upgraded
+//! package replaces the executable meanwhile, and the new engine may speak another protocol. An
+//! engine that ended and started again would then be lost until the server restarts. So the
+//! supervisor keeps the first file open, and runs that.
 
 #![expect(unsafe_code, reason = "asks the loader where this library is")]
 

@@ -1,7 +1,7 @@
-//! Whether there is a supervisor: it holds a lock on a file in the data directory.
+//! The supervisor's lock on a file in the data directory.
 //!
-//! The lock is one of `fcntl`: the kernel says which process holds it, and releases it however that process ends. So a signal
-//! never reaches a process that has the number of a former supervisor.
+//! The lock is one of `fcntl`. The kernel names the process that holds it, and releases it with
+//! that process. So no signal reaches a process that has the number of a former supervisor.
 //!
 //! Invariants: a process releases such a lock when it closes any descriptor of the file. So the supervisor opens it once, and
 //! never asks for the holder.

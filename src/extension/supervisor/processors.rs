@@ -1,10 +1,11 @@
 //! The processors that all engines of the cluster share: `pystachio.threads` of those that the supervisor may use.
 //!
-//! A process that starts is bound to them, and its ranks inherit that. Threads of the GPU engine bind themselves to processors
-//! beside their GPU, but only to those among them that they may use, or not at all.
+//! A process is bound to them when it starts, and its ranks inherit that. Threads of the GPU engine
+//! bind themselves to those of these processors that are beside their GPU, if there are any.
 //!
-//! All engines get the same processors, the first ones: kernels number one thread of each core before the second ones. So together
-//! they can't take more, and the kernel shares these as it shares all.
+//! All engines get the same processors, the first ones, because kernels number one thread of each
+//! core before the second threads. So engines together can't use more, and the kernel shares these
+//! processors among them.
 #![expect(unsafe_code, reason = "asks for a process's processors, and sets them")]
 
 use std::io;

@@ -1,7 +1,7 @@
 //! Waiting for any of several descriptors, beside the process's latch.
 //!
-//! PostgreSQL's own wait takes one descriptor, so it is given that of an epoll instance, which is readable when one of its
-//! members is.
+//! PostgreSQL's own wait takes one descriptor. It gets that of an epoll instance, which is readable
+//! if one of its members is.
 #![expect(unsafe_code, reason = "epoll")]
 
 use std::{

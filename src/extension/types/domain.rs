@@ -1,4 +1,5 @@
-//! Values of domains: PostgreSQL takes it for granted that the conditions of a domain hold for all its values.
+//! Checks of domains' values, because PostgreSQL assumes that all values of a domain meet its
+//! conditions.
 #![expect(unsafe_code, reason = "calls PostgreSQL's check of domains")]
 
 use std::ffi::c_void;

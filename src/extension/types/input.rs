@@ -1,5 +1,5 @@
-//! Values that PostgreSQL reads from what engines send: `jsonb` and enums from texts, and what engines carried through from the bytes that
-//! PostgreSQL's own function made.
+//! Values that PostgreSQL reads itself: `jsonb` and enums from texts, and values that the engine
+//! only carried from the bytes that PostgreSQL's send function made.
 #![expect(unsafe_code, reason = "calls PostgreSQL's input and receive functions")]
 
 use pgrx::pg_sys;

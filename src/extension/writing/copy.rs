@@ -1,7 +1,8 @@
 //! `COPY … TO 'file' (FORMAT parquet)`.
 //!
-//! PostgreSQL's grammar takes any name of a format, and its COPY refuses this one. So the hook of utility commands takes the command
-//! before. Sessions that have not loaded the library have no hook, and get PostgreSQL's error.
+//! PostgreSQL's grammar takes any name of a format, but its COPY refuses this one. So the hook of
+//! utility commands runs the command instead. A session that has not loaded the library has no
+//! hook, and raises PostgreSQL's error.
 #![expect(unsafe_code, reason = "PostgreSQL's command is a C structure")]
 
 use std::ffi::{CStr, CString, c_char};

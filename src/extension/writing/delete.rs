@@ -1,4 +1,5 @@
-//! DELETE of whole partitions: the files go whose folders' values meet the condition. No row is read.
+//! DELETE of whole partitions: it removes the files of folders whose values meet the condition. No
+//! row is read.
 //!
 //! PostgreSQL evaluates the condition, once for each folder, over a row that has the values of the folder alone. The files go with the
 //! commit (`transaction.rs`): objects of stores right after it.

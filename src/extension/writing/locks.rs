@@ -1,12 +1,14 @@
 //! Locks on the files of tables that rows are deleted from.
 //!
-//! A DELETE of whole partitions must keep out sessions that read the table until its transaction ends. PostgreSQL has locked the table for
-//! it before the executor starts, in a mode that two DELETEs hold at once. If both then locked the table as TRUNCATE does, each would wait for
-//! the other. So the files have a lock of their own: readers and INSERTs share it, and a DELETE, which reads no row, holds it alone without
-//! having shared it. It ends with the transaction.
+//! A DELETE of whole partitions must keep out sessions that read the table until its transaction
+//! ends. Before the executor starts, PostgreSQL locks the table in a mode that two DELETEs can hold
+//! at once. If both then locked the table as TRUNCATE does, each would wait for the other. So the
+//! files have a lock of their own. Readers and INSERTs share it. A DELETE reads no row: it takes
+//! the lock alone, without having shared it before, and holds it until its transaction ends.
 //!
-//! A transaction that has read the table and then deletes asks for more than it holds. Nothing tells of a read whether a DELETE will follow, so two
-//! of these wait for each other, and PostgreSQL's deadlock detector ends one.
+//! A transaction that has read the table and then deletes already shares the lock that it needs
+//! alone. No read shows whether a DELETE will follow. So two such transactions wait for each other,
+//! and PostgreSQL's deadlock detector ends one.
 //!
 //! `pg_locks` shows it as a lock on an object of `pg_class`. PostgreSQL itself has no lock of this kind on tables.
 //!

@@ -10,17 +10,19 @@
 //! - `modify.rs`: the callbacks of INSERT, COPY FROM and TRUNCATE
 //! - `query.rs`: a query whose rows are written; `copy.rs`: COPY TO
 //! - `rows.rs`: rows on their way to the engine
-//! - `delete.rs`: DELETE of whole partitions; `locks.rs`: who is kept out meanwhile
+//! - `delete.rs`: DELETE of whole partitions; `locks.rs`: the locks that it takes
 //! - `transaction.rs`: the files of the transaction, and when they get their names; `record.rs`: what to do after a crash
 //!
-//! Division of labour. The backend makes Arrow arrays of datums (`types/writer.rs`), since only it knows PostgreSQL's values. The engine
-//! makes files of them, since only it knows Parquet. The backend renames the files, since only it knows how the transaction ends:
-//! that needs no engine, so that no lost engine can hold up a commit.
+//! Division of labour. The backend makes Arrow arrays of datums (`types/writer.rs`), because only
+//! it knows PostgreSQL's values. The engine makes files of them, because only it knows Parquet. The
+//! backend renames the files, because only it knows how the transaction ends. A rename needs no
+//! engine, so a lost engine can't hold up a commit.
 //!
 //! A query that an engine computes whole is written by that engine, without rows on the socket (`WriteQuery`).
 //!
-//! Objects in stores are uploaded by the engine, which makes them visible when the transaction is about to commit (`Complete`). The
-//! transaction holds the connection until then: without it the engine removes what it has uploaded.
+//! The engine uploads objects of stores, and makes them visible when the transaction is about to
+//! commit (`Complete`). The transaction holds the connection until then. If the connection ends
+//! earlier, the engine removes its uploads.
 //!
 //! Flow control. A batch is about a megabyte. The socket holds some more, and the engine takes the next batch when the one before it
 //! is written. An engine that fails closes the connection; the backend reads why when it sends the next batch. A backend that fails
@@ -33,9 +35,10 @@
 //! - After a crash, a transaction that has committed has all its files, and one that has not has none (`record.rs`).
 //! - What PostgreSQL checks of a heap table's new rows is checked here: NOT NULL, CHECK and the bounds of partitions.
 //!
-//! Limits of atomicity. Names change between the last check of the transaction and its commit record. Other sessions may read files some
-//! moments before the commit, unless they read the table that a TRUNCATE, or whose files a DELETE has locked. A transaction does not see its own rows
-//! before it commits.
+//! Limits of atomicity. Names change between the last check of the transaction and its commit
+//! record. So other sessions may see files some moments before the commit, unless a TRUNCATE has
+//! locked the table, or a DELETE its files. A transaction does not see its own rows before it
+//! commits.
 //!
 //! Deliberately absent: UPDATE, and DELETE of single rows; Parquet.
 #![expect(unsafe_code, reason = "asks PostgreSQL for random bytes")]

@@ -1,13 +1,15 @@
-//! What a transaction does to the names of files, on disk while it does it: a crash leaves nothing half done.
+//! The record of a transaction's changes of file names, on disk while they happen, so that a crash
+//! leaves nothing half done.
 //!
 //! ```text
 //! before the commit: the record, synced ──► names change ──► commit record ──► what was replaced or removed goes ──► no record
 //! after a crash:     aborted: names are as they were ◄── record ──► committed: what was replaced or removed goes
 //! ```
 //!
-//! A record is a file in the data directory, with the number of the transaction. PostgreSQL knows whether that committed. The session that
-//! has written the record locks it, and the kernel releases the lock with the process. So a record without a lock is left over. Each
-//! session looks for such records before its first request to an engine: all sessions begin after the crash.
+//! A record is a file in the data directory, with the number of the transaction. PostgreSQL knows
+//! whether that transaction committed. The session that writes the record locks it, and the kernel
+//! releases the lock with the process. So a record without a lock is left over. Each session looks
+//! for such records before its first request to an engine, and all sessions begin after the crash.
 //!
 //! Invariants
 //! - Names change only while a record says how.

@@ -1,5 +1,5 @@
-//! The files that a transaction has written: they get their names when it commits, and go when it aborts. Those that it has
-//! removed: they go when it commits.
+//! The files of a transaction. Written files get their names when it commits, and are removed when
+//! it aborts. Removed files go when it commits.
 //!
 //! ```text
 //! noted ──► before the commit: renamed, the folder synced ──► commit: replaced files removed
@@ -10,11 +10,13 @@
 //!                       └──── abort: it gets its name back
 //! ```
 //!
-//! Objects in a store are completed when all files have their names. Those of a write that fails then, or of an abort after it, are removed
-//! as far as the store answers; what they have replaced does not come back. So objects that replace others come last.
+//! Objects of a store are completed when all files have their names. If that fails, or the
+//! transaction aborts later, completed objects are removed if the store answers. An object that was
+//! replaced does not come back, so objects that replace others come last.
 //!
-//! Objects that are removed can't be hidden, so they go when the commit is recorded, while the table is still locked. The engine is reached
-//! before. What can't be removed then is a WARNING, and stays with its rows: no rows are lost that were not deleted.
+//! Removed objects can't be hidden. So they go after the commit record, while the table is still
+//! locked. The transaction reaches the engine before that record. An object that can't be removed
+//! afterwards causes a WARNING, and stays with its rows: no row is lost that was not deleted.
 //!
 //! A record on disk says what to do after a crash in between (`record.rs`).
 //!

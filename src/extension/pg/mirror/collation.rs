@@ -1,4 +1,4 @@
-//! What a collation lets an engine do, which compares text byte by byte.
+//! Facts of collations, for engines that compare text byte by byte.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 

@@ -1,4 +1,5 @@
-//! PostgreSQL's expressions as values ([`pystachio_lower::Source`]): what lowering asks of a node, looked up once.
+//! PostgreSQL's expressions as values ([`pystachio_lower::Source`]): the facts that lowering needs
+//! of a node, looked up once.
 //!
 //! - `expression.rs`: one expression
 //! - `constant.rs`: values of constants

@@ -1,8 +1,9 @@
-//! Nodes that are kept for as long as a planning: those that PostgreSQL evaluates when the query starts have numbers, and
-//! aggregates, which each stage above the joins looks for, are mirrored once.
+//! Nodes that live as long as a planning. Nodes that PostgreSQL evaluates when the query starts
+//! have numbers. Aggregates are mirrored once, because each stage above the joins looks for them.
 //!
-//! Invariant: they are copies in a memory context of their own. The current one may go before the planning ends: the genetic
-//! join search frees what was made for one join order before it tries the next.
+//! Invariant: the nodes are copies in a memory context of their own. The current context may end
+//! before the planning: the genetic join search frees the nodes of one join order before it tries
+//! the next.
 
 use std::{
     cell::{Cell, RefCell},

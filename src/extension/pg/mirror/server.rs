@@ -1,4 +1,4 @@
-//! What lowering asks of the server.
+//! The server's answers to lowering: versions, time zones, the stack.
 
 use std::sync::OnceLock;
 

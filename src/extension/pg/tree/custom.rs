@@ -1,4 +1,5 @@
-//! Paths and plans of our own kinds: a keyed join and its small side, and what sends rows to an engine.
+//! Paths and plans of our own kinds: a keyed join, its small side, and the node that sends rows to
+//! an engine.
 
 use std::ffi::CStr;
 

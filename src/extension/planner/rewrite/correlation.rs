@@ -1,4 +1,4 @@
-//! The equalities that tie a subquery to the query around it.
+//! Equalities between a subquery and the query around it.
 
 use pgrx::pg_sys;
 

@@ -1,4 +1,5 @@
-//! What is known of the rows of a query without reading them: that no two are equal, and that none equals a row of another query.
+//! Whether a query has equal rows, and whether two queries have rows in common, as far as the
+//! queries prove it without their rows.
 //!
 //! ```text
 //! SELECT 'web' AS channel, item, … FROM (SELECT item, … GROUP BY item) w        no two have one item,

@@ -1,13 +1,15 @@
-//! Of the rows that a subquery has for a key, the first one: for keys that come from tables of PostgreSQL's.
+//! Subqueries that read the first row of each key, where the keys come from tables of PostgreSQL's:
+//! they become joins.
 //!
 //! ```text
 //! SELECT (SELECT v FROM l WHERE l.k = h.k ORDER BY o LIMIT 1) FROM h
 //! ─►  SELECT s.v FROM h LEFT JOIN (SELECT DISTINCT ON (l.k) v, l.k FROM l ORDER BY l.k, o) s ON s.k = h.k
 //! ```
 //!
-//! The same is made of LATERAL subqueries (`lateral.rs`). The join reads all rows of `l` in order. So PostgreSQL takes it only where
-//! that costs less than a query for each row of `h`. Keys that come from scans of ours are left alone: those are asked for many at
-//! once (`execution/lookup.rs`).
+//! LATERAL subqueries become the same (`lateral.rs`). The join reads all rows of `l` in order. So
+//! PostgreSQL takes it only if it costs less than a query for each row of `h`. Keys that come from
+//! scans of ours stay as they are, because one query reads the rows of many of them
+//! (`execution/lookup.rs`).
 
 use pgrx::pg_sys;
 

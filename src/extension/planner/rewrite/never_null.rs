@@ -1,4 +1,4 @@
-//! What declarations prove about NULL.
+//! Whether declarations prove that an expression is never NULL.
 
 use pgrx::pg_sys;
 

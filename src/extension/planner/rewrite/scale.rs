@@ -1,4 +1,4 @@
-//! What types and constants prove about the digits that a numeric shows after the point.
+//! How many digits a numeric shows after the point, as far as types and constants prove it.
 
 use pgrx::pg_sys;
 use pystachio_lower::Constant;
