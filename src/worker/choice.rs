@@ -1,13 +1,15 @@
-//! How long a query takes on the CPU engine and on a device's engine, as far as plan and footers tell.
+//! Estimates of a query's time on the CPU engine and on a device's engine, from its plan and
+//! footers.
 //!
 //! ```text
 //! CPU     overhead + operators × threads × share + (decoding × first + Σ work) / threads^0.6
 //! device  overhead + (compressed bytes / bus + decoding) × first + Σ work + operators × chunks × launch
 //! ```
 //!
-//! Both read the same bytes from the same storage, which is left out: files count as in the page cache. An engine whose cache can hold
-//! the columns reads them once for several queries, so `first` is a part of what that takes. An engine that was slow to load columns
-//! would else never have them. What an engine has in its cache it does not read at all.
+//! Both engines read the same bytes from the same storage, so the estimates leave storage out:
+//! files count as in the page cache. An engine whose cache can hold the columns reads them once for
+//! several queries, so `first` is a part of the reading time. Otherwise an engine that loads
+//! columns slowly would never have them. Columns that an engine's cache has are not read at all.
 //!
 //! Units: nanoseconds. The CPU's rates are of one thread, fitted to the 22 queries of TPC-H at SF 1 on two cores
 //! (each within a factor of 2.5, their sum within a tenth). The power of threads was fitted to 60 queries over TPC-H at SF 10 on the

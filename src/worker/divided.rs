@@ -1,4 +1,4 @@
-//! Queries that a device's engine runs in part, because it has no kernel for the rest.
+//! Queries that both engines run, because the device has no kernel for a part.
 //!
 //! ```text
 //!   operators without a kernel, all above them  CPU engine
@@ -9,11 +9,12 @@
 //! A part is the largest tree of operators that has all kernels. So `md5` of the groups of a large table costs that table's aggregate on
 //! the device and a few hashes on processors, and not the whole query on processors.
 //!
-//! Invariants: a part gives the same rows as the CPU engine would. A plan whose part the device refuses after all runs on the CPU engine,
-//! as long as it has given no row. Stopping a part ends that part alone; stopping the query ends its parts.
+//! Invariants: a part returns the same rows as on the CPU engine. If the device refuses a part
+//! after all, the CPU engine runs the whole plan, unless the part has returned a row. Stopping a
+//! part ends that part alone, and stopping the query ends its parts.
 //!
-//! Deliberately absent: operators of the device above one without a kernel. Their rows would go back to the device, and most queries have
-//! few rows there.
+//! Deliberately absent: operators of the device above one without a kernel. Rows would have to go
+//! back to the device, and most queries have few rows there.
 
 use std::{collections::HashSet, sync::Arc};
 

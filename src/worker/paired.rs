@@ -1,11 +1,12 @@
 //! A device's engine, of one rank or several, beside the CPU engine.
 //!
-//! The CPU engine describes, samples and writes files. It runs the queries that it is expected to run faster (`choice.rs`)
-//! and those that the device's engine refuses. A query changes engines only before its first row, so all rows come from
-//! one engine.
+//! The CPU engine describes, samples and writes files. It runs the queries that it is expected to
+//! run faster (`choice.rs`), and those that the device's engine refuses. A query changes engines
+//! only before its first row, so all rows come from one engine.
 //!
-//! A query that the device refuses for want of a kernel is divided (`divided.rs`): the device computes the parts that it has kernels for,
-//! and the CPU engine the operators above them, where that is expected to be faster than the CPU engine alone.
+//! If the device has no kernel for a part of a query, the query may be divided (`divided.rs`): the
+//! device computes the parts that have kernels, and the CPU engine the operators above. That
+//! happens if it is expected to be faster than the CPU engine alone.
 //!
 //! Invariants: a query's metrics say which engine ran it, and why.
 

@@ -16,8 +16,9 @@
 //! ```
 //!
 //! One import points up: the drivers of a query share its readers, its cache, its fragments and its
-//! exchanges, and `compile` notes what it leaves out of the plan, so `Query` has a field for each. Operators do not import one another, except that an
-//! aggregate ends in a projection of `row_wise.rs`.
+//! exchanges, and `compile` notes what it leaves out of the plan. So `Query` has a field for each.
+//! Operators do not import one another, except that an aggregate ends in a projection of
+//! `row_wise.rs`.
 //!
 //! ```text
 //!   sort ◄── aggregate ◄── join ◄── filter ◄── scan         a chunk is pulled through to the next breaker

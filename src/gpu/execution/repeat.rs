@@ -1,4 +1,5 @@
-//! Each row once for each number from 1 to one of its own, such as EXCEPT ALL and INTERSECT ALL need.
+//! Repeats each row once for each number from 1 to the row's own count. EXCEPT ALL and INTERSECT
+//! ALL need that.
 //!
 //! ```text
 //! a, b, 2      a, b, 2, 1
@@ -6,8 +7,8 @@
 //! e, f, 1      e, f, 1, 1
 //! ```
 //!
-//! Invariants: a chunk has as many repeats as there is room for, however often one row is repeated. Between two chunks the driver polls
-//! whether they are wanted.
+//! Invariants: a chunk has as many repeats as memory has room for, even of a single row. Between
+//! two chunks the driver polls whether they are still needed.
 
 use pystachio_plan::Result;
 

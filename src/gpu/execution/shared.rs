@@ -6,10 +6,12 @@
 //!                                          └──────────────► Failed: each reader gets the error
 //! ```
 //!
-//! Which parts are shared says [`pystachio_plan::RepeatedParts`]. A driver of its own reads a part, on the thread of the reader that
-//! asks first, so that the rows are whole even if that reader is not wanted any more. Rows stay on the device while it has room.
+//! [`pystachio_plan::RepeatedParts`] decides which parts are shared. The reader that asks first
+//! gives its thread to a driver of the part. That driver reads the part to its end, even if this
+//! reader needs no more rows. Rows stay on the device while it has room.
 //!
-//! Invariants: a part's scans wait for no filter from outside of it, so waits have no cycle: whoever waits is above the part.
+//! Invariants: a part's scans wait for no filter from outside of the part. Only readers above a
+//! part wait for it, so waits have no cycle.
 //!
 //! Deliberately absent: parts with exchanges. Each of them has exchanges of its own, so no two are equal.
 

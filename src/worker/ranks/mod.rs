@@ -19,10 +19,12 @@
 //! - `rank_server.rs`: the loop of a rank other than 0
 //! - `hosts/`: ranks on other hosts
 //!
-//! Rank 0 is the process that the supervisor starts and backends talk to. It starts the others: the same executable, with the same arguments and
-//! `--rank`. The supervisor does not start them, because it would have to pass their control sockets and report each start and end to
-//! rank 0. Rank 0 notices both by itself, and needs all ranks before it connects them. All ranks are in rank 0's process group, so signals of
-//! the supervisor reach them. The kernel kills a rank whose parent ends.
+//! Rank 0 is the process that the supervisor starts and backends talk to. It starts the other
+//! ranks: the same executable, with the same arguments and `--rank`. If the supervisor started
+//! them, it would have to pass their control sockets and report each start and end to rank 0. Rank
+//! 0 notices both by itself, and needs all ranks before it connects them. All ranks are in rank 0's
+//! process group, so signals of the supervisor reach them. The kernel kills a rank whose parent
+//! ends.
 //!
 //! A rank is lost when its process ends, its control connection closes, or it is silent for too long. Queries on the network then fail with
 //! an error that names the rank and the reason. Rank 0 ends the rank's process, starts another, and connects all ranks under the next

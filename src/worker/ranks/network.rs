@@ -1,4 +1,5 @@
-//! Connects ranks: chooses the communicator, makes the invitation of each rank, and acts on it. No other module knows all communicators.
+//! Connects ranks: chooses the communicator, makes the invitation of each rank, and acts on it. No
+//! other module of this crate knows all communicators.
 
 use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 

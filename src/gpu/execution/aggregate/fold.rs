@@ -1,10 +1,11 @@
-//! Aggregates that a scan computes itself of rows that are segments: sums of products, counts, by columns.
+//! Aggregates that a scan computes over segments: sums of products, and counts, by columns.
 //!
 //! ```text
 //! sum(price * (1 - discount)) GROUP BY flag     key: flag     addend: price * (100 - 1 * discount), in units of the sum's scale
 //! ```
 //!
-//! Invariants: partial results are those that the operator computes of the same rows. Nothing in an addend can fail.
+//! Invariants: the partial results equal those that the operator computes of the same rows. No part
+//! of an addend can fail.
 
 use pystachio_plan::{ColumnId, DataType, Expression, Function, Literal, NamedExpression, Value};
 

@@ -1,6 +1,7 @@
-//! Percentiles and modes, which pick values of rows in an order, in terms of windows.
+//! Percentiles and modes, computed by windows.
 //!
-//! A plan has such an aggregate as a function of an array. Arrays have no kernel, and this one is not made:
+//! In a plan such an aggregate is a function of an array. Arrays have no kernel, so no array is
+//! made:
 //!
 //! ```text
 //! percentile_cont(array(x ORDER BY x), 0.5) GROUP BY g

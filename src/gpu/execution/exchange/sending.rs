@@ -3,10 +3,12 @@
 //! A fragment waits for the filters that joins above it make for its scans, however long their build sides take. Without them it would
 //! send every row.
 //!
-//! The wait has no cycle. The parts of a plan have an order: the build side of a join comes before its probe side, and the inputs of a union
-//! come one after another. A fragment is on the probe side of every join that it waits for, so the build sides are earlier than it. A driver
-//! asks its operators in the same order, so reading a build side needs earlier parts only. A rank empties its inboxes even if no operator
-//! asks for rows, and all ranks run the same plan. A build side that is dropped unread settles its filters.
+//! The wait has no cycle. The parts of a plan have an order: the build side of a join comes before
+//! its probe side, and the inputs of a union come one after another. A fragment is on the probe
+//! side of every join that it waits for, so these build sides come before it. A driver asks its
+//! operators in the same order, so reading a build side needs earlier parts only. A rank empties
+//! its inboxes even if no operator asks for rows, and all ranks run the same plan. A build side
+//! that is dropped unread settles its filters.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

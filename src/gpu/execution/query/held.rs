@@ -1,4 +1,4 @@
-//! Rows that an operator holds from one chunk to the next, and those that it puts aside.
+//! Rows that an operator holds from one chunk to the next, and rows that it moves off the device.
 
 use std::ops::Range;
 

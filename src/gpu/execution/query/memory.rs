@@ -22,14 +22,15 @@
 //! no memory nevertheless, and none of its rows has left, the engine runs it again with the cap.
 //!
 //! Beyond its minimum a query uses memory that no other query has reserved. Chunk sizes follow the
-//! free memory, so that a query that runs alone has large ones; of many queries each counts on a share
-//! of it. Concurrent drivers share the memory for chunks, and a driver begins only if there is enough
-//! for it.
+//! free memory: a query that runs alone has large chunks, and each of many queries plans with a
+//! share of the free memory. Concurrent drivers share the memory for chunks, and a driver begins
+//! only if there is enough for it.
 //!
-//! A query on several ranks reserves the same share of each rank's memory ([`MemoryShare`]), which rank 0
-//! decides: it admits the query for all, so the others must have room for every query that it has
-//! admitted, whatever they would estimate. While the query runs, its exchanges hold the same share of the
-//! rank's memory for blocks, at least that of so many blocks of full size (`exchange/buffers.rs`).
+//! A query on several ranks reserves the same share of each rank's memory ([`MemoryShare`]). Rank 0
+//! decides the share, because it admits the query for all ranks: the others must have room for
+//! every query that rank 0 has admitted. While the query runs, its exchanges hold the same share of
+//! the rank's memory for blocks, and at least a fixed number of blocks of full size
+//! (`exchange/buffers.rs`).
 //!
 //! Invariants: an operator has a claim for the rows that it holds, and spills the rows for which it
 //! gets none. The minimum grows with the plan's rows, and never exceeds the cap.

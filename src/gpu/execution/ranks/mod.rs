@@ -15,13 +15,13 @@
 //! - `rank_table.rs`: the ranks that are connected; `rank_device.rs`: a device that is a rank
 //! - `one_process.rs`: ranks side by side in one process, each with a device of its own
 //!
-//! A rank's device does not know which host started the others: it shares only the exchange network
-//! with them. All ranks prepare a query in parallel: they open its files and compile its plan. Rank
-//! 0's arena admits it first; then it begins on the other ranks. Otherwise two queries that wait
-//! for memory in different orders on two ranks would wait for each other. A query that runs on
-//! another rank has its memory on rank 0, or is about to end, and queries that rank 0 runs alone
-//! end without other ranks. So a query that waits for memory on another rank waits for queries that
-//! end.
+//! A rank's device does not know which host started the other ranks. It shares only the exchange
+//! network with them. All ranks prepare a query in parallel: they open its files and compile its
+//! plan. Rank 0's arena admits the query first, and then it begins on the other ranks. Otherwise
+//! two queries that wait for memory in different orders on two ranks would wait for each other. A
+//! query that runs on another rank has its memory on rank 0, or is about to end. Queries that rank
+//! 0 runs alone end without other ranks. So a query that waits for memory on another rank waits
+//! only for queries that end.
 //!
 //! If a rank refuses a query before the first row (no kernel, no memory, no room in the network),
 //! rank 0 runs it alone. If rank 0 refuses it too, the host runs it elsewhere.

@@ -2,7 +2,8 @@
 //! rows that pass. Consecutive row groups are decoded, tested and returned together, so small ones
 //! cost no more than their rows.
 //!
-//! Row groups all of whose wanted columns are segments need none of this: `resident_rows.rs` tests and reads them.
+//! If all needed columns of row groups are segments, `resident_rows.rs` tests and reads them
+//! instead.
 //!
 //! Invariants: rows come in the order of the row groups. If no row passes, the other columns are
 //! not decoded, and not read unless they were loaded ahead.

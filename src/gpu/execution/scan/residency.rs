@@ -1,4 +1,5 @@
-//! Which chunks of a scan are here as segments, and making segments of chunks whose pages are in the cache.
+//! The segments of a scan's chunks: which chunks have one, and how a chunk in the cache becomes
+//! one.
 //!
 //! ```text
 //! first query: pages ─► decoded, as far as it needs them    second query: pages ─► decoded whole ─► segment, and the pages go
@@ -6,8 +7,9 @@
 //!
 //! A chunk that is used once costs no more than its pages. Its second use makes the segment, which replaces the pages.
 //!
-//! Invariants: a segment has the column as it is declared, of a chunk that was decoded whole without a fault. A chunk that can't become one keeps
-//! its pages, and so do its rows their errors.
+//! Invariants: a segment has the column in its declared type, of a chunk that was decoded whole
+//! without a fault. A chunk that can't become a segment keeps its pages, so that its rows raise
+//! their errors.
 
 use std::{
     collections::HashMap,

@@ -1,11 +1,12 @@
-//! Rows of segments that pass a scan's filter: tests of integers and codes in one launch, everything else for the rows that are left.
+//! The rows of segments that pass a scan's filter: one launch tests integers and codes, and the
+//! other conditions see the rows that remain.
 //!
 //! ```text
 //! comparisons, sets of codes and keys ─► rows that pass ─► other conditions over their cells ─► rows that pass ─► given columns
 //! ```
 //!
-//! Invariants: the rows are those that [`RowTest::select`] finds in the decoded columns. Conditions are taken apart only if none
-//! can fail.
+//! Invariants: [`RowTest::select`] finds the same rows in the decoded columns. Conditions are split
+//! only if none can fail.
 
 use pystachio_plan::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! Which rows of its table a scan reads on this rank.
+//! The rows of a table that a scan reads on this rank.
 //!
 //! Invariants: the shares of all ranks are the table, each row once. The assignment of rows is a
 //! function of inputs that all ranks have in common: the plan, the footers of one state of the

@@ -1,9 +1,9 @@
 //! Scans: row groups of Parquet files, read, decoded and filtered by the query's readers.
 //!
 //! A row group's column chunks come from the device's cache, or are read into page-locked memory,
-//! copied and decompressed. Readers then decode and filter them (`passing_rows.rs`). As long as the filters
-//! of joins above are not settled, readers load column chunks ahead and decode nothing. A
-//! handed-over chunk belongs to its driver's stream.
+//! copied and decompressed. Readers then decode and filter them (`passing_rows.rs`). Until the
+//! filters of joins above are settled, readers load column chunks ahead and decode nothing. A chunk
+//! that a reader hands to a driver belongs to the driver's stream.
 //!
 //! Invariants: chunks come in the order of files and row groups. A chunk has some row groups, or a
 //! piece of one that does not fit into memory.

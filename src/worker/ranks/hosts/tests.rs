@@ -1,5 +1,5 @@
-//! Two hosts at one address, with certificates that are made here. What a rank does, `rank_server.rs` tests; its process is this test's
-//! executable here, which ends at once.
+//! Two hosts at one address, with certificates that the test makes. `rank_server.rs` tests the work
+//! of a rank. The process of a rank is this test's executable here, which ends at once.
 
 use std::{path::Path, time::Duration};
 
