@@ -30,7 +30,7 @@ def check(root, pages, conninfo, folder, claims):
         session.run(f"CREATE DATABASE {DATABASE}")
         with Session(f"{conninfo} dbname={DATABASE}", ["CREATE EXTENSION pystachio"]) as own:
             claims.attempt("settings", lambda: _settings(pages["docs/settings.md"], own))
-            claims.attempt("options", lambda: _options(pages["docs/tables.md"], own))
+            claims.attempt("options", lambda: _options(pages["docs/settings.md"], pages["docs/tables.md"], own))
             claims.attempt("types", lambda: _types(pages["docs/types.md"], own, f"{folder}/{DATABASE}"))
             claims.attempt("functions and views", lambda: _objects(pages, own))
             own.run("CREATE EXTENSION pg_stat_statements; SET compute_query_id = on")
@@ -71,14 +71,15 @@ def _in_seconds(value):
     return re.sub(r"^(\d+)000 ms$", r"\1 s", value)
 
 
-def _options(page, session):
-    """The options of every object, as the hints of errors about unknown ones list them."""
+def _options(page, other, session):
+    """The options of every object, as the hints of errors about unknown ones list them. Another page explains some of them."""
     unknown = "OPTIONS (no_such_option '1')"
     statements = {
         "server": f"CREATE SERVER x FOREIGN DATA WRAPPER pystachio {unknown}",
         "table": f"CREATE FOREIGN TABLE x (id integer) SERVER pystachio {unknown}",
         "column": f"CREATE FOREIGN TABLE x (id integer {unknown}) SERVER pystachio OPTIONS (path '/x')",
         "import": f"IMPORT FOREIGN SCHEMA \"/\" FROM SERVER pystachio INTO public {unknown}",
+        "user mapping": f"CREATE USER MAPPING FOR CURRENT_USER SERVER pystachio {unknown}",
     }
     there = set()
     for thing, statement in statements.items():
@@ -87,8 +88,10 @@ def _options(page, session):
         except QueryError as error:
             names = re.search(r"(?:Valid options: |The valid option is )(.*)\.", error.hint)[1]
             there |= {(thing, name) for name in names.split(", ")}
-    listed = {(row[0], name) for row in page.table_rows("|".join(statements)) for name in _NAMES.findall(row[1])}
+    listed, explained = ({(row[0], name) for row in listing.table_rows("|".join(statements)) for name in _NAMES.findall(row[1])}
+                         for listing in (page, other))
     require_same(listed, there)
+    assert explained <= there, f"no such options: {sorted(explained - there)}"
 
 
 def _types(page, session, folder):
