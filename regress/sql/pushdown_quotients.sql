@@ -39,6 +39,14 @@ SELECT same($$SELECT i, j FROM pairs WHERE y <> 0 AND x / y > -10000000000000000
 SELECT same($$SELECT i, j FROM pairs WHERE y <> 0 AND abs(x / y) < 1$$);
 SELECT same($$SELECT i, j, x / NULLIF(y, 0) > 1 FROM pairs$$);
 SELECT same($$SELECT count(*) FROM pairs WHERE x / y > 1$$);
+-- The order of the parts of CASE, AND and OR brings errors out.
+SELECT same($$SELECT i, j FROM pairs WHERE CASE WHEN x / y > 1 THEN 1 ELSE 2 END > 5$$);
+SELECT same($$SELECT a FROM (SELECT a, sum(n) AS s, sum(m) - sum(m) AS zero FROM t1 GROUP BY a) g WHERE CASE WHEN s / zero > 1 THEN 1 ELSE 2 END > 5$$);
+SELECT same($$SELECT i, j FROM pairs WHERE CASE WHEN y <> 0 AND x / y > 1 THEN 1 ELSE 2 END > 1$$);
+SELECT same($$SELECT i, j FROM pairs WHERE (y <> 0 AND x / y > 1) OR i > 100$$);
+SELECT same($$SELECT i, j FROM pairs WHERE x / y > 1 OR i > 0$$);
+SELECT same($$SELECT i, j FROM pairs WHERE i > 0 OR x / y > 1$$);
+SELECT same($$SELECT i, j FROM pairs WHERE y <> 0 AND i = 5 AND j < 9 AND x / y BETWEEN -100 AND 0.5$$);
 -- With others, and with numbers.
 SELECT same($$SELECT p.i, p.j, q.i, q.j FROM pairs p, pairs q WHERE p.y <> 0 AND q.y <> 0 AND p.x / p.y > q.x / q.y AND p.j = q.i$$);
 SELECT same($$SELECT p.i, p.j, q.i, q.j FROM pairs p, pairs q WHERE p.y <> 0 AND q.y <> 0 AND p.x / p.y = q.x / q.y$$);

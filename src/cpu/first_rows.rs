@@ -305,7 +305,13 @@ impl Candidates {
 
     fn hold(&self, batch: RecordBatch) -> DataFusionResult<()> {
         self.add(batch)?;
-        let Ok(_looking) = self.looking.try_lock() else { return Ok(()) };
+        // Rows that pile up while another partition looks must not take what the query has.
+        let is_far = lock(&self.held).bytes.get() >= 2 * self.bytes_max;
+        let looking = match is_far {
+            true => Some(lock_whole(&self.looking)),
+            false => self.looking.try_lock().ok(),
+        };
+        let Some(_looking) = looking else { return Ok(()) };
         let taken = {
             let mut held = lock(&self.held);
             let is_much = held.rows.get() >= LOOKED_ROWS_MIN || held.bytes.get() >= self.bytes_max;

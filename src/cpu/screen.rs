@@ -1,20 +1,27 @@
-//! Rows for which a condition on quotients or variances can't be true are dropped before these are computed.
+//! Conditions on quotients and variances, decided for most rows without computing these.
 //!
 //! PostgreSQL's quotients and variances have many digits, so each of them takes a microsecond. Most rows are far from where a condition
-//! such as `stddev(x) / avg(x) > 1` changes. A [`ScreenExec`] computes bounds of both sides with floating-point numbers and drops the
-//! rows for which the condition is false whatever the exact values are. The condition itself stands above it, and sees the rest.
+//! such as `stddev(x) / avg(x) > 1` changes. A [`Screen`] computes bounds of both sides with floating-point numbers: for most rows they
+//! say whether the condition is true, whatever the exact values are.
 //!
 //! ```text
-//! columns ─► bounds of each part of the condition ─► bounds of the condition: false ─► the row is dropped
+//!                                                                      true or false ─► known
+//! columns ─► bounds of each part of the condition ─► of the condition ◄
+//!                                                                      neither ─► computed exactly, for these rows alone
 //! ```
 //!
-//! Invariants: bounds contain the exact value, however PostgreSQL rounds it. A value without bounds may be anything: NULL, text, a quotient
-//! whose divisor may be zero, a function that this module does not know. A row is dropped only where the condition neither is true nor fails.
+//! A [`ScreenedCondition`] is the condition of a filter. Where what the condition reads is computed in a projection below the filter, a
+//! [`ScreenExec`] drops rows before the projection computes it.
 //!
-//! Deliberately absent: the choice of rows to keep among those that are close; screening that drops few rows, which ends itself.
+//! Invariants: bounds contain the exact value, however PostgreSQL rounds it. A value without bounds may be anything, and NULL. The screen
+//! decides a condition only where its exact value can't be an error: as PostgreSQL does, parts of AND, OR and CASE are taken in their order,
+//! and what is behind the deciding part is not looked at.
+//!
+//! Deliberately absent: screening that decides few rows, which ends itself.
 
 use std::{
     fmt,
+    hash::{Hash, Hasher},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -23,8 +30,9 @@ use std::{
 
 use crate::datafusion::{
     config::ConfigOptions,
-    error::Result as DataFusionResult,
+    error::{DataFusionError, Result as DataFusionResult},
     execution::{SendableRecordBatchStream, TaskContext},
+    logical_expr::ColumnarValue,
     physical_expr::PhysicalExpr,
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
@@ -39,8 +47,8 @@ use arrow::{
     array::{Array, AsArray, BooleanArray, RecordBatch},
     compute::filter_record_batch,
     datatypes::{
-        ArrowPrimitiveType, DataType as ArrowType, Decimal128Type, Decimal256Type, Int16Type, Int32Type,
-        Int64Type, SchemaRef, i256,
+        ArrowPrimitiveType, DataType as ArrowType, Decimal128Type, Decimal256Type, FieldRef, Int16Type,
+        Int32Type, Int64Type, Schema, SchemaRef, i256,
     },
 };
 use futures::TryStreamExt;
@@ -54,8 +62,10 @@ use crate::{
 
 /// Batches after which it is known whether screening drops rows.
 const TRIED_BATCHES: usize = 8;
-/// It goes on if it has dropped at least this part of their rows.
-const DROPPED_PART: usize = 4;
+/// It goes on if it has decided at least this part of their rows.
+const DECIDED_PART: usize = 4;
+/// Whole numbers below it are floating-point numbers.
+const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 /// By how much a sum, a product or a conversion may be off, of 1: some times the distance of two numbers.
 const ROUNDING: f64 = 1e-15;
 /// By how much a quotient or a root may be off, of 1. PostgreSQL rounds them to 16 digits or more.
@@ -66,16 +76,31 @@ const DIGITS_ROUNDING: f64 = 1e-13;
 struct Bounds {
     low: f64,
     high: f64,
+    /// Whether computing the value may be an error.
+    may_fail: bool,
 }
 
 impl Bounds {
-    const ANY: Self = Self { low: f64::NEG_INFINITY, high: f64::INFINITY };
+    const ANY: Self = Self::between(f64::NEG_INFINITY, f64::INFINITY);
     const FALSE: Self = Self::exact(0.0);
     const TRUE: Self = Self::exact(1.0);
-    const MAYBE: Self = Self { low: 0.0, high: 1.0 };
+    const MAYBE: Self = Self::between(0.0, 1.0);
+
+    const fn between(low: f64, high: f64) -> Self {
+        Self { low, high, may_fail: false }
+    }
 
     const fn exact(value: f64) -> Self {
-        Self { low: value, high: value }
+        Self::between(value, value)
+    }
+
+    /// The same of a value whose computing fails where that of `others` does.
+    fn after(self, others: &[Self]) -> Self {
+        Self { may_fail: self.may_fail || others.iter().any(|other| other.may_fail), ..self }
+    }
+
+    fn failing(self) -> Self {
+        Self { may_fail: true, ..self }
     }
 
     /// Bounds that are wider by a part of their values.
@@ -86,7 +111,7 @@ impl Bounds {
         let low = if self.low == 0.0 { self.low } else { low - f64::MIN_POSITIVE };
         let high = if self.high == 0.0 { self.high } else { high + f64::MIN_POSITIVE };
         match low <= high {
-            true => Self { low, high },
+            true => Self::between(low, high),
             false => Self::ANY,
         }
     }
@@ -96,11 +121,11 @@ impl Bounds {
         let any_nan = values.iter().any(|value| value.is_nan());
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if any_nan { Self::ANY } else { Self { low, high } }
+        if any_nan { Self::ANY } else { Self::between(low, high) }
     }
 
     fn hull(self, other: Self) -> Self {
-        Self { low: self.low.min(other.low), high: self.high.max(other.high) }
+        Self::between(self.low.min(other.low), self.high.max(other.high)).after(&[self, other])
     }
 
     fn is_bounded(self) -> bool {
@@ -108,7 +133,7 @@ impl Bounds {
     }
 
     fn negated(self) -> Self {
-        Self { low: -self.high, high: -self.low }
+        Self::between(-self.high, -self.low)
     }
 
     fn plus(self, other: Self) -> Self {
@@ -124,9 +149,11 @@ impl Bounds {
         Self::of(&products).widened(ROUNDING)
     }
 
-    /// A quotient, whose divisor is not zero for sure.
     fn over(self, other: Self) -> Self {
-        if !(self.is_bounded() && other.is_bounded()) || (other.low <= 0.0 && other.high >= 0.0) {
+        if other.low <= 0.0 && other.high >= 0.0 {
+            return Self::ANY.failing();
+        }
+        if !(self.is_bounded() && other.is_bounded()) {
             return Self::ANY;
         }
         let quotients =
@@ -138,7 +165,7 @@ impl Bounds {
         match (self.low >= 0.0, self.high <= 0.0) {
             (true, _) => self,
             (_, true) => self.negated(),
-            _ => Self { low: 0.0, high: self.high.max(-self.low) },
+            _ => Self::between(0.0, self.high.max(-self.low)),
         }
     }
 
@@ -146,13 +173,13 @@ impl Bounds {
         match (self.low > 0.0, self.high < 0.0) {
             (true, _) => Self::TRUE,
             (_, true) => Self::exact(-1.0),
-            _ => Self { low: -1.0, high: 1.0 },
+            _ => Self::between(-1.0, 1.0),
         }
     }
 
     /// The square root; negative numbers count as zero.
     fn root(self) -> Self {
-        Self { low: self.low.max(0.0).sqrt(), high: self.high.max(0.0).sqrt() }.widened(DIGITS_ROUNDING)
+        Self::between(self.low.max(0.0).sqrt(), self.high.max(0.0).sqrt()).widened(DIGITS_ROUNDING)
     }
 
     fn truth(is_true: bool, is_false: bool) -> Self {
@@ -161,6 +188,11 @@ impl Bounds {
             (_, true) => Self::FALSE,
             _ => Self::MAYBE,
         }
+    }
+
+    /// The same, of a type that has values between these, beyond which a result is an error.
+    fn within(self, least: f64, greatest: f64) -> Self {
+        if self.low < least || self.high > greatest { self.failing() } else { self }
     }
 
     fn is_true(self) -> bool {
@@ -175,8 +207,10 @@ impl Bounds {
 /// A part of a condition. The numbers are the places of parts before it.
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
-    /// Nothing is known of it.
-    Any,
+    /// Nothing is known of it, but whether computing it may be an error.
+    Any {
+        may_fail: bool,
+    },
     /// A column of the input, by its name.
     Column(String),
     Constant(Bounds),
@@ -188,6 +222,8 @@ enum Part {
     Sign(usize),
     /// The value, off by so much at most.
     Rounded(usize, f64),
+    /// The value, of a type that has values between these.
+    Within(usize, f64, f64),
     /// Count, sum, sum of squares.
     Variance(VarianceForm, [usize; 3]),
     Less(usize, usize),
@@ -221,20 +257,30 @@ impl Screen {
         }
         let mut builder = Builder { parts: Vec::new(), parameters };
         let root = builder.add(predicate);
-        let known = !matches!(builder.parts[root], Part::Any);
+        let known = !matches!(builder.parts[root], Part::Any { .. });
         builder.parts.truncate(root + 1);
         known.then_some(Self { parts: builder.parts })
     }
 
-    /// Which rows the condition may be true for.
-    fn rows_left(&self, batch: &RecordBatch) -> BooleanArray {
+    /// Whether the condition is true for each row of a batch, as far as bounds decide.
+    fn decided(&self, batch: &RecordBatch) -> Vec<Option<bool>> {
         let mut bounds: Vec<Vec<Bounds>> = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             let of_part = part.bounds(batch, &bounds);
             bounds.push(of_part);
         }
-        let condition = bounds.pop().unwrap_or_default();
-        condition.into_iter().map(|bounds| Some(!bounds.is_false())).collect()
+        let condition = bounds.pop().unwrap_or_default().into_iter();
+        let decide = |bounds: Bounds| match (bounds.is_true(), bounds.is_false()) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        };
+        condition.map(decide).collect()
+    }
+
+    /// Which rows the condition may be true for.
+    fn rows_left(&self, batch: &RecordBatch) -> BooleanArray {
+        self.decided(batch).into_iter().map(|decided| Some(decided != Some(false))).collect()
     }
 }
 
@@ -257,11 +303,11 @@ impl Builder<'_> {
     fn add(&mut self, expression: &Expression) -> usize {
         let part = match expression {
             Expression::Column { id, data_type } if is_number(data_type) => Part::Column(column_name(*id)),
-            Expression::Column { .. } => Part::Any,
+            Expression::Column { .. } => Part::Any { may_fail: false },
             Expression::Literal(literal) => constant(literal),
             Expression::Parameter { index, .. } => {
                 let literal = usize::try_from(*index).ok().and_then(|index| self.parameters.get(index));
-                literal.map_or(Part::Any, constant)
+                literal.map_or(Part::Any { may_fail: false }, constant)
             }
             Expression::Call { function, arguments, data_type } => self.call(*function, arguments, data_type),
             Expression::Case { branches, otherwise, .. } => {
@@ -271,7 +317,7 @@ impl Builder<'_> {
                     .collect();
                 let otherwise = match otherwise {
                     Some(otherwise) => self.add(otherwise),
-                    None => self.push(Part::Any),
+                    None => self.push(Part::Any { may_fail: false }),
                 };
                 Part::Case(branches, otherwise)
             }
@@ -280,6 +326,25 @@ impl Builder<'_> {
     }
 
     fn call(&mut self, function: Function, arguments: &[Expression], data_type: &DataType) -> Part {
+        let part = self.call_within_limits(function, arguments, data_type);
+        let limit = match data_type {
+            DataType::Int16 => f64::from(i16::MAX),
+            DataType::Int32 => f64::from(i32::MAX),
+            DataType::Int64 => i64::MAX as f64,
+            DataType::Decimal { precision, scale } => 10_f64.powi(i32::from(*precision) - i32::from(*scale)),
+            _ => return part,
+        };
+        // Close to the limit it may fail too.
+        let limit = limit * (1.0 - DIGITS_ROUNDING);
+        Part::Within(self.push(part), -limit, limit)
+    }
+
+    fn call_within_limits(
+        &mut self,
+        function: Function,
+        arguments: &[Expression],
+        data_type: &DataType,
+    ) -> Part {
         let is_of_numbers = arguments.iter().all(|argument| is_number(argument.data_type()));
         match (function, arguments) {
             (Function::And, conditions) => {
@@ -289,7 +354,13 @@ impl Builder<'_> {
                 Part::Or(conditions.iter().map(|condition| self.add(condition)).collect())
             }
             (Function::Not, [condition]) => Part::Not(self.add(condition)),
-            _ if !is_of_numbers => Part::Any,
+            // A comparison of values that are there is no error.
+            _ if !is_of_numbers => Part::Any {
+                may_fail: !(is_comparison(function)
+                    && arguments.iter().all(|argument| {
+                        !matches!(argument, Expression::Call { .. } | Expression::Case { .. })
+                    })),
+            },
             (Function::Add, [a, b]) => Part::Add(self.add(a), self.add(b)),
             (Function::Subtract, [a, b]) => {
                 let (a, b) = (self.add(a), self.add(b));
@@ -321,9 +392,24 @@ impl Builder<'_> {
                 let (a, b) = (self.add(a), self.add(b));
                 Part::Not(self.push(Part::Equal(a, b)))
             }
-            _ => Part::Any,
+            _ => Part::Any { may_fail: true },
         }
     }
+}
+
+fn is_comparison(function: Function) -> bool {
+    matches!(
+        function,
+        Function::Equal
+            | Function::NotEqual
+            | Function::Less
+            | Function::LessEqual
+            | Function::Greater
+            | Function::GreaterEqual
+            | Function::In
+            | Function::IsNull
+            | Function::IsNotNull
+    )
 }
 
 /// Whether it has the numbers whose bounds are known: whole ones and decimals.
@@ -343,12 +429,15 @@ fn constant(literal: &Literal) -> Part {
     match literal.value {
         Value::Int(value) if is_number(&literal.data_type) => Part::Constant(decimal(value as f64, scale)),
         Value::Decimal(value) => Part::Constant(decimal(value as f64, scale)),
-        _ => Part::Any,
+        _ => Part::Any { may_fail: false },
     }
 }
 
 /// Bounds of a number that was converted from its digits.
 fn decimal(digits: f64, scale: u8) -> Bounds {
+    if scale == 0 && digits.abs() < EXACT_MAX {
+        return Bounds::exact(digits);
+    }
     let value = digits / 10_f64.powi(i32::from(scale));
     Bounds::of(&[value]).widened(ROUNDING)
 }
@@ -356,12 +445,14 @@ fn decimal(digits: f64, scale: u8) -> Bounds {
 impl Part {
     fn bounds(&self, batch: &RecordBatch, known: &[Vec<Bounds>]) -> Vec<Bounds> {
         let row_count = batch.num_rows();
-        let one = |a: &usize, of: &dyn Fn(Bounds) -> Bounds| known[*a].iter().map(|a| of(*a)).collect();
+        let one = |a: &usize, of: &dyn Fn(Bounds) -> Bounds| {
+            known[*a].iter().map(|a| of(*a).after(&[*a])).collect()
+        };
         let two = |(a, b): (&usize, &usize), of: &dyn Fn(Bounds, Bounds) -> Bounds| {
-            known[*a].iter().zip(&known[*b]).map(|(a, b)| of(*a, *b)).collect()
+            known[*a].iter().zip(&known[*b]).map(|(a, b)| of(*a, *b).after(&[*a, *b])).collect()
         };
         match self {
-            Self::Any => vec![Bounds::ANY; row_count],
+            Self::Any { may_fail } => vec![Bounds { may_fail: *may_fail, ..Bounds::ANY }; row_count],
             Self::Constant(bounds) => vec![*bounds; row_count],
             Self::Column(name) => match batch.column_by_name(name) {
                 Some(column) => column_bounds(column.as_ref()),
@@ -373,33 +464,28 @@ impl Part {
             Self::Divide(a, b) => two((a, b), &Bounds::over),
             Self::Absolute(a) => one(a, &Bounds::absolute),
             Self::Sign(a) => one(a, &Bounds::sign),
-            Self::Rounded(a, off) => one(a, &|a| a.plus(Bounds { low: -off, high: *off })),
+            Self::Rounded(a, off) => one(a, &|a| a.plus(Bounds::between(-off, *off))),
+            Self::Within(a, least, greatest) => one(a, &|a| a.within(*least, *greatest)),
             Self::Variance(form, [count, sum, squares]) => {
                 let moments = known[*count].iter().zip(&known[*sum]).zip(&known[*squares]);
-                moments.map(|((count, sum), squares)| variance(*form, *count, *sum, *squares)).collect()
+                let of = |((count, sum), squares): ((&Bounds, &Bounds), &Bounds)| {
+                    variance(*form, *count, *sum, *squares).after(&[*count, *sum, *squares])
+                };
+                moments.map(of).collect()
             }
             Self::Less(a, b) => two((a, b), &|a, b| Bounds::truth(a.high < b.low, a.low >= b.high)),
             Self::LessOrEqual(a, b) => two((a, b), &|a, b| Bounds::truth(a.high <= b.low, a.low > b.high)),
-            Self::Equal(a, b) => two((a, b), &|a, b| Bounds::truth(false, a.high < b.low || a.low > b.high)),
+            Self::Equal(a, b) => two((a, b), &|a, b| {
+                let is_equal = a.low == a.high && b.low == b.high && a.low == b.low;
+                Bounds::truth(is_equal, a.high < b.low || a.low > b.high)
+            }),
             Self::Not(a) => one(a, &|a| Bounds::truth(a.is_false(), a.is_true())),
             Self::And(conditions) => {
-                let all = |row: usize, is: fn(Bounds) -> bool| {
-                    conditions.iter().all(|place| is(known[*place][row]))
-                };
-                let any = |row: usize, is: fn(Bounds) -> bool| {
-                    conditions.iter().any(|place| is(known[*place][row]))
-                };
-                let of = |row| Bounds::truth(all(row, Bounds::is_true), any(row, Bounds::is_false));
+                let of = |row| combined(conditions.iter().map(|place| known[*place][row]), Bounds::FALSE);
                 (0..row_count).map(of).collect()
             }
             Self::Or(conditions) => {
-                let all = |row: usize, is: fn(Bounds) -> bool| {
-                    conditions.iter().all(|place| is(known[*place][row]))
-                };
-                let any = |row: usize, is: fn(Bounds) -> bool| {
-                    conditions.iter().any(|place| is(known[*place][row]))
-                };
-                let of = |row| Bounds::truth(any(row, Bounds::is_true), all(row, Bounds::is_false));
+                let of = |row| combined(conditions.iter().map(|place| known[*place][row]), Bounds::TRUE);
                 (0..row_count).map(of).collect()
             }
             Self::Case(branches, otherwise) => {
@@ -410,11 +496,12 @@ impl Part {
                         if condition.is_false() {
                             continue;
                         }
-                        let result = known[*result][row];
-                        found = Some(found.map_or(result, |found| found.hull(result)));
+                        let result = known[*result][row].after(&[condition]);
+                        let hull = found.map_or(result, |found| found.hull(result));
                         if condition.is_true() {
-                            return found.unwrap_or(Bounds::ANY);
+                            return hull;
                         }
+                        found = Some(hull);
                     }
                     let otherwise = known[*otherwise][row];
                     found.map_or(otherwise, |found| found.hull(otherwise))
@@ -423,6 +510,20 @@ impl Part {
             }
         }
     }
+}
+
+/// Conditions in their order, of which one that is `deciding` decides: `FALSE` for AND, `TRUE` for OR.
+fn combined(conditions: impl Iterator<Item = Bounds>, deciding: Bounds) -> Bounds {
+    let mut result = if deciding.is_true() { Bounds::FALSE } else { Bounds::TRUE };
+    for condition in conditions {
+        if condition == deciding && !result.may_fail {
+            return deciding;
+        }
+        if condition != result {
+            result = Bounds::MAYBE.after(&[result, condition]);
+        }
+    }
+    result
 }
 
 /// A variance, or its root. NULL is anything, and so is a variance of fewer rows than it needs.
@@ -435,7 +536,7 @@ fn variance(form: VarianceForm, count: Bounds, sum: Bounds, squares: Bounds) -> 
     let others = if form.sample { count.plus(Bounds::exact(-1.0)) } else { count };
     let quotient = numerator.over(count.times(others));
     // Less than nothing is only rounding.
-    let variance = Bounds { low: quotient.low.max(0.0), high: quotient.high.max(0.0) };
+    let variance = Bounds::between(quotient.low.max(0.0), quotient.high.max(0.0));
     if form.deviation { variance.root() } else { variance }
 }
 
@@ -466,34 +567,117 @@ fn wide_to_float(value: i256) -> f64 {
     if value.is_negative() { -size } else { size }
 }
 
-/// The rows of an operator that a condition may be true for.
-#[derive(Debug)]
-pub(crate) struct ScreenExec {
-    input: Arc<dyn ExecutionPlan>,
-    screen: Arc<Screen>,
-    metrics: ExecutionPlanMetricsSet,
-}
-
-/// What screening has come to in one partition.
-#[derive(Default)]
+/// What screening has come to.
+#[derive(Debug, Default)]
 struct Progress {
     batches: AtomicUsize,
     rows: AtomicUsize,
-    dropped: AtomicUsize,
+    decided: AtomicUsize,
 }
 
 impl Progress {
     /// Whether it is worth its cost, as far as is known.
     fn is_worthwhile(&self) -> bool {
         self.batches.load(Ordering::Relaxed) < TRIED_BATCHES
-            || self.dropped.load(Ordering::Relaxed) >= self.rows.load(Ordering::Relaxed) / DROPPED_PART
+            || self.decided.load(Ordering::Relaxed) >= self.rows.load(Ordering::Relaxed) / DECIDED_PART
     }
 
-    fn note(&self, rows: usize, left: usize) {
+    fn note(&self, rows: usize, decided: usize) {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.rows.fetch_add(rows, Ordering::Relaxed);
-        self.dropped.fetch_add(rows - left, Ordering::Relaxed);
+        self.decided.fetch_add(decided, Ordering::Relaxed);
     }
+}
+
+/// A condition that is computed only for the rows for which its screen does not decide it.
+#[derive(Debug)]
+pub(crate) struct ScreenedCondition {
+    condition: Arc<dyn PhysicalExpr>,
+    screen: Arc<Screen>,
+    progress: Arc<Progress>,
+}
+
+impl ScreenedCondition {
+    pub(crate) fn new(condition: Arc<dyn PhysicalExpr>, screen: Screen) -> Self {
+        Self { condition, screen: Arc::new(screen), progress: Arc::default() }
+    }
+}
+
+impl PhysicalExpr for ScreenedCondition {
+    fn evaluate(&self, batch: &RecordBatch) -> DataFusionResult<ColumnarValue> {
+        if !self.progress.is_worthwhile() {
+            return self.condition.evaluate(batch);
+        }
+        let decided = self.screen.decided(batch);
+        let is_open: BooleanArray = decided.iter().map(|decided| Some(decided.is_none())).collect();
+        let open_count = is_open.true_count();
+        self.progress.note(batch.num_rows(), batch.num_rows() - open_count);
+        if open_count == 0 {
+            return Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(decided))));
+        }
+        if open_count == batch.num_rows() {
+            return self.condition.evaluate(batch);
+        }
+        let exact =
+            self.condition.evaluate(&filter_record_batch(batch, &is_open)?)?.into_array(open_count)?;
+        let mut exact = exact.as_boolean().iter();
+        let all: BooleanArray =
+            decided.into_iter().map(|decided| decided.or_else(|| exact.next().flatten())).collect();
+        Ok(ColumnarValue::Array(Arc::new(all)))
+    }
+
+    fn return_field(&self, input_schema: &Schema) -> DataFusionResult<FieldRef> {
+        self.condition.return_field(input_schema)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.condition]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> DataFusionResult<Arc<dyn PhysicalExpr>> {
+        match children.pop() {
+            Some(condition) if children.is_empty() => {
+                let (screen, progress) = (self.screen.clone(), self.progress.clone());
+                Ok(Arc::new(Self { condition, screen, progress }))
+            }
+            _ => Err(DataFusionError::Internal("a screened condition has one part".to_owned())),
+        }
+    }
+
+    fn fmt_sql(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(formatter)
+    }
+}
+
+impl fmt::Display for ScreenedCondition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "screened({})", self.condition)
+    }
+}
+
+impl PartialEq for ScreenedCondition {
+    fn eq(&self, other: &Self) -> bool {
+        self.condition.eq(&other.condition)
+    }
+}
+
+impl Eq for ScreenedCondition {}
+
+impl Hash for ScreenedCondition {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
+
+/// The rows of an operator that a condition may be true for.
+#[derive(Debug)]
+pub(crate) struct ScreenExec {
+    input: Arc<dyn ExecutionPlan>,
+    screen: Arc<Screen>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl ScreenExec {
@@ -567,7 +751,7 @@ impl ExecutionPlan for ScreenExec {
         let batches = input.try_filter_map(move |batch| {
             let screened = if progress.is_worthwhile() {
                 let left = screen.rows_left(&batch);
-                progress.note(batch.num_rows(), left.true_count());
+                progress.note(batch.num_rows(), batch.num_rows() - left.true_count());
                 filter_record_batch(&batch, &left)
             } else {
                 Ok(batch)
@@ -610,8 +794,13 @@ mod tests {
         Expression::column(ColumnId(id), data_type)
     }
 
-    /// Which of the rows are left. Column 0 has counts, 1 sums and 2 sums of squares, of two digits each.
+    /// Which of the rows are left.
     fn left(predicate: &Expression, rows: &[(Option<i64>, i128, i128)]) -> Vec<bool> {
+        decided(predicate, rows).into_iter().map(|decided| decided != Some(false)).collect()
+    }
+
+    /// What is decided of the rows. Column 0 has counts, 1 sums and 2 sums of squares, of two digits each.
+    fn decided(predicate: &Expression, rows: &[(Option<i64>, i128, i128)]) -> Vec<Option<bool>> {
         let decimals = |values: Vec<i128>| -> ArrayRef {
             Arc::new(Decimal128Array::from(values).with_precision_and_scale(30, 2).unwrap())
         };
@@ -622,7 +811,7 @@ mod tests {
             ("c2", decimals(rows.iter().map(|row| row.2).collect()), true),
         ]);
         let screen = Screen::of(predicate, &[]).expect("the condition is costly");
-        screen.rows_left(&batch.unwrap()).iter().map(|left| left.unwrap()).collect()
+        screen.decided(&batch.unwrap())
     }
 
     fn deviation() -> Expression {
@@ -649,7 +838,9 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_dropped_only_where_the_exact_value_decides() {
+    fn a_row_is_decided_only_where_the_exact_value_is() {
+        use std::cmp::Ordering::{Greater, Less};
+
         // n, sum and sum of squares of rows with a digit each; the deviation against bounds on both sides of it.
         let mut state = 7_u64;
         let mut next = |below: u64| {
@@ -674,17 +865,15 @@ mod tests {
             let row = (Some(count as i64), sum * 10, squares);
             for factor in [0.5, 0.999_999, 1.000_001, 2.0] {
                 let bound = (exact * factor * 1e10) as i128;
-                let above = left(&less(number(bound, 10), deviation()), &[row]);
-                let below = left(&less(deviation(), number(bound, 10)), &[row]);
-                assert!(above[0] || bound as f64 >= exact * 1e10, "{row:?} {exact} {factor}");
-                assert!(below[0] || bound as f64 <= exact * 1e10, "{row:?} {exact} {factor}");
-                // A row far from the bound is dropped: screening does something.
+                let is_above = decided(&less(number(bound, 10), deviation()), &[row])[0];
+                let is_below = decided(&less(deviation(), number(bound, 10)), &[row])[0];
+                let order = (exact * 1e10).partial_cmp(&(bound as f64));
+                assert!(is_above.is_none_or(|is| is == (order == Some(Greater))), "{row:?} {exact} {factor}");
+                assert!(is_below.is_none_or(|is| is == (order == Some(Less))), "{row:?} {exact} {factor}");
+                // A row far from the bound is decided: screening does something.
                 if spread == 1_000_000 && exact > 1000.0 {
-                    assert_eq!(
-                        (above[0], below[0]),
-                        (factor < 1.0, factor > 1.0),
-                        "{row:?} {exact} {factor}"
-                    );
+                    let found = (is_above, is_below);
+                    assert_eq!(found, (Some(factor < 1.0), Some(factor > 1.0)), "{row:?} {exact} {factor}");
                 }
             }
         }
@@ -724,6 +913,92 @@ mod tests {
         assert_eq!(left(&either, &rows), [true; 4]);
         let negated = Expression::predicate(Function::Not, vec![less(mean(), number(2, 0))]);
         assert_eq!(left(&negated, &rows), [false, true, true, true]);
+    }
+
+    #[test]
+    fn errors_that_the_order_of_parts_brings_out_are_not_screened_away() {
+        // The sum over a sum of squares that may be 0.
+        let quotient = || {
+            let arguments = vec![
+                column(1, decimal_type(30, 2)),
+                column(2, decimal_type(30, 2)),
+                Expression::literal(Value::Int(20), DataType::Int32),
+            ];
+            call(Function::DivideDecimal, arguments, decimal_type(70, 40))
+        };
+        let is_above = |bound: i128, of: Expression| less(number(bound, 0), of);
+        let choice = |condition: Expression| Expression::Case {
+            branches: vec![pystachio_plan::CaseBranch { condition, result: number(1, 0) }],
+            otherwise: Some(Box::new(number(2, 0))),
+            data_type: decimal_type(20, 0),
+        };
+        let (good, bad) = ((Some(4), 400, 100), (Some(4), 400, 0));
+        let cases = [
+            // Both results are known, and neither is above 5 or below 0.
+            (is_above(5, choice(is_above(1, quotient()))), Some(false), None),
+            (is_above(0, choice(is_above(1, quotient()))), Some(true), None),
+            // What decides stands before or behind what may fail.
+            (
+                Expression::predicate(Function::And, vec![is_above(9, mean()), is_above(1, quotient())]),
+                Some(false),
+                Some(false),
+            ),
+            (
+                Expression::predicate(Function::And, vec![is_above(1, quotient()), is_above(9, mean())]),
+                Some(false),
+                None,
+            ),
+            (
+                Expression::predicate(Function::Or, vec![is_above(0, mean()), is_above(1, quotient())]),
+                Some(true),
+                Some(true),
+            ),
+            (
+                Expression::predicate(Function::Or, vec![is_above(1, quotient()), is_above(0, mean())]),
+                Some(true),
+                None,
+            ),
+        ];
+        for (number, (condition, of_good, of_bad)) in cases.into_iter().enumerate() {
+            assert_eq!(decided(&condition, &[good, bad]), [of_good, of_bad], "case {number}");
+        }
+        // A sum of counts that exceeds their type.
+        let twice = call(Function::Add, vec![column(0, DataType::Int64); 2], DataType::Int64);
+        let both = Expression::predicate(Function::Or, vec![is_above(0, twice), is_above(0, mean())]);
+        assert_eq!(decided(&both, &[(Some(4), 400, 0), (Some(i64::MAX), 400, 0)]), [Some(true), None]);
+    }
+
+    #[test]
+    fn whole_numbers_are_compared_for_equality() {
+        let is_four = Expression::predicate(
+            Function::Equal,
+            vec![column(0, DataType::Int64), Expression::literal(Value::Int(4), DataType::Int64)],
+        );
+        let both = Expression::predicate(Function::And, vec![is_four, less(number(0, 0), mean())]);
+        let rows = [(Some(4), 400, 0), (Some(5), 400, 0), (None, 400, 0), (Some(4), -400, 0)];
+        assert_eq!(decided(&both, &rows), [Some(true), Some(false), None, Some(false)]);
+    }
+
+    #[test]
+    fn what_a_screen_leaves_open_is_computed_exactly() {
+        use crate::datafusion::physical_expr::expressions::Column;
+
+        // The exact condition is a column here, which the screen does not know.
+        let exact = BooleanArray::from(vec![Some(false), Some(false), Some(true), None]);
+        let counts: ArrayRef = Arc::new(Int64Array::from(vec![Some(4), Some(5), None, None]));
+        let sums = Decimal128Array::from(vec![400, 400, 400, 400]).with_precision_and_scale(30, 2).unwrap();
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("c0", counts, true),
+            ("c1", Arc::new(sums) as ArrayRef, true),
+            ("exact", Arc::new(exact) as ArrayRef, true),
+        ])
+        .unwrap();
+        let screen = Screen::of(&less(number(2, 0), mean()), &[]).unwrap();
+        assert_eq!(screen.decided(&batch), [Some(false), Some(false), None, None]);
+        let screen = Screen::of(&less(mean(), number(2, 0)), &[]).unwrap();
+        let condition = ScreenedCondition::new(Arc::new(Column::new("exact", 2)), screen);
+        let found = condition.evaluate(&batch).unwrap().into_array(4).unwrap();
+        assert_eq!(found.as_boolean().iter().collect::<Vec<_>>(), [Some(true), Some(true), Some(true), None]);
     }
 
     #[test]

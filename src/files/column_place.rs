@@ -29,7 +29,7 @@ use crate::{
     files::{FileFooter, TableFile},
     folder_keys::{absent_value, file_value, wrong_type},
     nested_form::{NestedForm, has_variant},
-    pruning::{RowGroupBounds, refutes},
+    pruning::{BoundedColumns, RowGroupBounds, refutes},
     value_fault::ValuePlace,
 };
 
@@ -101,22 +101,10 @@ impl ScanConditions<'_> {
 
     /// The row groups of a file that have rows which may meet the conditions. `places` are those of the scan's columns.
     pub fn row_groups_left(&self, footer: &FileFooter, places: &[ColumnPlace]) -> Vec<usize> {
-        // The others rule nothing out.
-        let is_read = |column: &ScanColumn| self.filters.iter().any(|filter| reads(filter, column.id));
-        let (columns, places): (Vec<&ScanColumn>, Vec<ColumnPlace>) = self
-            .columns
-            .iter()
-            .zip(places)
-            .filter(|(column, _)| is_read(column))
-            .map(|(column, place)| (column, place.clone()))
-            .unzip();
+        let bounded = BoundedColumns::of(self.columns, self.filters, |_| false);
         let may_match = |row_group: &RowGroupMetaData| {
-            columns.is_empty()
-                || !refutes(
-                    self.filters,
-                    &RowGroupBounds::new(footer, row_group, columns.iter().copied(), &places),
-                    self.parameters,
-                )
+            let bounds = || bounded.in_row_group(footer, row_group, self.columns, places);
+            bounded.is_empty() || !refutes(self.filters, &bounds(), self.parameters)
         };
         let row_groups = footer.metadata().row_groups().iter().enumerate();
         row_groups

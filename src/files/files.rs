@@ -12,6 +12,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ffi::OsString,
     fs::{self, File},
     hash::{DefaultHasher, Hasher},
     io,
@@ -209,14 +210,15 @@ struct KeptFile {
 /// Footers by the paths of their files and the keys that these are read with, those used least recently first to go.
 #[derive(Debug, Default)]
 struct KeptFooters {
-    by_path: HashMap<FooterKey, KeptFooter>,
+    /// Of each path, one for each set of keys.
+    by_path: HashMap<OsString, Vec<KeptFooter>>,
     /// Paths by last use.
     by_use: BTreeMap<u64, FooterKey>,
     clock: u64,
     held_bytes: u64,
 }
 
-type FooterKey = (PathBuf, KeyDigest);
+type FooterKey = (OsString, KeyDigest);
 
 #[derive(Debug)]
 struct KeptFooter {
@@ -362,7 +364,7 @@ impl FileCatalog {
         }
         let keys = self.keys_of(files.role).map(|keys| keys.digest);
         let footers = self.lock();
-        let has = |path: &str, keys: KeyDigest| footers.by_path.contains_key(&(PathBuf::from(path), keys));
+        let has = |path: &str, keys: KeyDigest| footers.kept(&(path.into(), keys)).is_some();
         files
             .paths
             .iter()
@@ -400,7 +402,7 @@ impl FileCatalog {
         self.open_each(found.files.iter())
     }
 
-    /// The files of a table that the conditions of a scan leave, as far as folders' keys tell; opened, as of [`Self::open_all`].
+    /// The files of a table that the conditions of a scan leave, as far as folders' keys tell; not kept open.
     ///
     /// # Errors
     ///
@@ -416,7 +418,7 @@ impl FileCatalog {
         let found_count = found.len();
         let left: Vec<FoundFile> =
             found.into_iter().zip(left).filter(|(_, is_left)| *is_left).map(|(file, _)| file).collect();
-        let files = self.open_each(left.iter())?;
+        let files = Self::each(&left.iter().collect::<Vec<_>>(), &|file| self.open(file, false))?;
         Ok(OpenedFiles { left_out: found_count - files.len(), files })
     }
 
@@ -431,7 +433,7 @@ impl FileCatalog {
 
     /// The footers of files. Blocks.
     pub(super) fn open_footers(&self, files: &[&FoundFile]) -> Result<Vec<Arc<FileFooter>>> {
-        Self::each(files, &|file| self.open_found(file).map(|(footer, ..)| footer))
+        Self::each(files, &|file| self.open_found(file, false).map(|(footer, ..)| footer))
     }
 
     /// What is made of each of some files: with threads that each wait for a store, where files are objects.
@@ -466,18 +468,29 @@ impl FileCatalog {
         made.into_iter().map(|(_, one)| one).collect()
     }
 
-    fn open_found(&self, found: &FoundFile) -> Result<(Arc<FileFooter>, Arc<File>, Option<Fetcher>)> {
+    /// The footer of a file, and the file, if it is wanted or had to be opened for its footer.
+    fn open_found(
+        &self,
+        found: &FoundFile,
+        is_wanted: bool,
+    ) -> Result<(Arc<FileFooter>, Option<Arc<File>>, Option<Fetcher>)> {
         let path = &found.path;
+        let keys = found.keys.as_deref();
+        if !is_wanted
+            && found.object.is_none()
+            && let Some(footer) = self.kept_footer(path, FileIdentity::at(path)?, keys)
+        {
+            return Ok((footer, None, None));
+        }
         let fetcher = found.object.as_ref().map(Fetcher::open).transpose()?;
         let (file, identity) = match &fetcher {
             Some(fetcher) => (fetcher.handle()?, fetcher.object().identity),
             None => open_file(path)?,
         };
         let handle = Arc::new(file);
-        let keys = found.keys.as_deref();
         let source = FooterSource { path, handle: &handle, fetcher: fetcher.as_ref(), keys };
         let footer = self.footer(&source, identity)?;
-        Ok((footer, handle, fetcher))
+        Ok((footer, Some(handle), fetcher))
     }
 
     /// A file, opened; for as long as it is used, or each time that it is read. Blocks.
@@ -487,9 +500,10 @@ impl FileCatalog {
     /// As of [`Self::open_all`].
     pub(crate) fn open(&self, found: &FoundFile, keep_open: bool) -> Result<TableFile> {
         let FoundFile { rank, of_table, .. } = found;
-        let (footer, handle, fetcher) = self.open_found(found)?;
+        let (footer, handle, fetcher) = self.open_found(found, keep_open)?;
         let descriptor = if keep_open { KeptDescriptor::take() } else { None };
-        let kept = descriptor.map(|_descriptor| Arc::new(KeptFile { file: handle, _descriptor }));
+        let kept = handle.zip(descriptor);
+        let kept = kept.map(|(file, _descriptor)| Arc::new(KeptFile { file, _descriptor }));
         let of_table = of_table.clone();
         let decrypted = footer
             .encrypted
@@ -504,17 +518,28 @@ impl FileCatalog {
         Ok(file)
     }
 
+    /// The footer of a file, if it is kept.
+    fn kept_footer(
+        &self,
+        path: &Path,
+        identity: FileIdentity,
+        keys: Option<&RoleKeys>,
+    ) -> Option<Arc<FileFooter>> {
+        let with_keys = keys.map(|keys| FileIdentity { keys: keys.digest, ..identity });
+        [with_keys, Some(identity)].into_iter().flatten().find_map(|known| {
+            let footer = self.lock().get(path, known)?;
+            // What was read of an encrypted file without keys is for requests that have none.
+            let is_for_keys = footer.encrypted.is_none() || with_keys.is_none_or(|own| own == known);
+            is_for_keys.then_some(footer)
+        })
+    }
+
     fn footer(&self, source: &FooterSource<'_>, identity: FileIdentity) -> Result<Arc<FileFooter>> {
         let path = source.path;
-        let with_keys = source.keys.map(|keys| FileIdentity { keys: keys.digest, ..identity });
-        for known in [with_keys, Some(identity)].into_iter().flatten() {
-            // What was read of an encrypted file without keys is for requests that have none.
-            if let Some(footer) = self.lock().get(path, known)
-                && (footer.encrypted.is_none() || with_keys.is_none_or(|own| own == known))
-            {
-                return Ok(footer);
-            }
+        if let Some(footer) = self.kept_footer(path, identity, source.keys) {
+            return Ok(footer);
         }
+        let with_keys = source.keys.map(|keys| FileIdentity { keys: keys.digest, ..identity });
         let ReadFooter { metadata, for_reader, annotated, exact_bounds, digest, encrypted, mut share } =
             self.read_footer(source, identity.file_bytes)?;
         let identity = with_keys.filter(|_| encrypted.is_some()).unwrap_or(identity);
@@ -604,8 +629,8 @@ impl FileCatalog {
 impl KeptFooters {
     /// The footer of a path, if its file is the same; this counts as a use.
     fn get(&mut self, path: &Path, identity: FileIdentity) -> Option<Arc<FileFooter>> {
-        let kept = self.by_path.get_mut(&(path.to_owned(), identity.keys));
-        let kept = kept.filter(|kept| kept.footer.identity == identity)?;
+        let of_path = self.by_path.get_mut(path.as_os_str())?;
+        let kept = of_path.iter_mut().find(|kept| kept.footer.identity == identity)?;
         self.clock += 1;
         if let Some(key) = self.by_use.remove(&kept.last_use) {
             self.by_use.insert(self.clock, key);
@@ -616,17 +641,26 @@ impl KeptFooters {
 
     /// Keeps a footer in place of what its path had.
     fn insert(&mut self, footer: &Arc<FileFooter>) {
-        let key = (footer.path.clone(), footer.identity.keys);
+        let key = (footer.path.clone().into_os_string(), footer.identity.keys);
         self.remove(&key);
         self.clock += 1;
         self.held_bytes += footer.share.bytes();
         self.by_use.insert(self.clock, key.clone());
         let kept = KeptFooter { footer: footer.clone(), last_use: self.clock };
-        self.by_path.insert(key, kept);
+        self.by_path.entry(key.0).or_default().push(kept);
     }
 
-    fn remove(&mut self, key: &FooterKey) -> Option<Arc<FileFooter>> {
-        let kept = self.by_path.remove(key)?;
+    fn kept(&self, (path, keys): &FooterKey) -> Option<&KeptFooter> {
+        self.by_path.get(path)?.iter().find(|kept| kept.footer.identity.keys == *keys)
+    }
+
+    fn remove(&mut self, (path, keys): &FooterKey) -> Option<Arc<FileFooter>> {
+        let of_path = self.by_path.get_mut(path)?;
+        let place = of_path.iter().position(|kept| kept.footer.identity.keys == *keys)?;
+        let kept = of_path.swap_remove(place);
+        if of_path.is_empty() {
+            self.by_path.remove(path);
+        }
         self.by_use.remove(&kept.last_use);
         self.held_bytes -= kept.footer.share.bytes();
         Some(kept.footer)
@@ -642,7 +676,7 @@ impl KeptFooters {
     /// given up for it.
     fn evict(&mut self, bytes_max: u64) {
         if let Some(newest) = self.by_use.last_key_value().map(|(_, key)| key.clone())
-            && self.by_path.get(&newest).is_some_and(|kept| kept.footer.share.bytes() > bytes_max)
+            && self.kept(&newest).is_some_and(|kept| kept.footer.share.bytes() > bytes_max)
         {
             self.remove(&newest);
         }
@@ -988,6 +1022,14 @@ impl FileIdentity {
         Self { version, file_bytes: metadata.size(), keys: KeyDigest::default() }
     }
 
+    /// A word of it that tells most files apart, for tables in which a query looks up many keys.
+    pub fn word(&self) -> u64 {
+        match self.version {
+            FileVersion::Local { inode, modified_ns, .. } => inode.rotate_left(32) ^ modified_ns as u64,
+            FileVersion::Object(digest) => (u128::from_ne_bytes(digest) >> 64) as u64,
+        }
+    }
+
     /// Whether the bytes of both are the same, with whatever keys they are read.
     pub fn is_same_content(&self, other: &Self) -> bool {
         (self.version, self.file_bytes) == (other.version, other.file_bytes)
@@ -1182,8 +1224,8 @@ mod tests {
     /// What is kept, by last use.
     fn kept(catalog: &FileCatalog) -> Vec<FileIdentity> {
         let footers = catalog.lock();
-        assert_eq!(footers.by_use.len(), footers.by_path.len());
-        footers.by_use.values().map(|key| footers.by_path[key].footer.identity).collect()
+        assert_eq!(footers.by_use.len(), footers.by_path.values().map(Vec::len).sum::<usize>());
+        footers.by_use.values().map(|key| footers.kept(key).unwrap().footer.identity).collect()
     }
 
     #[test]

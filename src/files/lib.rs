@@ -95,7 +95,7 @@ pub use page_header::{PageEncoding, PageHeader, PageKind};
 pub use page_index::{IndexedRowGroup, PageLocation, page_locations, rows_left};
 pub use page_list::{ListedPage, PageFault, PageList, PageWalk, chunk_range};
 pub use part_source::{PartSource, Slot};
-pub use pruning::{RowGroupBounds, refutes};
+pub use pruning::{BoundedColumns, RowGroupBounds, refutes};
 pub use query_files::QueryFiles;
 pub use read_path::{DirectRefusals, FileParts, FileReader, memory_available, path_refused};
 pub use sampled_values::sampled_values;

@@ -6,7 +6,11 @@
 //! Deliberately absent: floats, whose NaN has no place in a file's bounds; bounds of a type that is not the
 //! declared one.
 
-use std::{cmp::Ordering, ops::RangeInclusive};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeSet, HashSet},
+    ops::RangeInclusive,
+};
 
 use parquet::file::metadata::RowGroupMetaData;
 use pystachio_plan::{ColumnId, DataType, Expression, Function, Literal, ScanColumn, Value};
@@ -19,6 +23,56 @@ use crate::{
     derived_bounds::bounds_of,
     statistics::{ChunkStatistics, ColumnSummary},
 };
+
+/// The columns of a scan whose bounds are asked for: statistics are decoded for each row group, and most columns of most scans need none.
+#[derive(Debug)]
+pub struct BoundedColumns {
+    /// Their places in the scan.
+    places: Vec<usize>,
+}
+
+impl BoundedColumns {
+    /// The columns that conditions read, and others that are wanted.
+    pub fn of(
+        columns: &[ScanColumn],
+        conditions: &[Expression],
+        is_wanted: impl Fn(ColumnId) -> bool,
+    ) -> Self {
+        let mut read = HashSet::new();
+        for condition in conditions {
+            condition.walk(&mut |part| {
+                if let Expression::Column { id, .. } = part {
+                    read.insert(*id);
+                }
+            });
+        }
+        let is_bounded = |column: &ScanColumn| read.contains(&column.id) || is_wanted(column.id);
+        Self { places: (0..columns.len()).filter(|place| is_bounded(&columns[*place])).collect() }
+    }
+
+    /// The columns at some places in the scan.
+    pub fn at(places: impl IntoIterator<Item = usize>) -> Self {
+        let places: BTreeSet<usize> = places.into_iter().collect();
+        Self { places: places.into_iter().collect() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Their bounds in a row group. `columns` are those of the scan, and `places` where they are in the file.
+    pub fn in_row_group(
+        &self,
+        footer: &FileFooter,
+        row_group: &RowGroupMetaData,
+        columns: &[ScanColumn],
+        places: &[ColumnPlace],
+    ) -> RowGroupBounds {
+        let bounded = self.places.iter().map(|place| (&columns[*place], &places[*place]));
+        RowGroupBounds::new(footer, row_group, bounded)
+    }
+}
 
 /// What the statistics of one row group say of a scan's columns.
 #[derive(Debug, Default)]
@@ -39,16 +93,15 @@ pub(super) struct Bounds {
 }
 
 impl RowGroupBounds {
-    /// The bounds of `columns`, which are at `places` in the file.
-    pub fn new<'c>(
+    /// The bounds of columns, each with its place in the file.
+    fn new<'c>(
         footer: &FileFooter,
         row_group: &RowGroupMetaData,
-        columns: impl IntoIterator<Item = &'c ScanColumn>,
-        places: &[ColumnPlace],
+        columns: impl IntoIterator<Item = (&'c ScanColumn, &'c ColumnPlace)>,
     ) -> Self {
         let mut bounds = Self::default();
         let row_count = u64::try_from(row_group.num_rows()).unwrap_or(0);
-        for (column, place) in columns.into_iter().zip(places) {
+        for (column, place) in columns {
             match place {
                 ColumnPlace::Stored(place) => {
                     let leaf = footer.value_leaf(*place);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use pystachio_plan::{ColumnId, ColumnRanges, Expression, FileSet, KeyRange, Literal, Result, ScanColumn};
 
 use crate::{
-    FieldPlace, FileCatalog, FileIdentity, RowGroupBounds,
-    column_place::{ColumnPlace, ScanConditions, column_places, reads},
+    BoundedColumns, FieldPlace, FileCatalog, FileIdentity, RowGroupBounds,
+    column_place::{ColumnPlace, ScanConditions, column_places},
     files::OpenedFiles,
     refutes,
 };
@@ -91,12 +91,7 @@ fn sized_ranges(
     ranged: &BTreeSet<ColumnId>,
     held: &HeldColumns<'_>,
 ) -> Result<(ScanSize, Vec<ColumnRanges>)> {
-    // The others rule nothing out.
-    let is_bounded = |column: &ScanColumn| {
-        ranged.contains(&column.id) || filters.iter().any(|filter| reads(filter, column.id))
-    };
-    let bounded_places: Vec<usize> =
-        (0..columns.len()).filter(|place| is_bounded(&columns[*place])).collect();
+    let bounded = BoundedColumns::of(columns, filters, |column| ranged.contains(&column));
     let mut size = ScanSize::default();
     let mut held_bytes = [0.0; 2];
     let ranged = columns.iter().map(|column| column.id).filter(|id| ranged.contains(id));
@@ -110,14 +105,8 @@ fn sized_ranges(
         let stored: Vec<FieldPlace> = places.iter().filter_map(ColumnPlace::stored).collect();
         let leaves: Vec<usize> = stored.iter().flat_map(|place| footer.leaves_of(*place)).collect();
         let (mut file_bytes, mut file_row_groups) = (0, 0);
-        let bounded: Vec<ColumnPlace> = bounded_places.iter().map(|place| places[*place].clone()).collect();
         for row_group in footer.metadata().row_groups() {
-            let bounds = RowGroupBounds::new(
-                footer,
-                row_group,
-                bounded_places.iter().map(|place| &columns[*place]),
-                &bounded,
-            );
+            let bounds = bounded.in_row_group(footer, row_group, columns, &places);
             if refutes(filters, &bounds, parameters) {
                 continue;
             }

@@ -27,6 +27,10 @@ pub fn folder_keys(path: &Path) -> impl DoubleEndedIterator<Item = (Cow<'_, str>
 
 /// What the folders of a path say of a column: nothing, NULL, or a text.
 pub fn folder_text<'a>(path: &'a Path, name: &str) -> Option<Option<Cow<'a, str>>> {
+    // It is asked for each column of each file of a scan, and most tables have no such folders.
+    if !path.as_os_str().as_encoded_bytes().contains(&b'=') {
+        return None;
+    }
     let exact = folder_keys(path).rev().find(|(key, _)| key == name);
     let found = exact.or_else(|| {
         let name = name.to_lowercase();

@@ -65,7 +65,7 @@ use crate::{
     error::from_datafusion,
     given_rows::GivenRowsExec,
     scan::{RowGroupScanExec, ScanContext, ScanRequest},
-    screen::{Screen, ScreenExec},
+    screen::{Screen, ScreenExec, ScreenedCondition},
     shared::{SharedExec, SharedPart},
     unnest::{ElementColumns, Elements, UnnestExec},
 };
@@ -318,6 +318,7 @@ impl Lowering<'_> {
         }
         let mut needed = required.clone();
         require_columns(predicate, &mut needed);
+        let mut screen = None;
         let plan = match (self.first_rows_of(input, predicate), &input.operator) {
             (Some(first), _) => self.lower_window(input, Some(first), &needed, depth + 1)?,
             (None, Operator::Project { input: below, expressions }) if self.given_part(input).is_none() => {
@@ -325,27 +326,22 @@ impl Lowering<'_> {
                 let composed = composed(predicate, expressions);
                 self.lower_project(below, expressions, Some(&composed), &needed, depth + 1)?
             }
-            _ => self.screened(self.lower(input, &needed, depth + 1)?, Some(predicate)),
+            _ => {
+                screen = Screen::of(predicate, self.parameters);
+                self.lower(input, &needed, depth + 1)?
+            }
         };
         let predicate = self.input(&plan)?.physical(predicate)?;
+        let predicate = match screen {
+            Some(screen) => Arc::new(ScreenedCondition::new(predicate, screen)) as _,
+            None => predicate,
+        };
         let projection = positions(&plan, required);
         let filter = FilterExecBuilder::new(predicate, plan)
             .apply_projection(Some(projection))
             .and_then(FilterExecBuilder::build)
             .map_err(|error| from_datafusion(&error))?;
         Ok(Arc::new(filter))
-    }
-
-    /// The rows that a condition may be true for, if it is one that is costly to evaluate.
-    fn screened(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        condition: Option<&Expression>,
-    ) -> Arc<dyn ExecutionPlan> {
-        match condition.and_then(|condition| Screen::of(condition, self.parameters)) {
-            Some(screen) => Arc::new(ScreenExec::new(plan, screen)),
-            None => plan,
-        }
     }
 
     /// A projection of rows, but for those that a condition above it can't be true for: one over the columns of `input`.
@@ -360,7 +356,10 @@ impl Lowering<'_> {
         let kept: Vec<_> = expressions.iter().filter(|named| required.contains(&named.id)).collect();
         let mut needed = Required::new();
         kept.iter().for_each(|named| require_columns(&named.expression, &mut needed));
-        let plan = self.screened(self.lower(input, &needed, depth + 1)?, condition);
+        let mut plan = self.lower(input, &needed, depth + 1)?;
+        if let Some(screen) = condition.and_then(|condition| Screen::of(condition, self.parameters)) {
+            plan = Arc::new(ScreenExec::new(plan, screen));
+        }
         let input = self.input(&plan)?;
         let expressions = kept
             .iter()

@@ -17,7 +17,7 @@ use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 use super::{
     assignment::RowGroupSize,
     chunk_loads::{PagesKey, SharedPages, read_indexed_pages},
-    pieces::{ColumnCost, cut},
+    pieces::{self, ColumnCost},
 };
 use crate::{
     decode::{DerivedChunk, PageMap},
@@ -120,22 +120,15 @@ impl RowGroup {
         PagesKey { row_group: self.index, leaf: self.file.leaf(place) }
     }
 
-    /// The rank's rows, in pieces of this many bytes if there are more.
-    ///
-    /// # Errors
-    ///
-    /// `NotSupported` for columns that no kernel decodes.
-    pub(super) fn pieces(self, columns: &[ScanColumn], bytes_max: u64) -> Result<Vec<Self>> {
-        if self.bytes <= bytes_max {
-            return Ok(vec![self]);
-        }
+    /// The rank's rows in pieces of this many bytes.
+    fn pieces(&self, columns: &[ScanColumn], bytes_max: u64) -> Result<impl Iterator<Item = Self>> {
         let costs = columns
             .iter()
             .zip(&self.file.columns)
             .map(|(column, of_file)| self.column_cost(column, of_file))
             .collect::<Result<Vec<_>>>()?;
-        let pieces = cut(&costs, self.assigned.clone(), bytes_max);
-        Ok(pieces.into_iter().map(|(rows, bytes)| Self { rows, bytes, ..self.clone() }).collect())
+        let pieces = pieces::cut(&costs, self.assigned.clone(), bytes_max);
+        Ok(pieces.into_iter().map(|(rows, bytes)| Self { rows, bytes, ..self.clone() }))
     }
 
     /// The bytes of a column, page by page if its offset index locates the pages; otherwise a row's
@@ -157,6 +150,29 @@ impl RowGroup {
             pages: map.pages().map(|(first_row, bytes)| (first_row, loaded(bytes))).collect(),
         })
     }
+}
+
+/// Row groups, in pieces of this many bytes where there are more.
+///
+/// # Errors
+///
+/// `NotSupported` for columns that no kernel decodes.
+pub(super) fn cut(
+    row_groups: Vec<RowGroup>,
+    columns: &[ScanColumn],
+    bytes_max: u64,
+) -> Result<Vec<RowGroup>> {
+    if row_groups.iter().all(|row_group| row_group.bytes <= bytes_max) {
+        return Ok(row_groups);
+    }
+    let mut pieces = Vec::with_capacity(row_groups.len());
+    for row_group in row_groups {
+        match row_group.bytes <= bytes_max {
+            true => pieces.push(row_group),
+            false => pieces.extend(row_group.pieces(columns, bytes_max)?),
+        }
+    }
+    Ok(pieces)
 }
 
 /// A file, and the columns in it that the scan reads.
@@ -367,8 +383,7 @@ mod tests {
     #[test]
     fn a_row_group_that_does_not_fit_is_scanned_in_pieces() {
         let pieces = |row_count, bytes_max| {
-            let group = row_groups(&[row_count]).remove(0);
-            let pieces = group.pieces(&[], bytes_max).unwrap();
+            let pieces = cut(row_groups(&[row_count]), &[], bytes_max).unwrap();
             pieces.into_iter().map(|piece| piece.rows).collect::<Vec<_>>()
         };
         assert_eq!(pieces(10_000, 100_000), [0..10_000]);

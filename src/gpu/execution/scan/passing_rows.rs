@@ -303,7 +303,7 @@ impl ScanWork {
             places: &row_group.file.places,
         };
         // Segments have closer bounds of their own.
-        let left = match self.is_resident || self.has_segments(row_group) {
+        let left = match self.is_resident || self.has_segments([row_group]) {
             true => RowSelection::range(row_group.rows.clone()),
             false => self.filter.rows_left(&place, &row_group.rows, row_group.is_shared),
         };

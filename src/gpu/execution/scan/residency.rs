@@ -118,10 +118,12 @@ impl ScanWork {
                 .is_some_and(|cache| !self.is_derived(row_group, place) && cache.has(&key()))
     }
 
-    /// Whether all columns of a row group that are read from its file are here as segments.
-    pub(super) fn has_segments(&self, row_group: &RowGroup) -> bool {
-        let places = (0..self.columns.len()).filter(|place| !self.is_derived(row_group, *place));
-        let keys = places.map(|place| self.segment_key(row_group, place));
+    /// Whether all columns of row groups that are read from their files are here as segments.
+    pub(super) fn has_segments<'a>(&self, row_groups: impl IntoIterator<Item = &'a RowGroup>) -> bool {
+        let keys = row_groups.into_iter().flat_map(|row_group| {
+            let places = (0..self.columns.len()).filter(|place| !self.is_derived(row_group, *place));
+            places.map(|place| self.segment_key(row_group, place))
+        });
         self.makes_segments && self.cache.as_ref().is_some_and(|cache| cache.has_all(keys))
     }
 

@@ -165,7 +165,7 @@ impl RankRange {
 
 #[cfg(test)]
 mod tests {
-    use pystachio_files::{ColumnPlace, FileCatalog};
+    use pystachio_files::{BoundedColumns, ColumnPlace, FileCatalog};
     use pystachio_plan::{ColumnContent, FileSet};
 
     use super::*;
@@ -203,7 +203,8 @@ mod tests {
         let places = [place("id"), place("A").or_else(|| place("a"))]
             .map(|place| ColumnPlace::Stored(place.unwrap().into()));
         let row_groups = footer.metadata().row_groups().iter();
-        row_groups.map(|row_group| RowGroupBounds::new(&footer, row_group, &columns, &places)).collect()
+        let all = BoundedColumns::at(0..columns.len());
+        row_groups.map(|row_group| all.in_row_group(&footer, row_group, &columns, &places)).collect()
     }
 
     #[test]

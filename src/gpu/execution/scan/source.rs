@@ -9,7 +9,7 @@
 //! piece of one that does not fit into memory.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ops::{Range, RangeInclusive},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
@@ -17,18 +17,17 @@ use std::{
     },
 };
 
-use parquet::file::metadata::RowGroupMetaData;
 use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_files::{
-    ColumnPlace, OpenedFiles, RowGroupBounds, ScanConditions, TableFile, column_places, memory_available,
-    refutes,
+    BoundedColumns, ColumnPlace, OpenedFiles, RowGroupBounds, ScanConditions, TableFile, column_places,
+    memory_available, refutes,
 };
 use pystachio_plan::{ColumnId, Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
 use super::{
     chunk_cache::ChunkCache,
     filter::ScanFilter,
-    parts::{PartSize, RowGroup, ScanFile, ScanFileColumn, chunk_rows, parts},
+    parts::{PartSize, RowGroup, ScanFile, ScanFileColumn, chunk_rows, cut, parts},
     passing_rows::{LoadedRowGroup, ReadRowGroups},
     pieces::PIECE_ROWS_MIN,
     readers::{ScanParts, WantedScan},
@@ -174,8 +173,10 @@ impl ScanSource {
         query: &mut Query,
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
-        let (bounded, ranged) = bounded_columns(columns, filters, &place.share, &query.only_keys);
-        let mut ranges = ColumnRanges::of(ranged);
+        let is_ranged = |id: &ColumnId| query.only_keys.contains(id);
+        let is_bounded = |id| is_ranged(&id) || place.share.column() == Some(id);
+        let bounded = BoundedColumns::of(columns, filters, is_bounded);
+        let mut ranges = ColumnRanges::of(columns.iter().map(|column| column.id).filter(is_ranged));
         let conditions = ScanConditions { columns, filters, parameters: &query.parameters };
         let OpenedFiles { files: opened, left_out } = query.files.open(table, files, &conditions)?;
         let places = column_places(table, &opened, left_out == 0, columns)?;
@@ -192,7 +193,7 @@ impl ScanSource {
             let row_groups = file.footer.metadata().row_groups();
             let first = left.len();
             for row_group in row_groups {
-                let bounds = bounds_of(file, row_group, columns, places, &bounded);
+                let bounds = bounded.in_row_group(&file.footer, row_group, columns, places);
                 let is_left = !refutes(filters, &bounds, &query.parameters);
                 let part = is_left.then(|| place.share.part(&bounds));
                 let is_read = matches!(part, Some(RangePart::Some | RangePart::All));
@@ -242,9 +243,7 @@ impl ScanSource {
         let ahead_bytes = query.memory.ahead_bytes();
         let bytes_max =
             (ahead_bytes / reader_count as u64 * SHARES_OF_CHUNK).min(ahead_bytes / CHUNK_PART_OF_AHEAD);
-        let cut = |group: RowGroup| group.pieces(columns, ahead_bytes);
-        let pieces = row_groups.into_iter().map(cut).collect::<Result<Vec<_>>>()?;
-        row_groups = pieces.into_iter().flatten().collect();
+        row_groups = cut(row_groups, columns, ahead_bytes)?;
         query.meter.expect(row_groups.iter().map(RowGroup::piece_bytes).sum());
         let mut work = ScanWork {
             table: table.to_owned(),
@@ -271,7 +270,7 @@ impl ScanSource {
             is_resident: false,
             fold: OnceLock::new(),
         };
-        work.is_resident = row_groups.iter().all(|row_group| work.has_segments(row_group));
+        work.is_resident = work.has_segments(&row_groups);
         if work.is_resident {
             for row_group in &mut row_groups {
                 row_group.bytes = row_group.resident_bytes(columns)?;
@@ -292,47 +291,13 @@ impl ScanSource {
     }
 }
 
-/// Places of the columns whose bounds are asked for of every row group, and the columns whose range is asked for of all: statistics are decoded
-/// for each, and most columns of most scans need none.
-fn bounded_columns(
-    columns: &[ScanColumn],
-    filters: &[Expression],
-    share: &ScanShare,
-    only_keys: &HashSet<ColumnId>,
-) -> (Vec<usize>, Vec<ColumnId>) {
-    let ranged: Vec<ColumnId> =
-        columns.iter().map(|column| column.id).filter(|id| only_keys.contains(id)).collect();
-    let mut ids: HashSet<ColumnId> = ranged.iter().copied().chain(share.column()).collect();
-    for filter in filters {
-        filter.walk(&mut |part| {
-            if let Expression::Column { id, .. } = part {
-                ids.insert(*id);
-            }
-        });
-    }
-    let bounded = (0..columns.len()).filter(|place| ids.contains(&columns[*place].id)).collect();
-    (bounded, ranged)
-}
-
-/// The bounds of some columns of a row group, which are given by their places in the scan.
-fn bounds_of(
-    file: &TableFile,
-    row_group: &RowGroupMetaData,
-    columns: &[ScanColumn],
-    places: &[ColumnPlace],
-    bounded: &[usize],
-) -> RowGroupBounds {
-    let of_file: Vec<ColumnPlace> = bounded.iter().map(|place| places[*place].clone()).collect();
-    RowGroupBounds::new(&file.footer, row_group, bounded.iter().map(|place| &columns[*place]), &of_file)
-}
-
 /// The least and the greatest integer of some columns, as far as all row groups tell.
 struct ColumnRanges(Vec<(ColumnId, Option<(i64, i64)>)>);
 
 impl ColumnRanges {
     /// The ranges of no rows yet.
-    fn of(columns: Vec<ColumnId>) -> Self {
-        Self(columns.into_iter().map(|column| (column, Some((i64::MAX, i64::MIN)))).collect())
+    fn of(columns: impl Iterator<Item = ColumnId>) -> Self {
+        Self(columns.map(|column| (column, Some((i64::MAX, i64::MIN)))).collect())
     }
 
     fn add(&mut self, bounds: &RowGroupBounds) {
@@ -524,10 +489,8 @@ impl ScanWork {
         }
         let ScanFile { file, places, .. } = &*row_group.file;
         let metadata = file.footer.metadata().row_group(row_group.index);
-        let mut keys: Vec<usize> = self.filter.key_places().collect();
-        keys.sort_unstable();
-        keys.dedup();
-        self.filter.refutes(&bounds_of(file, metadata, &self.columns, places, &keys))
+        let keys = BoundedColumns::at(self.filter.key_places());
+        self.filter.refutes(&keys.in_row_group(&file.footer, metadata, &self.columns, places))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a cached chunk is on the device, on the host, on both, or moving between them. A
 //! chunk is in an order as long as it is not moving; only [`ChunkCacheState::change`] changes the values that
-//! decide which.
+//! decide which. Its place there is its last use, or an earlier one: hot queries use thousands of chunks and
+//! evict none, so a use does not move the chunk. Eviction does, before it looks at the chunk's place.
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
@@ -26,7 +27,17 @@ pub(super) struct Kept {
     pub(super) device: OnDevice,
     pub(super) pinned: Option<Arc<PinnedCopy>>,
     pub(super) last_use: LastUse,
+    /// Its place in the orders.
+    placed: LastUse,
     pub(super) uses: ChunkUses,
+}
+
+/// An order of chunks.
+#[derive(Clone, Copy)]
+enum Order {
+    OnDevice,
+    Copies,
+    OnHost,
 }
 
 pub(super) enum OnDevice {
@@ -114,20 +125,38 @@ impl ChunkCacheState {
     pub(super) fn keep(&mut self, key: ChunkKey, origin: ChunkOrigin, query: u64) {
         let last_use = LastUse { query, number: self.next_number };
         self.next_number += 1;
-        let (device, pinned, uses) = (OnDevice::Moving, None, ChunkUses::default());
-        self.entries.insert(key, ChunkEntry::Kept(Kept { origin, device, pinned, last_use, uses }));
+        let kept = Kept {
+            origin,
+            device: OnDevice::Moving,
+            pinned: None,
+            last_use,
+            placed: last_use,
+            uses: ChunkUses::default(),
+        };
+        self.entries.insert(key, ChunkEntry::Kept(kept));
+    }
+
+    /// A chunk that is on the device, for a query.
+    pub(super) fn use_here(&mut self, key: &ChunkKey, query: u64) -> Option<CachedChunk> {
+        let Some(ChunkEntry::Kept(kept)) = self.entries.get_mut(key) else { return None };
+        let OnDevice::Here(chunk) = &kept.device else { return None };
+        let chunk = chunk.clone();
+        kept.touch(query);
+        kept.uses.device += 1;
+        Some(chunk)
     }
 
     /// Changes a cached chunk, and its place in the orders. `None` if it is not cached.
     pub(super) fn change<T>(&mut self, key: &ChunkKey, change: impl FnOnce(&mut Kept) -> T) -> Option<T> {
         let Some(ChunkEntry::Kept(kept)) = self.entries.get_mut(key) else { return None };
         for order in [&mut self.on_device, &mut self.copies, &mut self.on_host] {
-            order.remove(kept.last_use);
+            order.remove(kept.placed);
         }
         self.host_bytes -= kept.host_bytes();
         let was_here = matches!(kept.device, OnDevice::Here(_));
         let changed = change(kept);
         self.host_bytes += kept.host_bytes();
+        kept.placed = kept.last_use;
         match (was_here, matches!(kept.device, OnDevice::Here(_))) {
             (false, true) => self.held.add((key.file, key.leaf)),
             (true, false) => self.held.take((key.file, key.leaf)),
@@ -136,12 +165,12 @@ impl ChunkCacheState {
         let locked_bytes = kept.pinned.as_ref().map(|pinned| pinned.locked_bytes());
         match (&kept.device, locked_bytes) {
             (OnDevice::Here(chunk), locked_bytes) => {
-                self.on_device.add(kept.last_use, *key, chunk.bytes());
+                self.on_device.add(kept.placed, *key, chunk.bytes());
                 if let Some(bytes) = locked_bytes {
-                    self.copies.add(kept.last_use, *key, bytes);
+                    self.copies.add(kept.placed, *key, bytes);
                 }
             }
-            (OnDevice::Away, Some(bytes)) => self.on_host.add(kept.last_use, *key, bytes),
+            (OnDevice::Away, Some(bytes)) => self.on_host.add(kept.placed, *key, bytes),
             (OnDevice::Away, None) | (OnDevice::Moving, _) => {}
         }
         Some(changed)
@@ -157,6 +186,29 @@ impl ChunkCacheState {
         });
         if is_kept != Some(true) {
             self.entries.remove(key);
+        }
+    }
+
+    /// The chunk of an order whose last use is the next behind one, and before any by a query from `query` on.
+    fn next_before(
+        &mut self,
+        order: Order,
+        last: Option<LastUse>,
+        query: u64,
+    ) -> Option<(LastUse, ChunkKey, u64)> {
+        loop {
+            let order = match order {
+                Order::OnDevice => &self.on_device,
+                Order::Copies => &self.copies,
+                Order::OnHost => &self.on_host,
+            };
+            let next = order.behind(last).filter(|(place, ..)| place.query < query)?;
+            let (place, key, _) = next;
+            match self.kept(&key) {
+                // Uses since then are later: no chunk comes to a place that was passed.
+                Some(kept) if kept.last_use != place => self.change(&key, |_| ()),
+                _ => return Some(next),
+            };
         }
     }
 
@@ -215,11 +267,14 @@ impl ChunkCacheState {
 
     /// Unused chunks first: only their memory is free at once. The few chunks in use, which running
     /// queries hold, are skipped.
-    fn victims(&self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Vec<ChunkKey>> {
+    fn victims(&mut self, bytes: u64, query: u64, takes_fewer: bool) -> Option<Vec<ChunkKey>> {
         let (mut found, mut victims, mut in_use) = (0, Vec::new(), Vec::new());
-        let mut candidates = self.on_device.before(query);
+        let mut last = None;
         while found < bytes {
-            let Some((_, key, chunk_bytes)) = candidates.next() else { break };
+            let Some((place, key, chunk_bytes)) = self.next_before(Order::OnDevice, last, query) else {
+                break;
+            };
+            last = Some(place);
             if self.kept(&key).is_some_and(Kept::is_used) {
                 in_use.push((key, chunk_bytes));
             } else {
@@ -247,23 +302,24 @@ impl ChunkCacheState {
     /// nothing forgotten, if they take less together.
     pub(super) fn forget_oldest(&mut self, bytes: u64, query: u64) -> Option<Vec<Kept>> {
         let (mut found, mut oldest) = (0, Vec::new());
-        let mut on_device = self.on_device.before(query).peekable();
-        let mut on_host = self.on_host.before(query).peekable();
+        let (mut last_on_device, mut last_on_host) = (None, None);
         while found < bytes {
-            let is_on_host_older = match (on_device.peek(), on_host.peek()) {
+            let on_device = self.next_before(Order::OnDevice, last_on_device, query);
+            let on_host = self.next_before(Order::OnHost, last_on_host, query);
+            let is_on_host_older = match (&on_device, &on_host) {
                 (Some((device_use, ..)), Some((host_use, ..))) => host_use < device_use,
                 (None, Some(_)) => true,
                 (_, None) => false,
             };
-            let next = if is_on_host_older { on_host.next() } else { on_device.next() };
-            let (_, key, _) = next?;
+            let (place, key, _) = if is_on_host_older { on_host } else { on_device }?;
+            let last = if is_on_host_older { &mut last_on_host } else { &mut last_on_device };
+            *last = Some(place);
             let kept = self.kept(&key).filter(|kept| !kept.is_used());
             if let Some(kept) = kept {
                 found += kept.host_bytes();
                 oldest.push(key);
             }
         }
-        drop((on_device, on_host));
         Some(oldest.into_iter().filter_map(|key| self.take(&key)).collect())
     }
 
@@ -287,14 +343,16 @@ impl ChunkCacheState {
     /// chunks that are on the device too, then those of the oldest query, none of them used by a
     /// query from `query` on.
     pub(super) fn give_up_pinned(&mut self, bytes: u64, query: u64) -> Vec<Arc<PinnedCopy>> {
-        let mut found = 0;
-        let is_needed = |(_, _, locked_bytes): &(LastUse, ChunkKey, u64)| {
-            let is_needed = found < bytes;
-            found += locked_bytes;
-            is_needed
-        };
-        let candidates = self.copies.before(u64::MAX).chain(self.on_host.before(query));
-        let keys: Vec<ChunkKey> = candidates.take_while(is_needed).map(|(_, key, _)| key).collect();
+        let (mut found, mut keys) = (0, Vec::new());
+        for (order, query) in [(Order::Copies, u64::MAX), (Order::OnHost, query)] {
+            let mut last = None;
+            while found < bytes {
+                let Some((place, key, locked_bytes)) = self.next_before(order, last, query) else { break };
+                last = Some(place);
+                found += locked_bytes;
+                keys.push(key);
+            }
+        }
         let mut given_up = Vec::new();
         for key in keys {
             let is_away = self.change(&key, |kept| {

@@ -269,6 +269,25 @@ fn chunks_whose_pages_take_too_much_of_the_host_to_describe_give_way() {
     assert_eq!(found(&cache, 5, 8), None);
 }
 
+#[test]
+fn uses_on_the_device_decide_what_gives_way() {
+    let cache = cache(100, 64 * SLAB_BYTES);
+    (0..4).for_each(|row_group| load(&cache, row_group, 25, row_group as u64));
+    // A use does not move a chunk in the orders, until room is needed.
+    assert!(cache.find(key(0), 5).is_some() && cache.find(key(2), 6).is_some());
+    assert!(cache.find(key(0), 4).is_some(), "an older query that still runs");
+    load(&cache, 4, 25, 7);
+    load(&cache, 5, 25, 7);
+    let found = (0..6).map(|row_group| cache.find(key(row_group), 7).is_some());
+    assert_eq!(found.collect::<Vec<_>>(), [true, false, true, false, true, true]);
+    // All are used by this query now.
+    load(&cache, 6, 25, 7);
+    assert!(cache.find(key(6), 7).is_none());
+    load(&cache, 7, 25, 8);
+    assert_eq!((0..8).filter(|row_group| cache.find(key(*row_group), 8).is_some()).count(), 4);
+    assert!(cache.find(key(7), 8).is_some() && cache.find(key(0), 8).is_none());
+}
+
 /// Chunks of a large table.
 const MANY: usize = 100_000;
 

@@ -1,6 +1,6 @@
 //! Chunks in the order of their last use.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use super::ChunkKey;
 
@@ -47,14 +47,12 @@ impl UseOrder {
         }
     }
 
-    /// The chunks that no query from `query` on has used, with their bytes, the oldest first.
-    pub(super) fn before(&self, query: u64) -> impl Iterator<Item = (LastUse, ChunkKey, u64)> {
-        let end = LastUse { query, number: 0 };
-        let older = self.chunks.range(..end);
-        older.map(|(last_use, (key, bytes))| {
-            #[cfg(test)]
-            self.steps.set(self.steps.get() + 1);
-            (*last_use, *key, *bytes)
-        })
+    /// The first chunk, or the first one behind a place, with its own place and its bytes.
+    pub(super) fn behind(&self, place: Option<LastUse>) -> Option<(LastUse, ChunkKey, u64)> {
+        #[cfg(test)]
+        self.steps.set(self.steps.get() + 1);
+        let start = place.map_or(Bound::Unbounded, Bound::Excluded);
+        let (place, (key, bytes)) = self.chunks.range((start, Bound::Unbounded)).next()?;
+        Some((*place, *key, *bytes))
     }
 }
