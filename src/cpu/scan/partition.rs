@@ -322,6 +322,18 @@ impl PartitionScan {
         if row_group.is_read() {
             self.source.finish(row_group)?;
             self.has_late_columns = row_group.has_late_columns();
+            self.hand_on_few_rows()?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what a row group gave, however few rows, where they may narrow the dynamic conditions: those of first rows do, and
+    /// spare the scan the row groups behind them.
+    fn hand_on_few_rows(&mut self) -> DataFusionResult<()> {
+        if !self.dynamic.is_empty()
+            && let Some(batch) = self.flush()?
+        {
+            self.ready.push_back(batch);
         }
         Ok(())
     }
