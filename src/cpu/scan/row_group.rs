@@ -47,6 +47,8 @@ use crate::{
 pub(super) struct RowGroupSource {
     table: Arc<ScanTable>,
     cache: Arc<ColumnCache>,
+    /// The last use of the cache before this.
+    began: u64,
     metrics: Arc<ScanMetrics>,
     /// From which memory for chunks is reserved.
     chunks: MemoryReservation,
@@ -150,6 +152,7 @@ impl RowGroupSource {
         let consumer = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
         Self {
             table,
+            began: cache.last_use(),
             cache,
             metrics,
             chunks: consumer(CHUNK_CONSUMER),
@@ -400,7 +403,7 @@ impl RowGroupSource {
         }
         let chunk = Arc::new(self.decode(file, unit, column).await?);
         self.metrics.cache_misses.add(1);
-        self.cache.insert(key, &chunk, stored.source.clone());
+        self.cache.insert(key, &chunk, stored.source.clone(), self.began);
         Ok(chunk)
     }
 
