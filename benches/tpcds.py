@@ -96,7 +96,9 @@ def timed(action):
 
 
 def as_text(rows):
-    return [[None if value is None else str(value) for value in row] for row in rows]
+    """Values of Python as text; truth as PostgreSQL writes it."""
+    truths = {True: "t", False: "f"}
+    return [[None if value is None else truths[value] if isinstance(value, bool) else str(value) for value in row] for row in rows]
 
 
 def run_duckdb(options):
