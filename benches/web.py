@@ -8,8 +8,8 @@ usage: web.py data FOLDER [--rows N] [--writer duckdb|pyarrow] [--files N]
        web.py report FOLDER                                              prints the table
 
 All steps take the options of `data`, which name the files. Each step leaves its results in FOLDER/web-<rows>-<writer>-<files>.<step>.json,
-query by query. Uncached: the least of some runs over a server without a column cache, over files in the page cache. Hot: with the cache,
-after a run that fills it. Order decides each answer, so answers are compared row by row: as text with the heap table's, and within a
+query by query. Uncached: over a server without a column cache, over files in the page cache. Hot: with the cache, after a run that fills
+it. Times are the least of some runs; processor times, which other work on the machine disturbs less, their mean over runs of a second. Order decides each answer, so answers are compared row by row: as text with the heap table's, and within a
 tolerance of numbers with DuckDB's.
 """
 
@@ -31,6 +31,8 @@ DATABASE = "bench_web"
 # Schema, and its server's options.
 PLACES = {"hot": "", "uncached": ", cache '0'"}
 SUMS = 90
+# The kernel counts processor time in hundredths of a second.
+MEASURED_S = 1.0
 ROW_GROUP_ROWS = {"duckdb": 122_880, "pyarrow": 1_048_576}
 # A user, a page and a site that have many rows.
 USER = web_data.user_of(3)
@@ -121,6 +123,20 @@ QUERIES = [
 ]
 
 
+def processor_s(pids):
+    """Processor time that processes have taken so far."""
+    stats = [pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split() for pid in pids]
+    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(action, pids, runs):
+    """The least time of an action, and the mean of the processor time of it."""
+    times, begin, spent = [], time.perf_counter(), processor_s(pids)
+    while len(times) < runs or (runs > 1 and time.perf_counter() - begin < MEASURED_S):
+        times.append(timed(action)[0])
+    return {"s": min(times), "processor_s": (processor_s(pids) - spent) / len(times)}
+
+
 def form(options):
     return f"web-{options.rows}-{options.writer}-{options.files}"
 
@@ -200,8 +216,8 @@ def run_duckdb(options):
     connection.execute(f"CREATE VIEW views AS SELECT * FROM read_parquet('{options.folder}/{form(options)}/views/*.parquet')")
     for number, _, sql in queries(options):
         first, rows = timed(lambda sql=sql: connection.execute(sql).fetchall())
-        hot = min(timed(lambda sql=sql: connection.execute(sql).fetchall())[0] for _ in range(options.runs))
-        step.record("queries", number, first=first, hot=hot, rows=as_text(rows))
+        found = measured(lambda sql=sql: connection.execute(sql).fetchall(), [os.getpid()], options.runs)
+        step.record("queries", number, first=first, rows=as_text(rows), **found)
 
 
 def make_tables(options):
@@ -238,8 +254,9 @@ def run_ours(options):
                         return
                     try:
                         rows = session.run(sql).rows
-                        least = min(timed(lambda sql=sql: session.receive(sql))[0] for _ in range(options.runs))
-                        step.record(choice, number, place, s=least, rows=rows, **ran_on(session, sql))
+                        engines = [row[0] for row in session.run(f"SELECT pid FROM pystachio.engines WHERE server = '{place}' AND pid > 0").rows]
+                        found = measured(lambda sql=sql: session.receive(sql), [*engines, session.backend_pid], options.runs)
+                        step.record(choice, number, place, rows=rows, **found, **ran_on(session, sql))
                     except QueryError as error:
                         step.record(choice, number, place, error=str(error).splitlines()[0])
                         print(f"web {number} {choice} {place}: {str(error).splitlines()[0]}", flush=True)
@@ -266,39 +283,44 @@ def milliseconds(seconds):
     return "" if seconds is None else f"{seconds * 1000:.1f}"
 
 
+def notes_on(run, entry, theirs, kept):
+    """What falls short of a run of a query, compared with DuckDB's and the heap table's."""
+    if "error" in entry:
+        return [f"{run}: {entry['error']}"]
+    notes = []
+    if "rows" in kept and (told := difference_of(kept["rows"], entry["rows"])):
+        notes.append(f"{run} against heap: {told}")
+    if "rows" in theirs and (told := same_answer(theirs["rows"], entry["rows"])):
+        notes.append(f"{run} against DuckDB: {told}")
+    if not entry["is_one_scan"]:
+        notes.append(f"{run}: not one scan")
+    if kept.get("s", entry["s"]) < entry["s"]:
+        notes.append(f"{run}: slower than heap")
+    return notes
+
+
 def report(options):
     ours, peer, heap = (read_results(results(options, step)) for step in ("ours", "duckdb", "heap"))
-    choices = [choice for choice in ours if choice in ("gpu", "auto", "cpu")]
-    names = [f"{choice} {place}" for choice in choices for place in PLACES]
-    print("| query | what | " + " | ".join(f"{name} ms" for name in names) + f" | DuckDB {peer.get('version', '')} ms | heap ms | rows | notes |")
-    print("|---|---|" + "---:|" * (len(names) + 3) + "---|")
+    runs = {f"{choice} {place}": (choice, place) for choice in ours if choice in ("gpu", "auto", "cpu") for place in PLACES}
+    columns = [*runs, f"DuckDB {peer.get('version', '')}"]
+    print("| query | what | " + " | ".join(f"{name} ms | processor ms" for name in columns) + " | heap ms | notes |")
+    print("|---|---|" + "---:|---:|" * len(columns) + "---:|---|")
     for number, name, _ in queries(options):
-        found = {f"{choice} {place}": ours[choice].get(number, {}).get(place, {}) for choice in choices for place in PLACES}
         theirs, kept = (document.get("queries", {}).get(number, {}) for document in (peer, heap))
-        notes = [f"{run}: {entry['error']}" for run, entry in found.items() if "error" in entry]
-        for run, entry in found.items():
-            if "rows" in entry:
-                if "rows" in kept and (told := difference_of(kept["rows"], entry["rows"])):
-                    notes.append(f"{run} against heap: {told}")
-                if "rows" in theirs and (told := same_answer(theirs["rows"], entry["rows"])):
-                    notes.append(f"{run} against DuckDB: {told}")
-                if not entry["is_one_scan"]:
-                    notes.append(f"{run}: not one scan")
-                if kept.get("s", entry["s"]) < entry["s"]:
-                    notes.append(f"{run}: slower than heap")
-        rows = next((len(entry["rows"]) for entry in found.values() if "rows" in entry), "")
-        times = [entry.get("s") for entry in found.values()] + [theirs.get("hot"), kept.get("s")]
-        print(f"| {number} | {name} | " + " | ".join(milliseconds(value) for value in times) + f" | {rows} | {'; '.join(notes)} |")
-    for choice in choices:
-        for place in PLACES:
-            for name, document, key in (("DuckDB", peer, "hot"), ("heap", heap, "s")):
-                pairs = [(entry[place]["s"], document["queries"][number][key]) for number, entry in ours[choice].items()
-                         if "s" in entry.get(place, {}) and number in document.get("queries", {})]
+        found = {run: ours[choice].get(number, {}).get(place, {}) for run, (choice, place) in runs.items()}
+        notes = [note for run, entry in found.items() if entry for note in notes_on(run, entry, theirs, kept)]
+        times = [milliseconds(entry.get(key)) for entry in [*found.values(), theirs] for key in ("s", "processor_s")]
+        print(f"| {number} | {name} | {' | '.join(times)} | {milliseconds(kept.get('s'))} | {'; '.join(notes)} |")
+    for run, (choice, place) in runs.items():
+        for name, document, key in (("DuckDB's time", peer, "s"), ("DuckDB's processor time", peer, "processor_s"), ("heap's time", heap, "s")):
+            others = document.get("queries", {})
+            pairs = [(entry[place][key], others[number][key]) for number, entry in ours[choice].items()
+                     if entry.get(place, {}).get(key) and others.get(number, {}).get(key)]
+            if pairs:
                 ratios = [own / other for own, other in pairs]
-                if ratios:
-                    print(f"\n{choice} {place}: {len(ratios)} queries take {geometric_mean(ratios):.2f} of {name}'s time by geometric mean; "
-                          f"longer: {sum(ratio > 1 for ratio in ratios)}, more than twice as long: {sum(ratio > 2 for ratio in ratios)}; "
-                          f"sums {sum(own for own, _ in pairs):.2f} s and {sum(other for _, other in pairs):.2f} s")
+                print(f"\n{run}: {len(ratios)} queries take {geometric_mean(ratios):.2f} of {name} by geometric mean; "
+                      f"longer: {sum(ratio > 1 for ratio in ratios)}, more than twice as long: {sum(ratio > 2 for ratio in ratios)}; "
+                      f"sums {sum(own for own, _ in pairs):.2f} s and {sum(other for _, other in pairs):.2f} s")
 
 
 def main():
