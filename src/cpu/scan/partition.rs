@@ -80,6 +80,7 @@ impl PartitionScan {
             .collect::<DataFusionResult<_>>()?;
         let schema = exec.schema();
         let metrics = Arc::new(metrics);
+        let cache = (exec.cache.clone(), exec.began());
         // Rows without columns are counted, not copied.
         let coalescer =
             (!schema.fields().is_empty()).then(|| BatchCoalescer::new(schema.clone(), BATCH_ROWS));
@@ -97,7 +98,7 @@ impl PartitionScan {
             has_room: true,
             has_late_columns: true,
             current: None,
-            source: RowGroupSource::new(table.clone(), exec.cache.clone(), metrics.clone(), context),
+            source: RowGroupSource::new(table.clone(), cache, metrics.clone(), context),
             metrics,
             table,
             reader: QueueReader::new(queue.clone()),

@@ -47,7 +47,7 @@ use crate::{
 pub(super) struct RowGroupSource {
     table: Arc<ScanTable>,
     cache: Arc<ColumnCache>,
-    /// The last use of the cache before this.
+    /// The last use of the cache before the scan.
     began: u64,
     metrics: Arc<ScanMetrics>,
     /// From which memory for chunks is reserved.
@@ -145,14 +145,14 @@ impl RowGroup {
 impl RowGroupSource {
     pub(super) fn new(
         table: Arc<ScanTable>,
-        cache: Arc<ColumnCache>,
+        (cache, began): (Arc<ColumnCache>, u64),
         metrics: Arc<ScanMetrics>,
         context: &TaskContext,
     ) -> Self {
         let consumer = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
         Self {
             table,
-            began: cache.last_use(),
+            began,
             cache,
             metrics,
             chunks: consumer(CHUNK_CONSUMER),
