@@ -33,10 +33,8 @@ SERVER = "tpcds"
 class Step:
     """What a step has measured, on disk after every query."""
 
-    def __init__(self, options):
-        name = options.step if options.step != "duckdb" else f"duckdb-{options.peer_name}"
-        self.path = pathlib.Path(options.folder) / f"tpcds-sf{options.scale}.{name}.json"
-        self.document = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
+    def __init__(self, path):
+        self.path, self.document = path, read_results(path)
 
     def record(self, *keys, **found):
         place = self.document
@@ -44,6 +42,16 @@ class Step:
             place = place.setdefault(key, {})
         place.update(found)
         self.path.write_text(json.dumps(self.document), encoding="utf-8")
+
+
+def read_results(path):
+    """What a step has left in a file; nothing if it did not run."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def results(options):
+    name = options.step if options.step != "duckdb" else f"duckdb-{options.peer_name}"
+    return pathlib.Path(options.folder) / f"tpcds-sf{options.scale}.{name}.json"
 
 
 def data_folder(options):
@@ -88,13 +96,15 @@ def timed(action):
 
 
 def as_text(rows):
-    return [[None if value is None else str(value) for value in row] for row in rows]
+    """Values of Python as text; truth as PostgreSQL writes it."""
+    truths = {True: "t", False: "f"}
+    return [[None if value is None else truths[value] if isinstance(value, bool) else str(value) for value in row] for row in rows]
 
 
 def run_duckdb(options):
     import duckdb
 
-    step = Step(options)
+    step = Step(results(options))
     step.record(version=duckdb.__version__)
     connection = duckdb.connect()
     connection.execute(f"SET threads = {os.cpu_count()}")
@@ -145,7 +155,7 @@ def run_ours(options):
     # The other steps need no libpq.
     from harness.libpq import QueryError, Session
 
-    step = Step(options)
+    step = Step(results(options))
     schema = make_tables(options)
     deadline = time.monotonic() + options.limit
     for choice in options.choices.split():
@@ -173,7 +183,7 @@ def planning_s(session, sql):
 def run_planning(options):
     from harness.libpq import Session
 
-    step = Step(options)
+    step = Step(results(options))
     schema = make_tables(options)
     conninfo = f"{options.conninfo} dbname={DATABASE}"
     with Session(conninfo, ["SET client_min_messages = warning"]) as session:

@@ -104,6 +104,13 @@ EXPLAIN (COSTS OFF) SELECT q, 1 / (q + 1), count(*) FROM t GROUP BY 1, 2;
 EXPLAIN (COSTS OFF) SELECT w + 1, w + 2, count(*) FROM t GROUP BY 1, 2;
 SELECT 100 / w AS r, w, count(*) FROM t WHERE w < 2 GROUP BY 1, 2;
 
+-- So is a constant beside other keys. Alone it makes no group of no rows.
+EXPLAIN (COSTS OFF) SELECT 1 AS one, g, 'x' AS word, count(*) FROM t GROUP BY one, g, word;
+SELECT compared('SELECT 1 AS one, g, ''x'' AS word, 2.50 AS price, count(*) FROM t GROUP BY one, g, word, price');
+SELECT compared('SELECT NULL::integer AS nothing, w, sum(i) FROM t GROUP BY nothing, w HAVING count(*) > 1');
+SELECT compared('SELECT DISTINCT 1 AS one, g FROM t');
+SELECT count(*) FROM (SELECT 1 AS one, 2 AS two, sum(i) FROM t WHERE id < 0 GROUP BY one, two) groups;
+
 -- The sum of a value and a constant is a sum and a count.
 EXPLAIN (COSTS OFF) SELECT sum(w), sum(w + 1), sum(w - 2), sum(3 + w), avg(w + 4) FROM t;
 SELECT compared('SELECT g, sum(w), sum(w + 1), sum(w - 2), sum(3 + w), avg(w + 4), sum(w::bigint + 5), avg(w::bigint - 6) FROM t GROUP BY g');

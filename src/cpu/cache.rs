@@ -4,7 +4,9 @@
 //! never meets old data. What is held is at most `bytes_max`, counted by unique Arrow buffers. Entries
 //! are immutable and shared; evicting one does not disturb a query that reads it. A chunk's memory is
 //! reserved in the engine's pool once, by the scan that decodes it, for as long as anyone holds the chunk;
-//! queries that need memory get that of chunks that only the cache holds.
+//! queries that need memory get that of chunks that only the cache holds. A scan evicts no chunk that was used since it began.
+//! So of a table larger than the cache the first row groups stay. If its last ones stayed, the next scan of it would evict each
+//! before it came to it.
 //!
 //! Deliberately absent: decoding, which `scan` does; two scans that miss the same column both decode it,
 //! and one result is kept.
@@ -190,9 +192,14 @@ impl ColumnCache {
         Some(entry.chunk.clone())
     }
 
-    /// Keeps a chunk, if need be in place of those used least recently. A chunk larger than the cache is
-    /// not kept.
-    pub(crate) fn insert(&self, key: ChunkKey, chunk: &Arc<Chunk>, source: ChunkSource) {
+    /// The number of the last use, by which a scan knows later what was used since.
+    pub(crate) fn last_use(&self) -> u64 {
+        self.lock().clock
+    }
+
+    /// Keeps a chunk, if need be in place of those used least recently, but of none that was used after the use `scan_began`. A
+    /// chunk larger than the cache is not kept.
+    pub(crate) fn insert(&self, key: ChunkKey, chunk: &Arc<Chunk>, source: ChunkSource, scan_began: u64) {
         let memory_bytes = chunk.memory_bytes();
         if memory_bytes > self.bytes_max {
             return;
@@ -204,7 +211,11 @@ impl ColumnCache {
         }
         // The chunk alone fits.
         while state.used_bytes.get() > self.bytes_max - memory_bytes {
-            let Some((_, oldest)) = state.by_use.pop_first() else { break };
+            let Some((last_use, oldest)) = state.by_use.first_key_value() else { break };
+            if *last_use > scan_began {
+                return;
+            }
+            let oldest = oldest.clone();
             state.remove(&oldest);
         }
         state.clock += 1;

@@ -30,6 +30,10 @@
 //!
 //! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written.
 
+// Parquet's feature `simdutf8` takes this crate without its own feature `std`, by which it finds at run time what the processor has.
+// Without that, text beyond ASCII is checked byte by byte on x86-64.
+use simdutf8 as _;
+
 mod bloom_filter;
 mod bounded_map;
 mod column_batches;

@@ -44,6 +44,22 @@ async fn a_cache_too_small_evicts_and_stays_within_its_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_table_larger_than_the_cache_the_same_row_groups_stay() {
+    let fixture = Fixture { in_both_forms: false, ..Fixture::with_memory(1 << 30, 100_000) };
+    let path = fixture.write("t", vec![("v", numbers(0, 10_000)), ("w", numbers(0, 10_000))], 1000);
+    let other = fixture.write("other", vec![("v", numbers(0, 10_000)), ("w", numbers(0, 10_000))], 1000);
+    // Each table takes 160 kB, a chunk more than 8 kB.
+    for table in [&path, &other, &path] {
+        fixture.run(input(table), &[1, 2]).await.unwrap();
+        for _ in 0..3 {
+            let again = fixture.run(input(table), &[1, 2]).await.unwrap();
+            assert_eq!(again.metrics.cache_hits + again.metrics.cache_misses, 20);
+            assert!((8..=12).contains(&again.metrics.cache_hits), "{}", again.metrics.cache_hits);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chunk_larger_than_the_cache_is_read_and_not_kept() {
     let fixture = Fixture::with_memory(1 << 30, 1000);
     let path = fixture.write("t", vec![("v", numbers(0, 200_000)), ("w", numbers(0, 200_000))], 200_000);

@@ -255,6 +255,25 @@ async fn the_last_rows_of_ascending_row_groups_prune_the_others() {
     }
 }
 
+/// A scan collects the rows that a condition leaves until they are a batch, but not beyond a row group.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn few_rows_of_a_row_group_prune_the_others() {
+    let fixture = Fixture::with_one_thread();
+    let values: Vec<_> = (0..200_000).map(Some).collect();
+    let others: Vec<_> = (0..200_000).map(|value| Some(value * 7919 % 1000)).collect();
+    let path = fixture.write("t", vec![("v", int64s(&values)), ("w", int64s(&others))], 10_000);
+    let columns = vec![scan_column(1, "v", DataType::Int64), scan_column(2, "w", DataType::Int64)];
+    // The bounds of no row group refute this.
+    let filter = compare(Function::Equal, column(2), int(919));
+    for (descending, first) in [(false, "1"), (true, "199001")] {
+        let keys = vec![key(1, DataType::Int64, descending, descending)];
+        let plan = sort(scan_declared(&path, columns.clone(), vec![filter.clone()]), keys);
+        let answer = fixture.run(limit(plan, None, Some(int(5))), &[1]).await.unwrap();
+        assert_eq!((answer.rows.len(), answer.lines()[0].as_str()), (5, first));
+        assert_eq!(answer.metrics.row_groups_pruned, 19, "of 20 row groups, descending: {descending}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_groups_with_nulls_are_read_first_where_nulls_are() {
     let fixture = Fixture { in_both_forms: false, ..Fixture::new() };

@@ -88,6 +88,8 @@ pub(crate) struct RowGroupScanExec {
     /// Which row groups are read first.
     first: OnceLock<FirstValues>,
     queue: OnceLock<Arc<ScanQueue>>,
+    /// The last use of the cache before the first partition ran.
+    began: OnceLock<u64>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -185,6 +187,7 @@ impl RowGroupScanExec {
             with_bounds: request.with_bounds,
             first: OnceLock::new(),
             queue: OnceLock::new(),
+            began: OnceLock::new(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -224,6 +227,7 @@ impl RowGroupScanExec {
             with_bounds: self.with_bounds,
             first: self.first.clone(),
             queue: OnceLock::new(),
+            began: OnceLock::new(),
             properties: self.properties.clone(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
@@ -278,6 +282,11 @@ impl RowGroupScanExec {
     /// The row groups that the static filters leave. Made once, by the first partition that runs.
     fn queue(&self) -> Arc<ScanQueue> {
         self.queue.get_or_init(|| Arc::new(self.make_queue())).clone()
+    }
+
+    /// The last use of the cache before the scan. Partitions begin one after the other, and none evicts what another has kept.
+    pub(super) fn began(&self) -> u64 {
+        *self.began.get_or_init(|| self.cache.last_use())
     }
 
     fn make_queue(&self) -> ScanQueue {

@@ -80,6 +80,7 @@ impl PartitionScan {
             .collect::<DataFusionResult<_>>()?;
         let schema = exec.schema();
         let metrics = Arc::new(metrics);
+        let cache = (exec.cache.clone(), exec.began());
         // Rows without columns are counted, not copied.
         let coalescer =
             (!schema.fields().is_empty()).then(|| BatchCoalescer::new(schema.clone(), BATCH_ROWS));
@@ -97,7 +98,7 @@ impl PartitionScan {
             has_room: true,
             has_late_columns: true,
             current: None,
-            source: RowGroupSource::new(table.clone(), exec.cache.clone(), metrics.clone(), context),
+            source: RowGroupSource::new(table.clone(), cache, metrics.clone(), context),
             metrics,
             table,
             reader: QueueReader::new(queue.clone()),
@@ -322,6 +323,18 @@ impl PartitionScan {
         if row_group.is_read() {
             self.source.finish(row_group)?;
             self.has_late_columns = row_group.has_late_columns();
+            self.hand_on_few_rows()?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what a row group gave, however few rows, where they may narrow the dynamic conditions: those of first rows do, and
+    /// spare the scan the row groups behind them.
+    fn hand_on_few_rows(&mut self) -> DataFusionResult<()> {
+        if !self.dynamic.is_empty()
+            && let Some(batch) = self.flush()?
+        {
+            self.ready.push_back(batch);
         }
         Ok(())
     }

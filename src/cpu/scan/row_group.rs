@@ -47,6 +47,8 @@ use crate::{
 pub(super) struct RowGroupSource {
     table: Arc<ScanTable>,
     cache: Arc<ColumnCache>,
+    /// The last use of the cache before the scan.
+    began: u64,
     metrics: Arc<ScanMetrics>,
     /// From which memory for chunks is reserved.
     chunks: MemoryReservation,
@@ -143,13 +145,14 @@ impl RowGroup {
 impl RowGroupSource {
     pub(super) fn new(
         table: Arc<ScanTable>,
-        cache: Arc<ColumnCache>,
+        (cache, began): (Arc<ColumnCache>, u64),
         metrics: Arc<ScanMetrics>,
         context: &TaskContext,
     ) -> Self {
         let consumer = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
         Self {
             table,
+            began,
             cache,
             metrics,
             chunks: consumer(CHUNK_CONSUMER),
@@ -400,7 +403,7 @@ impl RowGroupSource {
         }
         let chunk = Arc::new(self.decode(file, unit, column).await?);
         self.metrics.cache_misses.add(1);
-        self.cache.insert(key, &chunk, stored.source.clone());
+        self.cache.insert(key, &chunk, stored.source.clone(), self.began);
         Ok(chunk)
     }
 

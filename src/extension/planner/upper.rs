@@ -601,7 +601,8 @@ fn expands_sets(relation: Rel<'_>) -> bool {
 }
 
 /// The keys of a grouping as columns of the groups. A key that others determine is no key, and is computed of them for each group:
-/// `GROUP BY day, extract(year FROM day)` groups by days.
+/// `GROUP BY day, extract(year FROM day)` groups by days. So is a constant beside a key that is none: a constant alone makes a group
+/// only where there are rows.
 fn name_keys(
     keys: Vec<(Source, Lowered)>,
     groups: &mut Vec<NamedExpression>,
@@ -610,16 +611,22 @@ fn name_keys(
 ) -> Result<Vec<(Source, Lowered)>, Refusal> {
     let determines = keys.iter().filter(|(source, key)| determines_others(source, key));
     let determining: Vec<Expression> = determines.map(|(_, key)| key.expression.clone()).collect();
-    let is_determined = |key: &Lowered| {
-        let (mut columns, mut others) = (0, 0);
+    let columns_of = |key: &Lowered| {
+        let mut columns = Vec::new();
         key.expression.walk(&mut |part| {
             if matches!(part, Expression::Column { .. }) {
-                columns += 1;
-                others += usize::from(!determining.contains(part));
+                columns.push(part.clone());
             }
         });
+        columns
+    };
+    let has_columns = keys.iter().any(|(_, key)| !columns_of(key).is_empty());
+    let is_determined = |key: &Lowered| {
         let is_column = matches!(key.expression, Expression::Column { .. });
-        !is_column && columns > 0 && others == 0 && !matches!(key.scale, Scale::Varies(_))
+        has_columns
+            && !is_column
+            && columns_of(key).iter().all(|column| determining.contains(column))
+            && !matches!(key.scale, Scale::Varies(_))
     };
     let mut named = Vec::with_capacity(keys.len());
     let mut columns: Vec<(Expression, Expression)> = Vec::new();
