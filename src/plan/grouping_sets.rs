@@ -155,7 +155,11 @@ fn of_finest(
 }
 
 /// What makes a call's result of those of finer groups, and the result in the call's type.
-fn of_partial(call: &AggregateCall, partial: Expression, id: ColumnId) -> (AggregateCall, NamedExpression) {
+pub(crate) fn of_partial(
+    call: &AggregateCall,
+    partial: Expression,
+    id: ColumnId,
+) -> (AggregateCall, NamedExpression) {
     let sums = matches!(call.function, Aggregate::Count | Aggregate::Sum);
     let (function, data_type) = match sums && call.data_type == DataType::Int64 {
         true => (Aggregate::Sum, DataType::Decimal { precision: 38, scale: 0 }),

@@ -12,7 +12,8 @@
 //! - `failure.rs`: which expressions could fail
 //! - `ctype.rs`: the locale that decides character case
 //! - `relation.rs`: relational operators; `prune.rs`: drops unused columns
-//! - `repeated.rs`: parts of a plan that occur more than once
+//! - `repeated.rs`: parts of a plan that occur more than once; `grouping_sets.rs`: coarse groups made of fine ones
+//! - `eager_aggregation.rs`: groups that are made below joins
 //! - `narrow.rs`: conditions that a plan is given, or loses, after it was made
 //! - `group_filter.rs`: how many groups pass a condition on an aggregate
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
@@ -42,6 +43,7 @@ mod affinity;
 mod ctype;
 mod depth;
 mod distribute;
+mod eager_aggregation;
 mod error;
 mod exchange;
 mod explain;
@@ -86,6 +88,7 @@ pub use distribute::{
     RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns, row_bytes,
     with_common_values,
 };
+pub use eager_aggregation::{NumberBounds, aggregate_below_joins};
 pub use error::{Error, ErrorKind, Result, system_reason};
 pub use exchange::{ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, is_exchange_key, is_heavy};
 pub use explain::{PlanFacts, expression_text, plan_lines};

@@ -123,29 +123,32 @@ fn find<'a>(relation: &'a Relation, is_narrowed: bool, found: &mut Vec<Group<'a>
     }
 }
 
-/// The relation with ids counted from 0 and without estimates.
+/// The relation with ids counted from 0, without estimates and common values: neither changes which rows come out.
 pub(crate) fn canonical(relation: &Relation) -> Arc<Relation> {
     let mut ids: HashMap<ColumnId, ColumnId> = HashMap::new();
     let mut renamed = relation.map_columns(&mut |id| {
         let next = ColumnId(ids.len() as u32);
         *ids.entry(id).or_insert(next)
     });
-    forget_estimates(&mut renamed);
+    forget_expectations(&mut renamed);
     renamed
 }
 
-fn forget_estimates(relation: &mut Arc<Relation>) {
+fn forget_expectations(relation: &mut Arc<Relation>) {
     let relation = Arc::make_mut(relation);
     relation.estimate = Estimate { rows: 0.0 };
-    relation.inputs_mut().into_iter().for_each(forget_estimates);
+    if let Operator::Scan { columns, .. } = &mut relation.operator {
+        columns.iter_mut().for_each(|column| column.common.clear());
+    }
+    relation.inputs_mut().into_iter().for_each(forget_expectations);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        Aggregate, AggregateCall, AggregatePhase, DataType, Expression, FileSet, JoinKey, JoinSide,
-        NamedExpression, ScanColumn, ScanExtent,
+        Aggregate, AggregateCall, AggregatePhase, CommonValue, DataType, Expression, FileSet, JoinKey,
+        JoinSide, NamedExpression, ScanColumn, ScanExtent, Value, with_common_values,
     };
 
     fn column(id: u32) -> Expression {
@@ -237,6 +240,18 @@ mod tests {
             let parts = RepeatedParts::of(&join(&one, &other, [2, 12], 100.0), |_| true);
             assert_eq!((parts.group(&one), parts.group(&other)), (None, None));
         }
+    }
+
+    #[test]
+    fn common_values_that_one_part_knows_do_not_tell_parts_apart() {
+        let (one, other) = (sums("x", 0, Aggregate::Max, 100.0), sums("x", 10, Aggregate::Max, 100.0));
+        let nulls = CommonValue { value: Value::Null, share: 0.5 };
+        let compared = [ColumnId(0)].into_iter().collect();
+        let one_knows = with_common_values(&one, &compared, &mut |_, _| vec![nulls.clone()]);
+        assert_ne!(one_knows, one);
+        let root = join(&one_knows, &other, [2, 12], 100.0);
+        let parts = RepeatedParts::of(&root, |_| true);
+        assert_eq!((parts.group(&one_knows), parts.group(&other)), (Some(0), Some(0)));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use pgrx::pg_sys;
 use pystachio_lower::{Lowered, Scale};
 use pystachio_plan::{
-    ColumnContent, ColumnId, DataType, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation,
-    prune_columns, share_finest_groups,
+    ColumnContent, ColumnId, DataType, Expression, FileSet, NamedExpression, Operator, Plan, PlannedFiles,
+    Relation, ScanColumn, Value, aggregate_below_joins, prune_columns, share_finest_groups,
 };
 
 use super::{
@@ -177,11 +177,14 @@ impl<'a> ScanBuilder<'a> {
             let rows = root.estimate.rows;
             root = Relation::new(Operator::Project { input: root, expressions }, rows);
         }
+        let server_oid = self.info.server_oid.into();
         let plan = Plan { root, outputs: self.outputs };
-        let plan = share_finest_groups(&plan, &mut || with_planning(|planning| planning.new_column()));
+        let mut next_column = || with_planning(|planning| planning.new_column());
+        let plan = share_finest_groups(&plan, &mut next_column);
+        let bounds = |files: &FileSet, column: &ScanColumn| number_bounds(server_oid, files, column);
+        let plan = aggregate_below_joins(&plan, &bounds, &mut next_column);
         let Plan { root, outputs } = prune_columns(&plan);
         let plan = Plan { root: with_analyzed_values(&root), outputs };
-        let server_oid = self.info.server_oid.into();
         ScanPrivate {
             server_oid,
             files: planned_files(server_oid, &plan.root),
@@ -192,6 +195,18 @@ impl<'a> ScanBuilder<'a> {
             join_keys: None,
             sent_rows: Vec::new(),
         }
+    }
+}
+
+/// The bounds of a scan's column in footers, of dates in days. The engine checks those that a plan may rest on ([`planned_files`]).
+fn number_bounds(server_oid: u32, files: &FileSet, column: &ScanColumn) -> Option<(f64, f64)> {
+    let description = with_planning(|planning| planning.description_of_scan(server_oid, files))?;
+    let described = description.column(&column.file_column())?;
+    match (&described.data_type, &described.minimum, &described.maximum) {
+        (Some(DataType::Date), Some(Value::Int(first)), Some(Value::Int(last))) => {
+            Some((*first as f64, *last as f64))
+        }
+        _ => described.number_bounds(),
     }
 }
 
