@@ -220,6 +220,9 @@ struct KeptFooters {
 
 type FooterKey = (OsString, KeyDigest);
 
+/// A footer, the file if it was opened, and where the bytes of an object come from.
+type OpenedFile = (Arc<FileFooter>, Option<Arc<File>>, Option<Fetcher>);
+
 #[derive(Debug)]
 struct KeptFooter {
     footer: Arc<FileFooter>,
@@ -469,11 +472,7 @@ impl FileCatalog {
     }
 
     /// The footer of a file, and the file, if it is wanted or had to be opened for its footer.
-    fn open_found(
-        &self,
-        found: &FoundFile,
-        is_wanted: bool,
-    ) -> Result<(Arc<FileFooter>, Option<Arc<File>>, Option<Fetcher>)> {
+    fn open_found(&self, found: &FoundFile, is_wanted: bool) -> Result<OpenedFile> {
         let path = &found.path;
         let keys = found.keys.as_deref();
         if !is_wanted

@@ -30,7 +30,7 @@
 //! Deliberately absent: joins in another order; outer and semi joins; joins with further conditions; aggregates without groups, where
 //! only a lookup would be saved; groups of one table alone.
 //!
-//! Source: Yan and Larson, "Eager Aggregation and Lazy Aggregation", VLDB 1995, sections 3 and 4. We differ: counts of duplicates are
+//! Source: Yan and Larson, "Eager Aggregation and Lazy Aggregation", VLDB 1995. We differ: counts of duplicates are
 //! not carried, because aggregates that they would scale are all on one side.
 
 use std::{collections::HashSet, sync::Arc};
