@@ -20,7 +20,7 @@ fn write_pages(fixture: &Fixture, name: &str, compression: Compression, version:
     let mixed = |row: usize| (row.wrapping_mul(2_654_435_761) >> 7) % 100_000;
     let word = |row: usize| match row / 10_000 % 2 {
         0 => Some(format!("w{}", mixed(row) % 50)),
-        _ => (row % 13 > 0).then(|| format!("{:01$}", mixed(row), 1 + mixed(row) % 40)),
+        _ => (!row.is_multiple_of(13)).then(|| format!("{:01$}", mixed(row), 1 + mixed(row) % 40)),
     };
     let numbers = (0..ROWS).map(|row| (row % 11 > 0).then_some(mixed(row) as i32));
     let prices = (0..ROWS).map(|row| mixed(row) as i128).collect::<Decimal128Array>();
