@@ -616,6 +616,8 @@ fn values_of_metadata_are_read_as_their_type() {
     assert_eq!(bounds("truncate[10]", Long(-20), DataType::Int32), (Some(-20), Some(-11), Some(0)));
     // The least number cut off by a billion, as 32 bits hold it.
     assert_eq!(bounds("truncate[1000000000]", Long(1_294_967_296), DataType::Int32), (None, None, Some(0)));
+    // The column has 64 bits since then.
+    assert_eq!(bounds("truncate[1000000000]", Long(1_294_967_296), DataType::Int64), (None, None, Some(0)));
     for transform in ["truncate[x]", "truncate[0]", "year", "bucket[4]"] {
         assert_eq!(bounds(transform, Long(i64::MAX), DataType::Int64), (None, None, Some(0)), "{transform}");
     }

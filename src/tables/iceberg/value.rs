@@ -150,7 +150,11 @@ fn truncated(datum: &Datum, data_type: &DataType) -> Option<Value> {
 fn range(transform: &str, number: i64, data_type: &DataType) -> Option<(i64, i64)> {
     if let Some(width) = transform.strip_prefix("truncate[") {
         let width: i64 = width.strip_suffix(']')?.parse().ok().filter(|width| *width > 0)?;
-        // Writers compute in the column's own type, and numbers near its least one come out at the other end.
+        // Writers compute in the type that the column had then. Numbers near that type's least one come out at its other end,
+        // where they are no multiples of the width.
+        if number.rem_euclid(width) != 0 {
+            return None;
+        }
         let last = number.checked_add(width - 1)?;
         return match data_type {
             DataType::Int32 => i32::try_from(last).ok().map(|_| (number, last)),
