@@ -14,8 +14,8 @@
 //! [`ScreenExec`] drops rows before the projection computes it.
 //!
 //! Invariants: bounds contain the exact value, however PostgreSQL rounds it. A value without bounds may be anything, and NULL. The screen
-//! decides a condition only where its exact value can't be an error: as PostgreSQL does, parts of AND, OR and CASE are taken in their order,
-//! and what is behind the deciding part is not looked at.
+//! decides a condition only where its exact value can't be an error. As PostgreSQL does, it takes the parts of AND, OR and CASE in their
+//! order, and ignores those behind the deciding one.
 //!
 //! Deliberately absent: screening that decides few rows, which ends itself.
 
@@ -799,7 +799,7 @@ mod tests {
         decided(predicate, rows).into_iter().map(|decided| decided != Some(false)).collect()
     }
 
-    /// What is decided of the rows. Column 0 has counts, 1 sums and 2 sums of squares, of two digits each.
+    /// What the screen decides for each row. Column 0 has counts, 1 sums and 2 sums of squares, of two digits each.
     fn decided(predicate: &Expression, rows: &[(Option<i64>, i128, i128)]) -> Vec<Option<bool>> {
         let decimals = |values: Vec<i128>| -> ArrayRef {
             Arc::new(Decimal128Array::from(values).with_precision_and_scale(30, 2).unwrap())
