@@ -16,7 +16,7 @@
 
 use std::path::Path;
 
-use parquet::{file::metadata::RowGroupMetaData, schema::types::Type};
+use parquet::schema::types::Type;
 use pystachio_plan::{
     ColumnContent, ColumnId, DataType, Error, ErrorKind, Expression, Literal, RecordField, Result,
     ScanColumn, Value,
@@ -102,13 +102,13 @@ impl ScanConditions<'_> {
     /// The row groups of a file that have rows which may meet the conditions. `places` are those of the scan's columns.
     pub fn row_groups_left(&self, footer: &FileFooter, places: &[ColumnPlace]) -> Vec<usize> {
         let bounded = BoundedColumns::of(self.columns, self.filters, |_| false);
-        let may_match = |row_group: &RowGroupMetaData| {
+        let may_match = |row_group: usize| {
             let bounds = || bounded.in_row_group(footer, row_group, self.columns, places);
             bounded.is_empty() || !refutes(self.filters, &bounds(), self.parameters)
         };
         let row_groups = footer.metadata().row_groups().iter().enumerate();
         row_groups
-            .filter(|(_, row_group)| row_group.num_rows() > 0 && may_match(row_group))
+            .filter(|(number, row_group)| row_group.num_rows() > 0 && may_match(*number))
             .map(|(number, _)| number)
             .collect()
     }
@@ -162,33 +162,29 @@ pub fn column_places(
     // Fields of composite types that no file so far has.
     let mut without: Vec<Option<Vec<String>>> = vec![None; columns.len()];
     let mut places = Vec::with_capacity(files.len());
+    // Where the file before had the columns: the next one with the same columns has them there too.
+    let mut known_places: Vec<Option<Option<ColumnPlace>>> = vec![None; columns.len()];
+    let mut before: Option<&TableFile> = None;
     for file in files {
         let footer = &*file.footer;
         let mut of_file = Vec::with_capacity(columns.len());
         let of_table = file.of_table.as_ref();
-        for ((column, has_some), without) in columns.iter().zip(&mut has_some).zip(&mut without) {
+        let is_alike = before.is_some_and(|before| {
+            before.of_table.is_none() && of_table.is_none() && footer.has_columns_of(&before.footer)
+        });
+        if !is_alike {
+            known_places.fill(None);
+        }
+        before = Some(file);
+        for (((column, has_some), without), known_place) in
+            columns.iter().zip(&mut has_some).zip(&mut without).zip(&mut known_places)
+        {
             let known = of_table.and_then(|of_table| of_table.column(column));
             let place = match file_value(table, (&footer.path, of_table), column)? {
                 Some(value) => Some(ColumnPlace::Constant(value)),
-                None if column.content == ColumnContent::RowNumber => {
-                    check_row_number(table, &footer.path, column)?;
-                    Some(ColumnPlace::RowNumber)
-                }
-                None => match file.field_of(column) {
-                    Some(place) if file.lacks_struct(column, place) => {
-                        return Err(no_struct(table, footer, place));
-                    }
-                    Some(place) => {
-                        footer.check_unlocked(place)?;
-                        let form = file.nested_form(column, place)?;
-                        if column.content != ColumnContent::Json
-                            && form.is_some_and(|form| !form.keeps_names())
-                        {
-                            return Err(renamed_fields(table, column));
-                        }
-                        Some(place_of(footer, place))
-                    }
-                    None => absent_value(table, (&footer.path, of_table), column)?.map(ColumnPlace::Constant),
+                None => match known_place {
+                    Some(place) => place.clone(),
+                    None => known_place.insert(place_in_file(table, file, column)?).clone(),
                 },
             };
             // Files need not have a column that was added to their table later.
@@ -220,6 +216,30 @@ pub fn column_places(
     match (has_some.iter().position(|has_some| !has_some), files.first()) {
         (Some(missing), Some(file)) => Err(missing_column(table, &file.footer.path, &columns[missing])),
         _ => Ok(places),
+    }
+}
+
+/// Where a file has a column that no folder of its path has; `None` if nowhere.
+fn place_in_file(table: &str, file: &TableFile, column: &ScanColumn) -> Result<Option<ColumnPlace>> {
+    let footer = &*file.footer;
+    if column.content == ColumnContent::RowNumber {
+        check_row_number(table, &footer.path, column)?;
+        return Ok(Some(ColumnPlace::RowNumber));
+    }
+    match file.field_of(column) {
+        Some(place) if file.lacks_struct(column, place) => Err(no_struct(table, footer, place)),
+        Some(place) => {
+            footer.check_unlocked(place)?;
+            let form = file.nested_form(column, place)?;
+            if column.content != ColumnContent::Json && form.is_some_and(|form| !form.keeps_names()) {
+                return Err(renamed_fields(table, column));
+            }
+            Ok(Some(place_of(footer, place)))
+        }
+        None => {
+            let value = absent_value(table, (&footer.path, file.of_table.as_ref()), column)?;
+            Ok(value.map(ColumnPlace::Constant))
+        }
     }
 }
 

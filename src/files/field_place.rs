@@ -149,8 +149,13 @@ impl FileFooter {
     /// The leaf of a field that has single values: neither a struct nor repeated.
     pub fn value_leaf(&self, place: FieldPlace) -> Option<usize> {
         let leaf = self.leaves_of(place).next()?;
-        let is_single = self.metadata().file_metadata().schema_descr().column(leaf).max_rep_level() == 0;
-        (is_single && self.parquet_field(place)?.is_primitive()).then_some(leaf)
+        let schema = self.metadata().file_metadata().schema_descr();
+        let is_single = schema.columns().get(leaf)?.max_rep_level() == 0;
+        let is_primitive = match place.depth {
+            0 => schema.root_schema().get_fields().get(place.column)?.is_primitive(),
+            _ => self.parquet_field(place)?.is_primitive(),
+        };
+        (is_single && is_primitive).then_some(leaf)
     }
 
     /// A field in the file's schema.

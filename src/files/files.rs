@@ -20,7 +20,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -36,7 +36,7 @@ use parquet::{
     basic::Type as PhysicalType,
     errors::ParquetError,
     file::metadata::{ParquetMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy, RowGroupMetaData},
-    schema::types::SchemaDescriptor,
+    schema::types::{SchemaDescriptor, TypePtr},
 };
 use pystachio_engine::{
     StopFlag,
@@ -50,6 +50,7 @@ use pystachio_tables::{DeletedRows, TableState};
 use rustix::{buffer::spare_capacity, io::pread};
 
 use crate::{
+    chunk_facts::ChunkFacts,
     column_place::ScanConditions,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
     describe::Descriptions,
@@ -128,6 +129,7 @@ pub struct FileFooter {
     /// (`stored_schema.rs`).
     pub reader: ArrowReaderMetadata,
     metadata: Arc<ParquetMetaData>,
+    /// The same one as of other files with the same columns.
     schema: SchemaRef,
     /// Where the leaves of each column start, and where the last one's end.
     leaf_starts: Vec<usize>,
@@ -137,6 +139,8 @@ pub struct FileFooter {
     exact_bounds: ExactBounds,
     /// The types of leaves, as far as they were asked for.
     leaf_types: Vec<OnceLock<Option<Box<FileType>>>>,
+    /// Facts of the chunks of leaves, as far as they were asked for.
+    chunk_facts: Vec<OnceLock<Box<[ChunkFacts]>>>,
     pub(super) page_indexes: PageIndexes,
     /// How the file is encrypted, if it is.
     encrypted: Option<EncryptedLayout>,
@@ -220,6 +224,13 @@ struct KeptFooters {
 
 type FooterKey = (OsString, KeyDigest);
 
+/// A file, and what it was if it was looked at just now.
+pub(super) type KnownFile<'f> = (&'f FoundFile, Option<FileIdentity>);
+
+fn not_looked_at<'f>(files: impl IntoIterator<Item = &'f FoundFile>) -> Vec<KnownFile<'f>> {
+    files.into_iter().map(|file| (file, None)).collect()
+}
+
 /// A footer, the file if it was opened, and where the bytes of an object come from.
 type OpenedFile = (Arc<FileFooter>, Option<Arc<File>>, Option<Fetcher>);
 
@@ -229,10 +240,34 @@ struct KeptFooter {
     last_use: u64,
 }
 
+/// The schemas of footers, Parquet's and Arrow's: files with the same columns share one.
+#[derive(Debug, Default)]
+struct KnownSchemas(Vec<(TypePtr, Weak<Schema>)>);
+
+/// Schemas that are compared with a footer's at most.
+const KNOWN_SCHEMAS_MAX: usize = 64;
+
+impl KnownSchemas {
+    /// The schema of the files that have these columns.
+    fn of(&mut self, root: &TypePtr, schema: SchemaRef) -> SchemaRef {
+        self.0.retain(|(_, schema)| schema.strong_count() > 0);
+        let mut known =
+            self.0.iter().filter(|(known, _)| known == root).filter_map(|(_, schema)| schema.upgrade());
+        if let Some(known) = known.find(|known| *known == schema) {
+            return known;
+        }
+        if self.0.len() < KNOWN_SCHEMAS_MAX {
+            self.0.push((root.clone(), Arc::downgrade(&schema)));
+        }
+        schema
+    }
+}
+
 /// Opens files and keeps their footers.
 #[derive(Clone, Debug)]
 pub struct FileCatalog {
     footers: Arc<Mutex<KeptFooters>>,
+    schemas: Arc<Mutex<KnownSchemas>>,
     listings: Arc<Listings>,
     pub(super) memory: Arc<dyn FileMemory>,
     /// The most bytes that the kept footers take.
@@ -268,6 +303,7 @@ impl FileCatalog {
     pub fn new(memory: Arc<dyn FileMemory>, memory_bytes: u64) -> Self {
         Self {
             footers: Arc::default(),
+            schemas: Arc::default(),
             listings: Arc::default(),
             memory,
             kept_bytes_max: FOOTER_BYTES_MAX.min(memory_bytes / FOOTER_MEMORY_PART),
@@ -421,31 +457,37 @@ impl FileCatalog {
         let found_count = found.len();
         let left: Vec<FoundFile> =
             found.into_iter().zip(left).filter(|(_, is_left)| *is_left).map(|(file, _)| file).collect();
-        let files = Self::each(&left.iter().collect::<Vec<_>>(), &|file| self.open(file, false))?;
+        let files = Self::each(&not_looked_at(&left), &|file, known| self.open_as(file, known, false))?;
         Ok(OpenedFiles { left_out: found_count - files.len(), files })
     }
 
     /// Files, opened, in their order.
     pub(super) fn open_each<'f>(
         &self,
-        files: impl ExactSizeIterator<Item = &'f FoundFile>,
+        files: impl IntoIterator<Item = &'f FoundFile>,
     ) -> Result<Vec<TableFile>> {
+        self.open_known(&not_looked_at(files))
+    }
+
+    /// The same for files of which some were looked at just now: what they were then.
+    pub(super) fn open_known(&self, files: &[KnownFile<'_>]) -> Result<Vec<TableFile>> {
         let keep_open = files.len() <= OPEN_FILES_MAX;
-        Self::each(&files.collect::<Vec<_>>(), &|file| self.open(file, keep_open))
+        Self::each(files, &|file, known| self.open_as(file, known, keep_open))
     }
 
     /// The footers of files. Blocks.
     pub(super) fn open_footers(&self, files: &[&FoundFile]) -> Result<Vec<Arc<FileFooter>>> {
-        Self::each(files, &|file| self.open_found(file, false).map(|(footer, ..)| footer))
+        let files = not_looked_at(files.iter().copied());
+        Self::each(&files, &|file, known| self.open_found(file, known, false).map(|(footer, ..)| footer))
     }
 
     /// What is made of each of some files: with threads that each wait for a store, where files are objects.
     fn each<T: Send>(
-        files: &[&FoundFile],
-        make: &(dyn Fn(&FoundFile) -> Result<T> + Sync),
+        files: &[KnownFile<'_>],
+        make: &(dyn Fn(&FoundFile, Option<FileIdentity>) -> Result<T> + Sync),
     ) -> Result<Vec<T>> {
-        let threads = match files.iter().filter(|file| file.object.is_some()).count() {
-            0 | 1 => return files.iter().map(|file| make(file)).collect(),
+        let threads = match files.iter().filter(|(file, _)| file.object.is_some()).count() {
+            0 | 1 => return files.iter().map(|(file, known)| make(file, *known)).collect(),
             objects => objects.min(OPENERS_MAX),
         };
         let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -453,9 +495,9 @@ impl FileCatalog {
         let run = || {
             while !has_failed.load(Ordering::Relaxed)
                 && let place = next.fetch_add(1, Ordering::Relaxed)
-                && let Some(file) = files.get(place)
+                && let Some((file, known)) = files.get(place)
             {
-                let one = make(file);
+                let one = make(file, *known);
                 has_failed.fetch_or(one.is_err(), Ordering::Relaxed);
                 lock_whole(&made).push((place, one));
             }
@@ -472,14 +514,22 @@ impl FileCatalog {
     }
 
     /// The footer of a file, and the file, if it is wanted or had to be opened for its footer.
-    fn open_found(&self, found: &FoundFile, is_wanted: bool) -> Result<OpenedFile> {
+    fn open_found(
+        &self,
+        found: &FoundFile,
+        known: Option<FileIdentity>,
+        is_wanted: bool,
+    ) -> Result<OpenedFile> {
         let path = &found.path;
         let keys = found.keys.as_deref();
-        if !is_wanted
-            && found.object.is_none()
-            && let Some(footer) = self.kept_footer(path, FileIdentity::at(path)?, keys)
-        {
-            return Ok((footer, None, None));
+        if !is_wanted && found.object.is_none() {
+            let identity = match known {
+                Some(known) => FileIdentity { keys: KeyDigest::default(), ..known },
+                None => FileIdentity::at(path)?,
+            };
+            if let Some(footer) = self.kept_footer(path, identity, keys) {
+                return Ok((footer, None, None));
+            }
         }
         let fetcher = found.object.as_ref().map(Fetcher::open).transpose()?;
         let (file, identity) = match &fetcher {
@@ -498,8 +548,12 @@ impl FileCatalog {
     ///
     /// As of [`Self::open_all`].
     pub(crate) fn open(&self, found: &FoundFile, keep_open: bool) -> Result<TableFile> {
+        self.open_as(found, None, keep_open)
+    }
+
+    fn open_as(&self, found: &FoundFile, known: Option<FileIdentity>, keep_open: bool) -> Result<TableFile> {
         let FoundFile { rank, of_table, .. } = found;
-        let (footer, handle, fetcher) = self.open_found(found, keep_open)?;
+        let (footer, handle, fetcher) = self.open_found(found, known, keep_open)?;
         let descriptor = if keep_open { KeptDescriptor::take() } else { None };
         let kept = handle.zip(descriptor);
         let kept = kept.map(|(file, _descriptor)| Arc::new(KeptFile { file, _descriptor }));
@@ -545,7 +599,8 @@ impl FileCatalog {
         let layout_bytes = encrypted.as_ref().map_or(0, EncryptedLayout::memory_bytes);
         let leaf_count = metadata.file_metadata().schema_descr().num_columns();
         let type_bytes = leaf_count as u64 * LEAF_TYPE_BYTES;
-        share.shrink_to(memory_bytes(&metadata, &for_reader) + type_bytes + layout_bytes);
+        let fact_bytes = (leaf_count * metadata.num_row_groups() * size_of::<ChunkFacts>()) as u64;
+        share.shrink_to(memory_bytes(&metadata, &for_reader) + type_bytes + fact_bytes + layout_bytes);
         let reader = decode_guarded(|| reader_metadata(for_reader));
         let reader = reader.ok_or_else(|| corrupt_footer(path, NOT_DECODABLE))?;
         let reader = reader.map_err(|error| from_parquet(path, &error))?;
@@ -554,6 +609,8 @@ impl FileCatalog {
             let message = format!("the columns of Parquet file \"{}\" can't be told apart", path.display());
             Error::new(ErrorKind::NotSupported, message)
         })?;
+        let root = metadata.file_metadata().schema_descr().root_schema_ptr();
+        let schema = lock_whole(&self.schemas).of(&root, schema);
         let footer = Arc::new(FileFooter {
             path: path.to_owned(),
             identity,
@@ -565,6 +622,7 @@ impl FileCatalog {
             digest,
             exact_bounds,
             leaf_types: std::iter::repeat_with(OnceLock::new).take(leaf_count).collect(),
+            chunk_facts: std::iter::repeat_with(OnceLock::new).take(leaf_count).collect(),
             page_indexes: PageIndexes::default(),
             encrypted,
             share,
@@ -695,6 +753,12 @@ impl FileFooter {
         &self.schema
     }
 
+    /// Whether another file has the same columns, names and types, and any request may read all of both. Where it can't be said at
+    /// once, the answer is no.
+    pub fn has_columns_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.schema, &other.schema) && self.encrypted.is_none() && other.encrypted.is_none()
+    }
+
     /// The leaves of a column, given by its place among the file's.
     pub fn leaves(&self, column: usize) -> Range<usize> {
         match self.leaf_starts.get(column..column + 2) {
@@ -711,6 +775,12 @@ impl FileFooter {
             (descriptor.max_rep_level() == 0 && file_type.storage.is_some()).then(|| Box::new(file_type))
         };
         self.leaf_types.get(leaf)?.get_or_init(of_schema).as_deref()
+    }
+
+    /// Facts of the chunks of a leaf, by row group.
+    pub fn chunk_facts(&self, leaf: usize) -> &[ChunkFacts] {
+        let facts = self.chunk_facts.get(leaf);
+        facts.map_or(&[], |facts| facts.get_or_init(|| ChunkFacts::of_leaf(self, leaf)))
     }
 
     /// The statistics of a column chunk. `file_type` is the leaf's.

@@ -36,6 +36,7 @@ use simdutf8 as _;
 
 mod bloom_filter;
 mod bounded_map;
+mod chunk_facts;
 mod column_batches;
 mod column_place;
 mod column_variant;
@@ -83,6 +84,7 @@ mod value_range;
 mod writer;
 pub mod writing;
 
+pub use chunk_facts::ChunkFacts;
 pub use column_place::{ColumnPlace, ScanConditions, column_places};
 pub use column_variant::ColumnVariant;
 pub use describe::{describe, identify};

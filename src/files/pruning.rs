@@ -17,11 +17,8 @@ use pystachio_plan::{ColumnId, DataType, Expression, Function, Literal, ScanColu
 use pystachio_tables::{TableColumn, ValueBounds};
 
 use crate::{
-    FileFooter,
-    bloom_filter::BloomFilter,
-    column_place::ColumnPlace,
-    derived_bounds::bounds_of,
-    statistics::{ChunkStatistics, ColumnSummary},
+    FileFooter, bloom_filter::BloomFilter, chunk_facts::ChunkBounds, column_place::ColumnPlace,
+    derived_bounds::bounds_of, statistics::ChunkStatistics,
 };
 
 /// The columns of a scan whose bounds are asked for: statistics are decoded for each row group, and most columns of most scans need none.
@@ -61,11 +58,11 @@ impl BoundedColumns {
         self.places.is_empty()
     }
 
-    /// Their bounds in a row group. `columns` are those of the scan, and `places` where they are in the file.
+    /// Their bounds in a row group of a number. `columns` are those of the scan, and `places` where they are in the file.
     pub fn in_row_group(
         &self,
         footer: &FileFooter,
-        row_group: &RowGroupMetaData,
+        row_group: usize,
         columns: &[ScanColumn],
         places: &[ColumnPlace],
     ) -> RowGroupBounds {
@@ -96,11 +93,12 @@ impl RowGroupBounds {
     /// The bounds of columns, each with its place in the file.
     fn new<'c>(
         footer: &FileFooter,
-        row_group: &RowGroupMetaData,
+        row_group: usize,
         columns: impl IntoIterator<Item = (&'c ScanColumn, &'c ColumnPlace)>,
     ) -> Self {
         let mut bounds = Self::default();
-        let row_count = u64::try_from(row_group.num_rows()).unwrap_or(0);
+        let metadata = footer.metadata().row_group(row_group);
+        let row_count = u64::try_from(metadata.num_rows()).unwrap_or(0);
         for (column, place) in columns {
             match place {
                 ColumnPlace::Stored(place) => {
@@ -110,7 +108,7 @@ impl RowGroupBounds {
                 }
                 ColumnPlace::Constant(value) => bounds.add_constant(column, value, row_count),
                 ColumnPlace::RowNumber => {
-                    let rows = footer.row_numbers(row_group);
+                    let rows = footer.row_numbers(metadata);
                     let numbers = Bounds {
                         data_type: DataType::Int64,
                         minimum: Some(Value::Int(rows.start)),
@@ -193,17 +191,22 @@ pub(super) fn with_statistics<T>(
 
 impl Bounds {
     /// The bounds of a stored column in a row group, as values of the declared type.
-    fn of_stored(
-        footer: &FileFooter,
-        row_group: &RowGroupMetaData,
-        column: &ScanColumn,
-        leaf: usize,
-    ) -> Option<Self> {
+    fn of_stored(footer: &FileFooter, row_group: usize, column: &ScanColumn, leaf: usize) -> Option<Self> {
         let file_type = footer.type_of_leaf(leaf)?;
         if column.trim_blanks {
             return None;
         }
-        let of_chunk = || Self::of_chunk(&footer.statistics_of(row_group, leaf, file_type)?);
+        let metadata = footer.metadata().row_group(row_group);
+        let of_chunk = || {
+            let bounds = match &footer.chunk_facts(leaf).get(row_group)?.bounds {
+                Some(bounds) => bounds.clone(),
+                None => ChunkBounds::of(&footer.statistics_of(metadata, leaf, file_type)?),
+            };
+            let ChunkBounds { minimum, maximum, null_count } = bounds;
+            let row_count = u64::try_from(metadata.num_rows()).ok()?;
+            let data_type = file_type.data_type.clone()?;
+            Some(Self { data_type, minimum, maximum, null_count, row_count, members: None })
+        };
         match (file_type.data_type.as_ref()?, &column.data_type) {
             (file, declared) if same_values(file, declared) => of_chunk(),
             (DataType::Date, DataType::Timestamp) => of_chunk()?.to_timestamps(),
@@ -220,19 +223,6 @@ impl Bounds {
         // A 64-bit integer has at most 19 digits.
         let data_type = DataType::Decimal { precision: 19, scale: 0 };
         Self { data_type, minimum: decimal(self.minimum), maximum: decimal(self.maximum), ..self }
-    }
-
-    fn of_chunk(part: &ChunkStatistics<'_>) -> Option<Self> {
-        let mut summary = ColumnSummary::new();
-        summary.add(part);
-        Some(Self {
-            data_type: part.file_type.data_type.clone()?,
-            minimum: summary.minimum(),
-            maximum: summary.maximum(),
-            null_count: summary.null_count(),
-            row_count: part.row_count,
-            members: None,
-        })
     }
 
     /// Those of a column of which only a Bloom filter is known.
@@ -376,7 +366,7 @@ fn excludes(function: Function, column: &Bounds, value: &Literal) -> bool {
     let against = |bound: &Option<Value>| {
         bound.as_ref().and_then(|bound| order(bound, &column.data_type, &value.value, &value.data_type))
     };
-    let (minimum, maximum) = (against(&column.minimum), against(&column.maximum));
+    let (minimum, maximum) = (|| against(&column.minimum), || against(&column.maximum));
     match function {
         // A comparison with NULL is not true.
         Function::Equal
@@ -390,15 +380,15 @@ fn excludes(function: Function, column: &Bounds, value: &Literal) -> bool {
             true
         }
         Function::Equal => {
-            minimum == Some(Ordering::Greater)
-                || maximum == Some(Ordering::Less)
+            minimum() == Some(Ordering::Greater)
+                || maximum() == Some(Ordering::Less)
                 || column.members.as_ref().is_some_and(|members| members.lacks(value))
         }
-        Function::NotEqual => minimum == Some(Ordering::Equal) && maximum == Some(Ordering::Equal),
-        Function::Less => matches!(minimum, Some(Ordering::Greater | Ordering::Equal)),
-        Function::LessEqual => minimum == Some(Ordering::Greater),
-        Function::Greater => matches!(maximum, Some(Ordering::Less | Ordering::Equal)),
-        Function::GreaterEqual => maximum == Some(Ordering::Less),
+        Function::NotEqual => minimum() == Some(Ordering::Equal) && maximum() == Some(Ordering::Equal),
+        Function::Less => matches!(minimum(), Some(Ordering::Greater | Ordering::Equal)),
+        Function::LessEqual => minimum() == Some(Ordering::Greater),
+        Function::Greater => matches!(maximum(), Some(Ordering::Less | Ordering::Equal)),
+        Function::GreaterEqual => maximum() == Some(Ordering::Less),
         _ => false,
     }
 }

@@ -155,7 +155,8 @@ impl ListedTable {
     fn open_places(&mut self, catalog: &FileCatalog, table: &str, places: &[usize]) -> Result<()> {
         let closed: Vec<usize> =
             places.iter().copied().filter(|place| !self.open.contains_key(place)).collect();
-        let opened = catalog.open_each(closed.iter().map(|place| &self.found[*place]))?;
+        let looked_at = |place: &usize| (&self.found[*place], self.known.get(place).copied());
+        let opened = catalog.open_known(&closed.iter().map(looked_at).collect::<Vec<_>>())?;
         for (place, file) in closed.into_iter().zip(opened) {
             if self.known.get(&place).is_some_and(|known| !known.is_same_content(&file.footer.identity)) {
                 return Err(changed(table, "while the query opened them"));

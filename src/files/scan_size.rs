@@ -105,8 +105,8 @@ fn sized_ranges(
         let stored: Vec<FieldPlace> = places.iter().filter_map(ColumnPlace::stored).collect();
         let leaves: Vec<usize> = stored.iter().flat_map(|place| footer.leaves_of(*place)).collect();
         let (mut file_bytes, mut file_row_groups) = (0, 0);
-        for row_group in footer.metadata().row_groups() {
-            let bounds = bounded.in_row_group(footer, row_group, columns, &places);
+        for (number, row_group) in footer.metadata().row_groups().iter().enumerate() {
+            let bounds = bounded.in_row_group(footer, number, columns, &places);
             if refutes(filters, &bounds, parameters) {
                 continue;
             }
@@ -114,12 +114,9 @@ fn sized_ranges(
             let row_count = u64::try_from(row_group.num_rows()).unwrap_or(0);
             size.row_count = size.row_count.saturating_add(row_count);
             let mut bytes = 0;
-            for leaf in &leaves {
-                let chunk = row_group.column(*leaf);
-                bytes += u64::try_from(chunk.compressed_size()).unwrap_or(0);
-                // Nothing bounds it: a footer may state any number.
-                let uncompressed_bytes = u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
-                size.uncompressed_bytes = size.uncompressed_bytes.saturating_add(uncompressed_bytes);
+            for chunk in leaves.iter().filter_map(|leaf| footer.chunk_facts(*leaf).get(number)) {
+                bytes += chunk.compressed_bytes;
+                size.uncompressed_bytes = size.uncompressed_bytes.saturating_add(chunk.uncompressed_bytes);
             }
             file_bytes += bytes;
             file_row_groups += 1;

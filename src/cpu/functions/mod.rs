@@ -63,6 +63,7 @@ mod make_moment;
 mod matching;
 mod moment_text;
 mod number_text;
+mod one_pass;
 mod parts;
 mod quotient;
 mod read_moment;

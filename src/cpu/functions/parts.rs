@@ -2,7 +2,8 @@
 //!
 //! The crate `regex` says where the first match begins: that does not depend on what it prefers. An automaton of all matches that begin
 //! there says where the one ends that PostgreSQL takes. Parts of groups are found from left to right: a stretch of the expression
-//! has the longest or shortest part behind which the rest matches.
+//! has the longest or shortest part behind which the rest matches. Most expressions leave no choice: a text has only one way
+//! through their automaton, which is then read once (`one_pass.rs`).
 //!
 //! Invariants: [`RegularExpression`] proves the answer for each expression that gets here. The planner refuses others.
 //!
@@ -32,6 +33,7 @@ use super::{
     invocation::Invocation,
     lanes::{Lanes, TextLanes},
     matching::{COMPILED_BYTES_MAX, compile, unusable},
+    one_pass::{OnePass, OnePassCache},
 };
 
 /// A function of the parts of a text that match.
@@ -65,6 +67,8 @@ struct Compiled {
     whole: Ends,
     /// What leads to the parts of groups.
     stretches: Vec<CompiledStretch>,
+    /// Finds the parts of groups, if a match has them in one way alone.
+    one_pass: Option<OnePass>,
     group_count: usize,
 }
 
@@ -84,6 +88,7 @@ struct Ends {
 struct Caches {
     whole: Cache,
     stretches: Vec<(Cache, Cache)>,
+    one_pass: Option<OnePassCache>,
 }
 
 /// A match, and the parts of groups.
@@ -257,6 +262,10 @@ impl Compiled {
             0 => Vec::new(),
             _ => parsed.stretches().unwrap_or_default(),
         };
+        let one_pass = match stretches.is_empty() {
+            true => None,
+            false => OnePass::new(&parsed, case, ignores_case),
+        };
         let stretches = stretches.iter().map(|stretch| {
             Ok(CompiledStretch {
                 ends: ends(&stretch.expression)?,
@@ -270,6 +279,7 @@ impl Compiled {
             first: compile(case, ignores_case, pattern)?,
             whole: ends(&parsed)?,
             stretches: stretches.collect::<Result<_>>()?,
+            one_pass,
             group_count: parsed.group_count(),
         })
     }
@@ -281,6 +291,7 @@ impl Compiled {
         Caches {
             whole: self.whole.automaton.create_cache(),
             stretches: self.stretches.iter().map(of_stretch).collect(),
+            one_pass: self.one_pass.as_ref().map(OnePass::cache),
         }
     }
 
@@ -292,10 +303,27 @@ impl Compiled {
         from: Option<usize>,
         asks_groups: bool,
     ) -> Result<Option<Found>> {
-        let Some(first) = from.and_then(|from| self.first.find_at(text, from)) else { return Ok(None) };
-        let start = first.start();
-        let end = self.whole.end(&mut caches.whole, text, start..text.len())?;
-        let end = end.ok_or_else(|| Error::internal("a match has no end"))?;
+        let Some(from) = from else { return Ok(None) };
+        if let (Some(one_pass), Some(cache)) = (self.at_start(), &mut caches.one_pass) {
+            let whole = if from == 0 { one_pass.find(cache, text, 0..text.len())? } else { None };
+            let Some(whole) = whole else { return Ok(None) };
+            let groups = if asks_groups { self.known_groups(cache)? } else { Vec::new() };
+            return Ok(Some(Found { whole, groups }));
+        }
+        let start = match self.whole.is_at_start() {
+            true if from > 0 => return Ok(None),
+            true => 0,
+            false => match self.first.find_at(text, from) {
+                Some(first) => first.start(),
+                None => return Ok(None),
+            },
+        };
+        let Some(end) = self.whole.end(&mut caches.whole, text, start..text.len())? else {
+            return match self.whole.is_at_start() {
+                true => Ok(None),
+                false => Err(Error::internal("a match has no end")),
+            };
+        };
         let groups = if asks_groups && self.group_count > 0 {
             self.groups(caches, text, start..end)?
         } else {
@@ -324,32 +352,48 @@ impl Compiled {
         Ok(None)
     }
 
+    /// What finds a match and the parts of its groups at once, of an expression that matches at the start of texts alone.
+    fn at_start(&self) -> Option<&OnePass> {
+        self.one_pass.as_ref().filter(|_| self.whole.is_at_start())
+    }
+
     /// The parts of groups in a match.
     fn groups(&self, caches: &mut Caches, text: &str, whole: Range<usize>) -> Result<Vec<Range<usize>>> {
+        if let (Some(one_pass), Some(cache)) = (&self.one_pass, &mut caches.one_pass) {
+            return match one_pass.find(cache, text, whole.clone())? {
+                Some(found) if found == whole => self.known_groups(cache),
+                _ => Err(Error::internal("a match that is none")),
+            };
+        }
         let mut groups = Vec::with_capacity(self.group_count);
         let mut start = whole.start;
-        for (stretch, (ends, rest)) in self.stretches.iter().zip(&mut caches.stretches) {
-            let mut candidates = stretch.ends.all(ends, text, start..whole.end)?;
-            if !stretch.ends.prefers_shorter {
-                candidates.reverse();
-            }
-            let mut found = None;
-            for end in candidates {
-                if stretch.rest.matches_all(rest, text, end..whole.end)? {
-                    found = Some(end);
-                    break;
-                }
-            }
-            let end = found.ok_or_else(|| Error::internal("a part of a match has no end"))?;
+        let mut stretches = self.stretches.iter().zip(&mut caches.stretches).peekable();
+        // What is behind the last group tells nothing more.
+        while groups.len() < self.group_count
+            && let Some((stretch, (ends, rest))) = stretches.next()
+        {
+            let end = match stretches.peek() {
+                None => Some(whole.end),
+                Some(_) => stretch.end(ends, rest, text, start..whole.end)?,
+            };
+            let end = end.ok_or_else(|| Error::internal("a part of a match has no end"))?;
             if stretch.is_group {
                 groups.push(start..end);
             }
             start = end;
         }
-        if groups.len() != self.group_count {
-            return Err(unusable(&self.pattern, "the parts of its groups are not known"));
+        self.checked(groups)
+    }
+
+    fn known_groups(&self, cache: &OnePassCache) -> Result<Vec<Range<usize>>> {
+        self.checked(cache.groups())
+    }
+
+    fn checked(&self, groups: Vec<Range<usize>>) -> Result<Vec<Range<usize>>> {
+        match groups.len() == self.group_count {
+            true => Ok(groups),
+            false => Err(unusable(&self.pattern, "the parts of its groups are not known")),
         }
-        Ok(groups)
     }
 
     /// Appends the text with a match, or all of them, replaced.
@@ -364,16 +408,17 @@ impl Compiled {
         let asks_groups = self.group_count > 0 && replacement.contains('\\');
         let mut from = offset_of(text, start);
         let (mut copied, mut count) = (0, 0);
-        while let Some(found) = self.find(caches, text, from, false)? {
-            let whole = found.whole;
+        // There may be many matches, of which one is wanted.
+        let asks_early = asks_groups && self.at_start().is_some();
+        while let Some(Found { whole, groups }) = self.find(caches, text, from, asks_early)? {
             count += 1;
             from = behind(text, &whole);
             if number > 0 && count != number {
                 continue;
             }
-            let groups = match asks_groups && !self.stretches.is_empty() {
+            let groups = match asks_groups && !asks_early && !self.stretches.is_empty() {
                 true => self.groups(caches, text, whole.clone())?,
-                false => Vec::new(),
+                false => groups,
             };
             target.push_str(text.get(copied..whole.start).unwrap_or_default());
             push_replacement(text, replacement, &whole, &groups, target);
@@ -384,6 +429,34 @@ impl Compiled {
         }
         target.push_str(text.get(copied..).unwrap_or_default());
         Ok(())
+    }
+}
+
+impl CompiledStretch {
+    /// Where the stretch ends in a range that it begins: the preferred place behind which the rest matches.
+    fn end(
+        &self,
+        ends: &mut Cache,
+        rest: &mut Cache,
+        text: &str,
+        range: Range<usize>,
+    ) -> Result<Option<usize>> {
+        let is_followed = |end: usize, rest: &mut Cache| self.rest.matches_all(rest, text, end..range.end);
+        let Some(preferred) = self.ends.end(ends, text, range.clone())? else { return Ok(None) };
+        // As a rule the first is the one, and to find all takes much longer.
+        if is_followed(preferred, rest)? {
+            return Ok(Some(preferred));
+        }
+        let mut candidates = self.ends.all(ends, text, range.clone())?;
+        if !self.ends.prefers_shorter {
+            candidates.reverse();
+        }
+        for end in candidates.into_iter().filter(|end| *end != preferred) {
+            if is_followed(end, rest)? {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -401,6 +474,11 @@ impl Ends {
         let automaton = DFA::builder().configure(form).thompson(limit).build(&written);
         let automaton = automaton.map_err(|error| unusable(pattern, &error.to_string()))?;
         Ok(Self { automaton, prefers_shorter: expression.prefers_shorter() })
+    }
+
+    /// Whether matches begin at the start of a text and nowhere else.
+    fn is_at_start(&self) -> bool {
+        self.automaton.get_nfa().is_always_start_anchored()
     }
 
     /// The end that is preferred of the matches that begin with a range and end in it.
@@ -525,5 +603,95 @@ impl fmt::Debug for PartFinder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pattern = self.constant.as_ref().map(|compiled| &compiled.pattern);
         formatter.debug_tuple("PartFinder").field(&self.function).field(&pattern).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pystachio_plan::Ctype;
+
+    use super::*;
+
+    fn compiled(pattern: &str) -> Compiled {
+        Compiled::new(&CharacterCase::of(Ctype::Ascii).unwrap(), false, pattern).unwrap()
+    }
+
+    /// The match from an offset on, by trying every end of every stretch.
+    fn tried(expression: &Compiled, text: &str, from: usize) -> Option<(Range<usize>, Vec<Range<usize>>)> {
+        let mut caches = expression.caches();
+        let start = expression.first.find_at(text, from)?.start();
+        let end = expression.whole.end(&mut caches.whole, text, start..text.len()).unwrap().unwrap();
+        let (mut groups, mut begin) = (Vec::new(), start);
+        for (stretch, (ends, rest)) in expression.stretches.iter().zip(&mut caches.stretches) {
+            let mut candidates = stretch.ends.all(ends, text, begin..end).unwrap();
+            if !stretch.ends.prefers_shorter {
+                candidates.reverse();
+            }
+            let mut candidates = candidates.into_iter();
+            let stop =
+                candidates.find(|stop| stretch.rest.matches_all(rest, text, *stop..end).unwrap()).unwrap();
+            groups.extend(stretch.is_group.then_some(begin..stop));
+            begin = stop;
+        }
+        Some((start..end, groups))
+    }
+
+    /// The parts that an expression finds from each offset on.
+    fn found(expression: &Compiled, text: &str) -> Vec<Option<(Range<usize>, Vec<Range<usize>>)>> {
+        let mut caches = expression.caches();
+        let offsets = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
+        let mut find = |offset| {
+            let found = expression.find(&mut caches, text, Some(offset), true).unwrap();
+            found.map(|Found { whole, groups }| (whole, groups))
+        };
+        offsets.map(&mut find).collect()
+    }
+
+    fn replaced(expression: &Compiled, text: &str, number: i32) -> String {
+        let mut target = String::new();
+        let mut caches = expression.caches();
+        expression.replace(&mut caches, text, "<\\1|\\2>", (1, number), &mut target).unwrap();
+        target
+    }
+
+    #[test]
+    fn shorter_ways_find_what_trying_all_finds() {
+        let one_pass =
+            ["(a+)(b*)c", "^(a*)(b?)", "x(.)y", "^([^/]*)/([^/]*)$", "(é+)|x", "^(a+?)(b*)", "([ab])c+?"];
+        let others = [
+            "^https?://(?:www[.])?([^/:?#]+).*$",
+            "(a*)(ab|b)(b*)",
+            "(a+?)(a*b?)c",
+            "(.*)b(.*)",
+            "^(a|ab)(c|bcd)(d*)$",
+            "(a+)(a+)",
+        ];
+        let mut seed = 7_u64;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        let pieces = ["a", "b", "c", "ab", "é", "x", "y", "/", "http://", "https://www.", "#", "d", "€", "."];
+        let (mut one_pass_count, mut match_count) = (0, 0);
+        for pattern in one_pass.into_iter().chain(others) {
+            let with = compiled(pattern);
+            let without = Compiled { one_pass: None, ..compiled(pattern) };
+            one_pass_count += usize::from(with.one_pass.is_some());
+            for _ in 0..200 {
+                let text: String = (0..next(9)).map(|_| pieces[next(pieces.len())]).collect();
+                let offsets = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
+                let wanted: Vec<_> = offsets.map(|from| tried(&without, &text, from)).collect();
+                match_count += wanted.iter().flatten().count();
+                assert_eq!(found(&with, &text), wanted, "{pattern} in {text}");
+                assert_eq!(found(&without, &text), wanted, "{pattern} in {text}");
+                for number in [0, 1, 2] {
+                    let both = [&with, &without].map(|expression| replaced(expression, &text, number));
+                    assert_eq!(both[0], both[1], "{pattern} in {text}, match {number}");
+                }
+            }
+        }
+        assert!(one_pass_count >= 5, "{one_pass_count}");
+        assert!(match_count > 1000, "{match_count}");
+        assert!(others.iter().all(|pattern| compiled(pattern).one_pass.is_none()));
     }
 }

@@ -89,6 +89,22 @@ impl Segment {
         &self.content
     }
 
+    /// A segment of cells, of as many bytes.
+    #[cfg(test)]
+    pub(crate) fn for_tests(memory: &DeviceMemory, bytes: u64) -> Self {
+        let layout = SegmentLayout {
+            form: SegmentForm::Cells,
+            cell_type: CellType::Bool,
+            row_count: 1,
+            has_nulls: false,
+            value_bytes: bytes,
+            text_bytes: 0,
+            bounds: (i64::MAX, i64::MIN),
+        };
+        let content = memory.allocate_for(Lifetime::Long, bytes, Stream(0)).expect("room");
+        Self { layout, content, dictionary: None }
+    }
+
     /// Rows.
     pub fn row_count(&self) -> u64 {
         self.layout.row_count

@@ -15,6 +15,7 @@ use crate::{
 };
 
 /// Rows of a row group that follow one another, with a segment for each column of a table.
+#[derive(Clone)]
 pub struct TableRows {
     /// In the order of the table's columns.
     pub segments: Vec<Arc<Segment>>,
@@ -66,15 +67,17 @@ impl SegmentTable {
     pub fn new(
         queue: &Queue,
         types: &[DataType],
-        row_groups: &[TableRows],
+        row_groups: Vec<TableRows>,
         row_count: usize,
     ) -> Result<Self> {
         let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(types.len() * row_groups.len());
-        for row_group in row_groups {
-            if row_group.segments.len() != types.len() {
+        let mut placed: Vec<(Range<u32>, u32)> = Vec::with_capacity(row_groups.len());
+        for TableRows { segments: of_row_group, rows, target_row } in row_groups {
+            if of_row_group.len() != types.len() {
                 return Err(Error::internal("a row group without a segment for each column"));
             }
-            segments.extend(row_group.segments.iter().cloned());
+            segments.extend(of_row_group);
+            placed.push((rows, target_row));
         }
         let of_column = |column: usize| segments.iter().skip(column).step_by(types.len());
         let columns = (0..types.len())
@@ -82,7 +85,7 @@ impl SegmentTable {
             .collect::<Result<Vec<_>>>()?;
         let buffers = columns.iter().flat_map(TableColumn::dictionary_buffers);
         Buffer::use_all_on(segments.iter().map(|segment| segment.buffer()).chain(buffers), queue.stream())?;
-        let ranges_bytes = (row_groups.len() * size_of::<SegmentRange>()) as u64;
+        let ranges_bytes = (placed.len() * size_of::<SegmentRange>()) as u64;
         let content =
             queue.allocate::<u8>(ranges_bytes + (segments.len() * size_of::<SegmentView>()) as u64)?;
         let views: Vec<SegmentView> = segments
@@ -91,8 +94,8 @@ impl SegmentTable {
             .map(|(place, segment)| segment.view(columns[place % types.len().max(1)].entries_of(segment)))
             .collect();
         let mut first_block = 0;
-        let mut ranges = Vec::with_capacity(row_groups.len());
-        for (place, TableRows { rows, target_row, .. }) in row_groups.iter().enumerate() {
+        let mut ranges = Vec::with_capacity(placed.len());
+        for (place, (rows, target_row)) in placed.iter().enumerate() {
             let views = content.address() + ranges_bytes;
             ranges.push(SegmentRange {
                 views: views + (place * types.len() * size_of::<SegmentView>()) as u64,

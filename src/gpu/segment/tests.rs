@@ -114,7 +114,7 @@ fn table_of(
         let segments = segments.iter().map(|of_column| of_column[place].clone()).collect();
         row_groups.push(TableRows { segments, rows, target_row });
     }
-    (SegmentTable::new(queue, &types, &row_groups, rows_of_table.len()).unwrap(), rows_of_table)
+    (SegmentTable::new(queue, &types, row_groups, rows_of_table.len()).unwrap(), rows_of_table)
 }
 
 fn picked<T: Clone>(values: &[T], rows: &[usize]) -> Vec<T> {
@@ -443,7 +443,7 @@ fn a_dictionary_keeps_its_codes_as_it_grows() {
         let segments = segments.into_iter().map(Arc::new).collect();
         row_groups.push(TableRows { segments, rows: 0..1300, target_row });
         expected.extend(values.into_iter().map(|value| value.map(String::into_bytes)));
-        let table = SegmentTable::new(&queue, &[DataType::Text], &row_groups, expected.len()).unwrap();
+        let table = SegmentTable::new(&queue, &[DataType::Text], row_groups.clone(), expected.len()).unwrap();
         assert!(table.entries(0).is_some());
         let read = queue.read_segments(&table, &[(0, ReadForm::Codes), (0, ReadForm::Cells)], None).unwrap();
         for column in &read {
@@ -470,7 +470,7 @@ fn segments_come_back_from_the_host() {
         drop(segment);
         let segment = pinned.unwrap().to_device(queue.memory(), queue.stream()).unwrap();
         let rows = TableRows { segments: vec![Arc::new(segment)], rows: 0..2500, target_row: 0 };
-        let table = SegmentTable::new(&queue, &[DataType::Text], &[rows], 2500).unwrap();
+        let table = SegmentTable::new(&queue, &[DataType::Text], vec![rows], 2500).unwrap();
         let read = queue.read_segments(&table, &[(0, ReadForm::Cells)], None).unwrap();
         assert_eq!(read_back(&queue, &read[0], 2500), expected);
     }

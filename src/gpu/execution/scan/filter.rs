@@ -22,7 +22,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use pystachio_files::{IndexedRowGroup, RowGroupBounds, rows_left};
+use pystachio_files::{BoundedColumns, IndexedRowGroup, RowGroupBounds, rows_left};
 use pystachio_plan::{Error, Expression, Literal, OperatorMetrics, Result, ScanColumn, could_fail};
 
 use crate::{
@@ -46,6 +46,8 @@ pub(super) struct ScanFilter {
     /// The same, and a test that separates this rank's rows from those of others.
     own_of_shared: Option<OwnConditions>,
     runtime: Vec<ScanRuntimeFilter>,
+    /// The keys of these.
+    keys: BoundedColumns,
     row_groups_pruned: AtomicU64,
     skips_pages: bool,
     /// Places of text columns whose cells this scan does not need; empty for a query that runs
@@ -115,10 +117,12 @@ impl ScanFilter {
         let own_of_shared = of_shared.flatten();
         let (row_groups_pruned, entries_tested, rows_tested) = Default::default();
         let coded_places = Vec::new();
+        let keys = BoundedColumns::at(runtime.iter().flat_map(ScanRuntimeFilter::places));
         Ok(Self {
             own,
             own_of_shared,
             runtime,
+            keys,
             row_groups_pruned,
             skips_pages: true,
             coded_places,
@@ -167,9 +171,9 @@ impl ScanFilter {
         self.runtime.iter().any(|filter| filter.filter().is_used())
     }
 
-    /// Places of the keys of joins' filters.
-    pub(super) fn key_places(&self) -> impl Iterator<Item = usize> {
-        self.runtime.iter().flat_map(ScanRuntimeFilter::places)
+    /// The columns whose bounds joins' filters can contradict.
+    pub(super) fn keys(&self) -> &BoundedColumns {
+        &self.keys
     }
 
     /// Whether a join's filter says that no row within the bounds is wanted.

@@ -3,15 +3,12 @@
 use std::{
     collections::HashMap,
     ops::Range,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, Weak},
 };
 
-use parquet::{
-    basic::CompressionCodec,
-    file::metadata::{ColumnChunkMetaData, RowGroupMetaData},
-};
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use pystachio_engine::locking::lock_whole;
-use pystachio_files::{ColumnPlace, TableFile};
+use pystachio_files::{ChunkFacts, ColumnPlace, TableFile};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{
@@ -24,6 +21,7 @@ use crate::{
     device::CellType,
     exchange::Rank,
     file_systems::FileWay,
+    segment::Segment,
 };
 
 /// A row group of a file, or some of its rows.
@@ -42,6 +40,10 @@ pub(super) struct RowGroup {
     pub(super) is_shared: bool,
     /// An estimate of the device memory that decoding it takes.
     pub(super) bytes: u64,
+    /// An estimate of the bytes of the read columns that the rank's rows have.
+    pub(super) encoded_bytes: u64,
+    /// By place in the scan: segments that were on the device when the scan began, as far as it looked for them. They may be gone.
+    pub(super) segments: Vec<Weak<Segment>>,
 }
 
 impl RowGroup {
@@ -56,31 +58,23 @@ impl RowGroup {
         columns: &[ScanColumn],
         (row_count, assigned): (u32, Range<u32>),
     ) -> Result<Self> {
-        let bytes = decoding_bytes(file, index, columns)?;
-        let bytes = part_of(bytes, assigned.len(), row_count);
+        let ColumnBytes { encoded, decoding } = ColumnBytes::of(file, index, columns)?;
         Ok(Self {
             file: file.clone(),
             index,
             row_count,
+            bytes: part_of(decoding, assigned.len(), row_count),
+            encoded_bytes: part_of(encoded, assigned.len(), row_count),
             rows: assigned.clone(),
             assigned,
             is_shared: false,
-            bytes,
+            segments: Vec::new(),
         })
     }
 
-    /// An estimate of the bytes of the read columns that the rank's rows have.
-    pub(super) fn encoded_bytes(&self) -> u64 {
-        let metadata = self.file.file.footer.metadata().row_group(self.index);
-        let leaves = self.file.columns.iter().filter_map(ScanFileColumn::leaf);
-        let chunks = leaves.map(|leaf| metadata.column(leaf));
-        let bytes = chunks.map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum();
-        part_of(bytes, self.assigned.len(), self.row_count)
-    }
-
-    /// Of these, an estimate of the bytes of this part's rows.
+    /// An estimate of the bytes of the read columns that this part's rows have.
     pub(super) fn piece_bytes(&self) -> u64 {
-        part_of(self.encoded_bytes(), self.rows.len(), self.assigned.len() as u32)
+        part_of(self.encoded_bytes, self.rows.len(), self.assigned.len() as u32)
     }
 
     /// An estimate of the device memory that reading its segments takes: all cells, for rows that all
@@ -98,6 +92,11 @@ impl RowGroup {
     /// only the groups.
     pub(super) fn folding_bytes(&self) -> u64 {
         self.rows.len() as u64 * ROW_NUMBER_BYTES
+    }
+
+    /// Its number in its file, and the rank's rows: the first, and the one behind the last.
+    pub(super) fn assigned_rows(&self) -> (usize, (u32, u32)) {
+        (self.index, (self.assigned.start, self.assigned.end))
     }
 
     /// Whether the rank has all rows of the row group.
@@ -280,6 +279,9 @@ pub(super) fn chunk_rows(row_group: &RowGroupMetaData) -> Result<u32> {
 
 /// The bytes of some of a row group's rows, if all of them have so many.
 fn part_of(bytes: u64, rows: usize, row_count: u32) -> u64 {
+    if rows == row_count as usize {
+        return bytes;
+    }
     (u128::from(bytes) * rows as u128 / u128::from(row_count.max(1))) as u64
 }
 
@@ -292,20 +294,17 @@ pub(super) fn row_group_sizes(file: &TableFile) -> impl Iterator<Item = RowGroup
 
 fn row_group_size(row_group: &RowGroupMetaData) -> RowGroupSize {
     let bytes = row_group.columns().iter().map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0));
-    RowGroupSize {
-        bytes: bytes.fold(0, u64::saturating_add),
-        rows: u64::try_from(row_group.num_rows()).unwrap_or(0),
-        owner: None,
-    }
+    RowGroupSize { bytes: bytes.fold(0, u64::saturating_add), rows: rows_of(row_group), owner: None }
 }
 
-/// Device memory to load a column chunk: its bytes, and again decompressed.
+/// The rows of a row group.
+pub(super) fn rows_of(row_group: &RowGroupMetaData) -> u64 {
+    u64::try_from(row_group.num_rows()).unwrap_or(0)
+}
+
+/// Device memory to load a column chunk.
 fn loading_bytes(chunk: &ColumnChunkMetaData) -> u64 {
-    let decompressed = match chunk.compression_codec() {
-        CompressionCodec::UNCOMPRESSED => 0,
-        _ => chunk.uncompressed_size().max(0) as u64,
-    };
-    chunk.compressed_size().max(0) as u64 + decompressed
+    ChunkFacts::of_sizes(chunk).loading_bytes()
 }
 
 /// A cell of a column with its validity.
@@ -313,17 +312,34 @@ fn cell_bytes(column: &ScanColumn) -> Result<u64> {
     Ok(u64::from(CellType::of(&column.data_type)?.bytes()) + 1)
 }
 
-/// An estimate of the device memory that decoding a row group takes: its bytes, compressed and not,
-/// and twice its cells.
-fn decoding_bytes(file: &ScanFile, row_group: usize, columns: &[ScanColumn]) -> Result<u64> {
-    let rows = u64::try_from(file.file.footer.metadata().row_group(row_group).num_rows()).unwrap_or(0);
-    let mut bytes = 0u64;
-    for (column, of_file) in columns.iter().zip(&file.columns) {
-        let cells = 2 * rows * cell_bytes(column)?;
-        let chunk = file.metadata_of(row_group, of_file);
-        bytes = bytes.saturating_add(loading_bytes(chunk)).saturating_add(cells);
+/// Estimates of the bytes of a row group's columns that a scan reads.
+struct ColumnBytes {
+    /// In the file.
+    encoded: u64,
+    /// The device memory that decoding takes: these bytes, compressed and not, and twice the cells.
+    decoding: u64,
+}
+
+impl ColumnBytes {
+    fn of(file: &ScanFile, row_group: usize, columns: &[ScanColumn]) -> Result<Self> {
+        let rows = rows_of(file.file.footer.metadata().row_group(row_group));
+        let mut bytes = Self { encoded: 0, decoding: 0 };
+        for (column, of_file) in columns.iter().zip(&file.columns) {
+            let loading = match of_file {
+                ScanFileColumn::Stored(leaf) => {
+                    let facts = file.file.footer.chunk_facts(*leaf).get(row_group);
+                    let facts =
+                        facts.ok_or_else(|| Error::internal("a row group without a chunk of a column"))?;
+                    bytes.encoded = bytes.encoded.saturating_add(facts.compressed_bytes);
+                    facts.loading_bytes()
+                }
+                ScanFileColumn::Derived(chunks) => loading_bytes(chunks[row_group].metadata()),
+            };
+            let cells = 2 * rows * cell_bytes(column)?;
+            bytes.decoding = bytes.decoding.saturating_add(loading).saturating_add(cells);
+        }
+        Ok(bytes)
     }
-    Ok(bytes)
 }
 
 /// Groups row groups into parts, each of which becomes a chunk: large enough, small enough for the
@@ -368,6 +384,8 @@ mod tests {
             rows: 0..*row_count,
             is_shared: false,
             bytes: u64::from(*row_count) * 10,
+            encoded_bytes: 0,
+            segments: Vec::new(),
         };
         row_counts.iter().enumerate().map(row_group).collect()
     }

@@ -47,16 +47,16 @@ pub(super) type ReadRowGroups<'a> = Vec<(&'a RowGroup, Option<LoadedRowGroup>)>;
 struct SelectedRowGroup<'a> {
     row_group: &'a RowGroup,
     rows: RowSelection,
-    /// By place in the scan: chunks that were loaded ahead.
+    /// By place in the scan: chunks that were loaded ahead, if any were.
     loaded: Vec<Option<Arc<ResidentChunk>>>,
     /// By place in the scan: wanted columns that are segments.
     segments: RowGroupSegments,
 }
 
 impl SelectedRowGroup<'_> {
-    /// Whether each of some columns is a segment.
-    fn residency(&self, places: &[usize]) -> Vec<bool> {
-        places.iter().map(|place| self.segments[*place].is_some()).collect()
+    /// Whether a column is a segment.
+    fn has_segment(&self, place: usize) -> bool {
+        self.segments[place].is_some()
     }
 }
 
@@ -105,7 +105,7 @@ impl ScanWork {
             let (rows, loaded) = match loaded {
                 // More filters of joins may have been settled since.
                 Some(loaded) => (loaded.rows.common(&rows), loaded.chunks),
-                None => (rows, vec![None; self.columns.len()]),
+                None => (rows, Vec::new()),
             };
             if rows.row_count() > 0 {
                 selected.push(SelectedRowGroup { row_group, rows, loaded, segments: Vec::new() });
@@ -126,14 +126,17 @@ impl ScanWork {
         }
         // Row groups that follow one another and have the same columns as segments.
         let mut parts = Vec::new();
-        for run in selected.chunk_by_mut(|one, next| one.residency(&places) == next.residency(&places)) {
+        let is_alike = |one: &SelectedRowGroup<'_>, next: &SelectedRowGroup<'_>| {
+            places.iter().all(|place| one.has_segment(*place) == next.has_segment(*place))
+        };
+        for run in selected.chunk_by_mut(is_alike) {
             let mut row_count = 0;
             for selected in run.iter_mut() {
                 let rows = std::mem::replace(&mut selected.rows, RowSelection::range(0..0));
                 selected.rows = rows.starting_at(row_count as u32);
                 row_count += selected.rows.row_count();
             }
-            let is_resident = run[0].residency(&places).into_iter().all(|is_segment| is_segment);
+            let is_resident = places.iter().all(|place| run[0].has_segment(*place));
             if !is_resident {
                 parts.push(self.read_pages(queue, run, (&test, row_count))?);
                 continue;
@@ -209,15 +212,14 @@ impl ScanWork {
             places.iter().map(|place| self.columns[*place].data_type.clone()).collect();
         let mut row_groups = Vec::with_capacity(selected.len());
         for (SelectedRowGroup { row_group, segments, .. }, rows) in selected {
-            let segments: Vec<_> = places.iter().filter_map(|place| segments[*place].clone()).collect();
             let first = row_group.assigned.start;
             row_groups.extend(rows.placed().map(|(rows, target_row)| TableRows {
-                segments: segments.clone(),
+                segments: places.iter().filter_map(|place| segments[*place].clone()).collect(),
                 rows: rows.start - first..rows.end - first,
                 target_row,
             }));
         }
-        SegmentTable::new(queue, &types, &row_groups, row_count)
+        SegmentTable::new(queue, &types, row_groups, row_count)
     }
 
     /// The rows that pass, of row groups some of whose columns have pages.
@@ -303,7 +305,7 @@ impl ScanWork {
             places: &row_group.file.places,
         };
         // Segments have closer bounds of their own.
-        let left = match self.is_resident || self.has_segments([row_group]) {
+        let left = match self.is_resident || self.has_segments(row_group) {
             true => RowSelection::range(row_group.rows.clone()),
             false => self.filter.rows_left(&place, &row_group.rows, row_group.is_shared),
         };
@@ -351,9 +353,8 @@ struct RowGroupsDecoder<'a> {
 impl RowGroupsDecoder<'_> {
     /// Enqueues the decoding of selected rows of some columns, and the reading of those that are segments: one selection for each row group.
     fn start(&self, places: &[usize], rows: &[RowSelection], test: &RowTest<'_>) -> Result<PendingColumns> {
-        let is_segment = |place: &usize| {
-            self.row_groups.first().is_some_and(|selected| selected.segments[*place].is_some())
-        };
+        let is_segment =
+            |place: &usize| self.row_groups.first().is_some_and(|selected| selected.has_segment(*place));
         let (resident, paged): (Vec<usize>, Vec<usize>) = places.iter().copied().partition(is_segment);
         let mut pending = self.start_pages(&paged, rows, test)?;
         for (place, column) in resident.iter().zip(self.read_segments(&resident, rows, test)?) {
@@ -400,7 +401,9 @@ impl RowGroupsDecoder<'_> {
             .collect();
         let loaded: Vec<Option<Vec<Arc<ResidentChunk>>>> = selected
             .iter()
-            .map(|selected| places.iter().map(|place| selected.loaded[*place].clone()).collect())
+            .map(|selected| {
+                places.iter().map(|place| selected.loaded.get(*place).cloned().flatten()).collect()
+            })
             .collect();
         let missing: Vec<&WantedChunks<'_>> = wanted
             .iter()

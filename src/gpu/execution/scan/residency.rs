@@ -13,7 +13,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak, atomic::Ordering},
 };
 
 use pystachio_engine::locking::lock_whole;
@@ -21,7 +21,7 @@ use pystachio_files::ColumnVariant;
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{
-    chunk_cache::{CachedChunk, ChunkCache, ChunkClaim, ChunkForm, ChunkKey, DictionaryKey, LoadClaim},
+    chunk_cache::{CachedChunk, ChunkCache, ChunkClaim, ChunkKey, DictionaryKey, LeafKey, LoadClaim},
     chunk_loads::{chunk_key, origin_of},
     filter::ROWS_AN_ENTRY_MIN,
     parts::RowGroup,
@@ -69,10 +69,22 @@ impl ScanWork {
         let mut found: Vec<RowGroupSegments> =
             row_groups.iter().map(|_| vec![None; self.columns.len()]).collect();
         let Some(cache) = self.cache.as_ref().filter(|_| self.makes_segments) else { return Ok(found) };
-        let wanted: Vec<(usize, usize)> = (0..row_groups.len())
-            .flat_map(|number| places.iter().map(move |place| (number, *place)))
-            .filter(|(number, place)| !self.is_derived(row_groups[*number], *place))
-            .collect();
+        let mut wanted: Vec<(usize, usize)> = Vec::new();
+        let mut known = (0u64, 0u64);
+        for (number, row_group) in row_groups.iter().enumerate() {
+            for place in places.iter().copied().filter(|place| !self.is_derived(row_group, *place)) {
+                // What was here when the scan began is here still, as a rule.
+                match row_group.segments.get(place).and_then(Weak::upgrade) {
+                    Some(segment) => {
+                        known = (known.0 + 1, known.1 + segment.bytes());
+                        found[number][place] = Some(segment);
+                    }
+                    None => wanted.push((number, place)),
+                }
+            }
+        }
+        self.counts.cache_hits.fetch_add(known.0, Ordering::Relaxed);
+        self.counts.bytes_cached.fetch_add(known.1, Ordering::Relaxed);
         let key_of = |(number, place): &(usize, usize)| self.segment_key(row_groups[*number], *place);
         let here = cache.find_all(wanted.iter().map(key_of), self.query);
         let mut pinned: Vec<(usize, usize, LoadClaim)> = Vec::new();
@@ -118,13 +130,32 @@ impl ScanWork {
                 .is_some_and(|cache| !self.is_derived(row_group, place) && cache.has(&key()))
     }
 
-    /// Whether all columns of row groups that are read from their files are here as segments.
-    pub(super) fn has_segments<'a>(&self, row_groups: impl IntoIterator<Item = &'a RowGroup>) -> bool {
-        let keys = row_groups.into_iter().flat_map(|row_group| {
-            let places = (0..self.columns.len()).filter(|place| !self.is_derived(row_group, *place));
-            places.map(|place| self.segment_key(row_group, place))
-        });
-        self.makes_segments && self.cache.as_ref().is_some_and(|cache| cache.has_all(keys))
+    /// Whether all columns of a row group that are read from its file are here as segments.
+    pub(super) fn has_segments(&self, row_group: &RowGroup) -> bool {
+        let mut places = (0..self.columns.len()).filter(|place| !self.is_derived(row_group, *place));
+        places.all(|place| self.has_segment(row_group, place))
+    }
+
+    /// Notes with row groups which segments they have, if all columns that are read from files are here as segments. Returns whether they
+    /// are.
+    pub(super) fn note_segments(&self, row_groups: &mut [RowGroup]) -> bool {
+        let Some(cache) = self.cache.as_ref().filter(|_| self.makes_segments) else { return false };
+        for of_file in row_groups.chunk_by_mut(|one, next| Arc::ptr_eq(&one.file, &next.file)) {
+            let file = of_file[0].file.clone();
+            let parts: Vec<(usize, (u32, u32))> = of_file.iter().map(RowGroup::assigned_rows).collect();
+            of_file
+                .iter_mut()
+                .for_each(|row_group| row_group.segments = vec![Weak::new(); self.columns.len()]);
+            for (place, declaration) in self.declarations.iter().copied().enumerate() {
+                let Some(leaf) = file.columns[place].leaf() else { continue };
+                let leaf = LeafKey { file: file.file.footer.identity, leaf, declaration };
+                let Some(found) = cache.find_segments(&leaf, &parts, self.query) else { return false };
+                for (row_group, segment) in of_file.iter_mut().zip(found) {
+                    row_group.segments[place] = segment;
+                }
+            }
+        }
+        true
     }
 
     fn is_derived(&self, row_group: &RowGroup, place: usize) -> bool {
@@ -132,8 +163,10 @@ impl ScanWork {
     }
 
     fn segment_key(&self, row_group: &RowGroup, place: usize) -> ChunkKey {
-        let form = ChunkForm::Segment(self.declarations[place]);
-        ChunkKey { form, ..chunk_key(row_group, place) }
+        let (row_group_number, rows) = row_group.assigned_rows();
+        let file = &row_group.file;
+        let (leaf, declaration) = (file.leaf(place), self.declarations[place]);
+        LeafKey { file: file.file.footer.identity, leaf, declaration }.chunk(row_group_number, rows)
     }
 
     /// Makes the segments of a column that some row groups lack, as far as their pages are cached.

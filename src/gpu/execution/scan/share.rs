@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use parquet::file::metadata::RowGroupMetaData;
 use pystachio_files::{RowGroupBounds, TableFile};
 use pystachio_plan::{
     ColumnId, DataType, Error, Expression, Function, Result, ScanColumn, ScanExtent, Value,
@@ -13,7 +14,7 @@ use pystachio_plan::{
 
 use super::{
     assignment::{AssignedRows, RowGroupSize, assign, reassign},
-    parts::row_group_sizes,
+    parts::{row_group_sizes, rows_of},
 };
 use crate::{exchange::Rank, execution::exchange::RankPlace};
 
@@ -70,12 +71,14 @@ impl ScanShare {
     /// The rank's rows of each of the table's row groups. `kept`: the row groups that statistics
     /// leave.
     pub(super) fn rows(&self, opened: &[TableFile], kept: &[bool]) -> Vec<Vec<Range<u64>>> {
-        let sizes: Vec<RowGroupSize> = opened.iter().flat_map(row_group_sizes).collect();
         match self {
-            Self::Whole | Self::Range(_) => {
-                sizes.iter().map(|size| std::iter::once(0..size.rows).collect()).collect()
+            Self::Whole | Self::Range(_) | Self::Assigned(RankPlace { rank_count: 1, .. }) => {
+                let row_groups = opened.iter().flat_map(|file| file.footer.metadata().row_groups());
+                let all_rows = |row_group: &RowGroupMetaData| vec![0..rows_of(row_group)];
+                row_groups.map(all_rows).collect()
             }
             Self::Assigned(RankPlace { rank, rank_count }) => {
+                let sizes: Vec<RowGroupSize> = opened.iter().flat_map(row_group_sizes).collect();
                 let assigned = assign(&sizes, *rank_count);
                 let assigned = reassign(&sizes, kept, *rank_count, assigned);
                 let own = |parts: Vec<AssignedRows>| {
@@ -202,7 +205,7 @@ mod tests {
         let place = |name: &str| schema.index_of(name).ok();
         let places = [place("id"), place("A").or_else(|| place("a"))]
             .map(|place| ColumnPlace::Stored(place.unwrap().into()));
-        let row_groups = footer.metadata().row_groups().iter();
+        let row_groups = 0..footer.metadata().num_row_groups();
         let all = BoundedColumns::at(0..columns.len());
         row_groups.map(|row_group| all.in_row_group(&footer, row_group, &columns, &places)).collect()
     }

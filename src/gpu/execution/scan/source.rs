@@ -19,8 +19,8 @@ use std::{
 
 use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_files::{
-    BoundedColumns, ColumnPlace, OpenedFiles, RowGroupBounds, ScanConditions, TableFile, column_places,
-    memory_available, refutes,
+    BoundedColumns, ColumnPlace, FieldPlace, FileFooter, OpenedFiles, RowGroupBounds, ScanConditions,
+    TableFile, column_places, memory_available, refutes,
 };
 use pystachio_plan::{ColumnId, Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
@@ -186,14 +186,16 @@ impl ScanSource {
         // Of each row group, whether statistics leave it, and this rank's share of it.
         let mut left = Vec::new();
         let mut columns_of_files = Vec::with_capacity(opened.len());
+        let mut leaves = CheckedLeaves { of: None, leaves: vec![None; columns.len()] };
         for (file, places) in opened.iter().zip(&places) {
-            let of_file = columns.iter().zip(places);
-            let of_file = of_file.map(|(column, place)| file_column(file, column, place));
+            leaves.next(file);
+            let of_file = columns.iter().zip(places).enumerate();
+            let of_file = of_file.map(|(number, (column, place))| leaves.column(number, column, place));
             columns_of_files.push(of_file.collect::<Result<Vec<_>>>()?);
             let row_groups = file.footer.metadata().row_groups();
             let first = left.len();
-            for row_group in row_groups {
-                let bounds = bounded.in_row_group(&file.footer, row_group, columns, places);
+            for (number, row_group) in row_groups.iter().enumerate() {
+                let bounds = bounded.in_row_group(&file.footer, number, columns, places);
                 let is_left = !refutes(filters, &bounds, &query.parameters);
                 let part = is_left.then(|| place.share.part(&bounds));
                 let is_read = matches!(part, Some(RangePart::Some | RangePart::All));
@@ -238,7 +240,7 @@ impl ScanSource {
         let filter = ScanFilter::compile(filters, of_rank, columns, &query.parameters, runtime)?;
         let filter = if query.settings.page_skipping { filter } else { filter.without_skipping() };
         let filter = if query.settings.dictionary_codes { filter.with_codes(columns) } else { filter };
-        let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
+        let bytes_to_read: u64 = row_groups.iter().map(|row_group| row_group.encoded_bytes).sum();
         let reader_count = query.memory.reader_count();
         let ahead_bytes = query.memory.ahead_bytes();
         let bytes_max =
@@ -270,7 +272,7 @@ impl ScanSource {
             is_resident: false,
             fold: OnceLock::new(),
         };
-        work.is_resident = work.has_segments(&row_groups);
+        work.is_resident = work.note_segments(&mut row_groups);
         if work.is_resident {
             for row_group in &mut row_groups {
                 row_group.bytes = row_group.resident_bytes(columns)?;
@@ -404,6 +406,9 @@ impl ScanParts for ScanWork {
     }
 
     fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart> {
+        if self.is_resident {
+            return Ok(LoadedPart::default());
+        }
         queue.memory().attribute(self.operator as u32);
         let row_groups = self.row_groups(part)?.iter().enumerate();
         let (places, row_groups): (Vec<usize>, Vec<&RowGroup>) =
@@ -488,9 +493,8 @@ impl ScanWork {
             return false;
         }
         let ScanFile { file, places, .. } = &*row_group.file;
-        let metadata = file.footer.metadata().row_group(row_group.index);
-        let keys = BoundedColumns::at(self.filter.key_places());
-        self.filter.refutes(&keys.in_row_group(&file.footer, metadata, &self.columns, places))
+        let bounds = self.filter.keys().in_row_group(&file.footer, row_group.index, &self.columns, places);
+        self.filter.refutes(&bounds)
     }
 }
 
@@ -511,34 +515,59 @@ fn halves(row_groups: &[&RowGroup]) -> Option<[Vec<RowGroup>; 2]> {
     }
 }
 
-/// What a file has of a declared column.
-fn file_column(file: &TableFile, column: &ScanColumn, place: &ColumnPlace) -> Result<ScanFileColumn> {
-    let footer = &file.footer;
-    let field = match place {
-        ColumnPlace::Stored(field) => *field,
-        ColumnPlace::Constant(value) => {
-            let row_groups = footer.metadata().row_groups().iter();
-            let chunks = row_groups.map(|row_group| DerivedChunk::new(column, value, chunk_rows(row_group)?));
-            return Ok(ScanFileColumn::Derived(chunks.collect::<Result<_>>()?));
+/// The leaves of a scan's columns in a file. The next file with the same columns has them too.
+struct CheckedLeaves<'a> {
+    of: Option<&'a TableFile>,
+    /// By place in the scan: the field, and its leaf, which a kernel decodes.
+    leaves: Vec<Option<(FieldPlace, usize)>>,
+}
+
+impl<'a> CheckedLeaves<'a> {
+    /// Goes on with the next file.
+    fn next(&mut self, file: &'a TableFile) {
+        if !self.of.is_some_and(|before| file.footer.has_columns_of(&before.footer)) {
+            self.leaves.fill(None);
         }
-        ColumnPlace::RowNumber => {
-            let row_groups = footer.metadata().row_groups().iter();
-            let chunks = row_groups.map(|row_group| {
-                let first = footer.row_numbers(row_group).start;
-                DerivedChunk::of_numbers(column, first, chunk_rows(row_group)?)
-            });
-            return Ok(ScanFileColumn::Derived(chunks.collect::<Result<_>>()?));
-        }
-    };
-    let schema = footer.metadata().file_metadata().schema_descr();
-    match footer.value_leaf(field) {
-        Some(leaf) => {
-            check_column(&schema.column(leaf), column)?;
-            Ok(ScanFileColumn::Stored(leaf))
-        }
-        None => {
-            let message = format!("no kernel decodes column \"{}\": it is nested", column.name);
-            Err(Error::new(ErrorKind::NotSupported, message))
-        }
+        self.of = Some(file);
     }
+
+    /// What the file has of a declared column, which is given by its place in the scan.
+    fn column(&mut self, number: usize, column: &ScanColumn, place: &ColumnPlace) -> Result<ScanFileColumn> {
+        let footer = match self.of {
+            Some(file) => &*file.footer,
+            None => return Err(Error::internal("a column of no file")),
+        };
+        let row_groups = || footer.metadata().row_groups().iter();
+        Ok(match place {
+            ColumnPlace::Stored(field) => match self.leaves[number] {
+                Some((known, leaf)) if known == *field => ScanFileColumn::Stored(leaf),
+                _ => {
+                    let leaf = checked_leaf(footer, column, *field)?;
+                    self.leaves[number] = Some((*field, leaf));
+                    ScanFileColumn::Stored(leaf)
+                }
+            },
+            ColumnPlace::Constant(value) => {
+                let chunk = |row_group| DerivedChunk::new(column, value, chunk_rows(row_group)?);
+                ScanFileColumn::Derived(row_groups().map(chunk).collect::<Result<_>>()?)
+            }
+            ColumnPlace::RowNumber => {
+                let chunk = |row_group| {
+                    let first = footer.row_numbers(row_group).start;
+                    DerivedChunk::of_numbers(column, first, chunk_rows(row_group)?)
+                };
+                ScanFileColumn::Derived(row_groups().map(chunk).collect::<Result<_>>()?)
+            }
+        })
+    }
+}
+
+/// The leaf of a field that a kernel decodes.
+fn checked_leaf(footer: &FileFooter, column: &ScanColumn, field: FieldPlace) -> Result<usize> {
+    let Some(leaf) = footer.value_leaf(field) else {
+        let message = format!("no kernel decodes column \"{}\": it is nested", column.name);
+        return Err(Error::new(ErrorKind::NotSupported, message));
+    };
+    check_column(&footer.metadata().file_metadata().schema_descr().column(leaf), column)?;
+    Ok(leaf)
 }

@@ -50,7 +50,7 @@ pub(super) use self::contents::{CachedChunk, PinnedCopy};
 use self::state::{ChunkCacheState, ChunkEntry, OnDevice};
 use crate::{
     device::{DeviceMemory, HostMemory, Reclaim, Stream, StreamLease, StreamPriority},
-    segment::TableDictionary,
+    segment::{Segment, TableDictionary},
 };
 
 /// How often a reader that waits for another one polls whether it is still wanted.
@@ -87,6 +87,37 @@ pub(super) enum ChunkForm {
     Pages,
     /// A segment, by the number of the column's declaration.
     Segment(u32),
+}
+
+/// The segments of a leaf of a file, by the number of the column's declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeafKey {
+    pub(super) file: FileIdentity,
+    pub(super) leaf: usize,
+    pub(super) declaration: u32,
+}
+
+impl LeafKey {
+    /// The leaf of a segment.
+    fn of(key: &ChunkKey) -> Option<Self> {
+        match key.form {
+            ChunkForm::Pages => None,
+            ChunkForm::Segment(declaration) => Some(Self { file: key.file, leaf: key.leaf, declaration }),
+        }
+    }
+
+    /// The segment of some rows of a row group.
+    pub(super) fn chunk(&self, row_group: usize, rows: (u32, u32)) -> ChunkKey {
+        let Self { file, leaf, declaration } = *self;
+        ChunkKey { file, row_group, leaf, rows, form: ChunkForm::Segment(declaration) }
+    }
+}
+
+impl Hash for LeafKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.file.word());
+        state.write_u64(u64::from(self.declaration) << 32 ^ self.leaf as u64);
+    }
 }
 
 /// A text column of a table, as it is declared: its segments share a dictionary.
@@ -185,6 +216,25 @@ impl ChunkCache {
     ) -> Vec<Option<CachedChunk>> {
         let mut state = self.shared.lock();
         keys.into_iter().map(|key| state.use_here(&key, query)).collect()
+    }
+
+    /// The segments of a leaf in some row groups, of each the rows that the rank has, if every chunk is here or on the host and none is moving.
+    /// Of a chunk on the host there is no segment.
+    pub(super) fn find_segments(
+        &self,
+        leaf: &LeafKey,
+        row_groups: &[(usize, (u32, u32))],
+        query: u64,
+    ) -> Option<Vec<Weak<Segment>>> {
+        let mut state = self.shared.lock();
+        if let Some(all) = state.use_leaf(leaf, row_groups, query) {
+            return Some(all);
+        }
+        let mut find = |key: ChunkKey| match state.use_here(&key, query) {
+            Some(chunk) => Some(chunk.segment().map(Arc::downgrade).unwrap_or_default()),
+            None => state.entry(&key).is_some_and(|entry| !entry.is_busy()).then(Weak::new),
+        };
+        row_groups.iter().map(|(row_group, rows)| find(leaf.chunk(*row_group, *rows))).collect()
     }
 
     /// Finds a chunk for a query, or gives the reader the duty to load it.

@@ -3,18 +3,24 @@
 //! Invariants: a cached chunk is on the device, on the host, on both, or moving between them. A
 //! chunk is in an order as long as it is not moving; only [`ChunkCacheState::change`] changes the values that
 //! decide which. Its place there is its last use, or an earlier one: hot queries use thousands of chunks and
-//! evict none, so a use does not move the chunk. Eviction does, before it looks at the chunk's place.
+//! evict none, so a use does not move the chunk. Eviction does, before it looks at the chunk's place. For the same reason a query
+//! that uses all segments of a leaf is noted once, with the leaf ([`LeafSegments`]), and not with each chunk.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use pystachio_engine::HeldCounts;
 use pystachio_files::FileIdentity;
 use pystachio_plan::{CacheEntry, MemorySpace};
 
 use super::{
-    CachedChunk, ChunkKey, ChunkOrigin, Evicted, PinnedCopy,
+    CachedChunk, ChunkKey, ChunkOrigin, Evicted, LeafKey, PinnedCopy,
     use_order::{LastUse, UseOrder},
 };
+use crate::segment::Segment;
 
 pub(super) enum ChunkEntry {
     /// A reader reads it from its file.
@@ -30,6 +36,19 @@ pub(super) struct Kept {
     /// Its place in the orders.
     placed: LastUse,
     pub(super) uses: ChunkUses,
+    /// How many uses of all segments of its leaf are counted in these.
+    uses_of_leaf: u64,
+}
+
+/// The segments of a leaf that are on the device.
+#[derive(Default)]
+struct LeafSegments {
+    /// By row group: the rows of the first segment that came, and the segment.
+    segments: Vec<Option<((u32, u32), Weak<Segment>)>>,
+    count: usize,
+    /// The last query that used all of them at once, and how many did.
+    last_query: u64,
+    uses: u64,
 }
 
 /// An order of chunks.
@@ -66,6 +85,7 @@ pub(super) struct ChunkCacheState {
     on_host: UseOrder,
     /// How many chunks of each leaf of a file are on the device.
     held: HeldCounts<(FileIdentity, usize)>,
+    leaves: HashMap<LeafKey, LeafSegments>,
     /// Host memory for the descriptions of the pages of all chunks that are not moving.
     host_bytes: u64,
     next_number: u64,
@@ -93,13 +113,69 @@ impl Kept {
         on_device + self.pinned.as_ref().map_or(0, |pinned| pinned.host_bytes())
     }
 
+    /// Its last use, and how often it was used on the device, with the uses of all segments of its leaf.
+    fn uses_with(&self, leaf: Option<&LeafSegments>) -> (LastUse, u64) {
+        let (query, uses) = leaf.map_or((0, self.uses_of_leaf), |leaf| (leaf.last_query, leaf.uses));
+        let last_use = LastUse { query: self.last_use.query.max(query), ..self.last_use };
+        (last_use, self.uses.device + (uses - self.uses_of_leaf))
+    }
+
     /// Notes that a query uses it.
     pub(super) fn touch(&mut self, query: u64) {
         self.last_use.query = self.last_use.query.max(query);
     }
 }
 
+impl LeafSegments {
+    fn add(&mut self, key: &ChunkKey, segment: &Arc<Segment>) -> bool {
+        if self.segments.len() <= key.row_group {
+            self.segments.resize(key.row_group + 1, None);
+        }
+        let place = &mut self.segments[key.row_group];
+        let is_free = place.is_none();
+        if is_free {
+            *place = Some((key.rows, Arc::downgrade(segment)));
+            self.count += 1;
+        }
+        is_free
+    }
+
+    fn has(&self, key: &ChunkKey) -> bool {
+        matches!(self.segments.get(key.row_group), Some(Some((rows, _))) if *rows == key.rows)
+    }
+
+    fn remove(&mut self, key: &ChunkKey) {
+        if self.has(key) {
+            self.segments[key.row_group] = None;
+            self.count -= 1;
+        }
+    }
+}
+
 impl ChunkCacheState {
+    /// All segments of a leaf that are on the device, for a query, if they are these: row groups, and the rows of each.
+    pub(super) fn use_leaf(
+        &mut self,
+        key: &LeafKey,
+        row_groups: &[(usize, (u32, u32))],
+        query: u64,
+    ) -> Option<Vec<Weak<Segment>>> {
+        let leaf = self.leaves.get_mut(key).filter(|leaf| leaf.count == row_groups.len())?;
+        let find = |(row_group, rows): &(usize, (u32, u32))| match leaf.segments.get(*row_group) {
+            Some(Some((known, segment))) if known == rows => Some(segment.clone()),
+            _ => None,
+        };
+        let found = row_groups.iter().map(find).collect::<Option<Vec<_>>>()?;
+        leaf.last_query = leaf.last_query.max(query);
+        leaf.uses += 1;
+        Some(found)
+    }
+
+    /// What is noted with a chunk's leaf that goes for the chunk too.
+    fn leaf_of(&self, key: &ChunkKey) -> Option<&LeafSegments> {
+        self.leaves.get(&LeafKey::of(key)?).filter(|leaf| leaf.has(key))
+    }
+
     pub(super) fn entry(&self, key: &ChunkKey) -> Option<&ChunkEntry> {
         self.entries.get(key)
     }
@@ -132,6 +208,7 @@ impl ChunkCacheState {
             last_use,
             placed: last_use,
             uses: ChunkUses::default(),
+            uses_of_leaf: 0,
         };
         self.entries.insert(key, ChunkEntry::Kept(kept));
     }
@@ -149,6 +226,10 @@ impl ChunkCacheState {
     /// Changes a cached chunk, and its place in the orders. `None` if it is not cached.
     pub(super) fn change<T>(&mut self, key: &ChunkKey, change: impl FnOnce(&mut Kept) -> T) -> Option<T> {
         let Some(ChunkEntry::Kept(kept)) = self.entries.get_mut(key) else { return None };
+        let leaf_key = LeafKey::of(key);
+        let mut leaf = leaf_key.and_then(|leaf| self.leaves.get_mut(&leaf)).filter(|leaf| leaf.has(key));
+        (kept.last_use, kept.uses.device) = kept.uses_with(leaf.as_deref());
+        kept.uses_of_leaf = leaf.as_ref().map_or(0, |leaf| leaf.uses);
         for order in [&mut self.on_device, &mut self.copies, &mut self.on_host] {
             order.remove(kept.placed);
         }
@@ -157,9 +238,26 @@ impl ChunkCacheState {
         let changed = change(kept);
         self.host_bytes += kept.host_bytes();
         kept.placed = kept.last_use;
-        match (was_here, matches!(kept.device, OnDevice::Here(_))) {
-            (false, true) => self.held.add((key.file, key.leaf)),
-            (true, false) => self.held.take((key.file, key.leaf)),
+        match (was_here, &kept.device) {
+            (false, OnDevice::Here(chunk)) => {
+                self.held.add((key.file, key.leaf));
+                if let (Some(leaf_key), Some(segment)) = (leaf_key, chunk.segment()) {
+                    let leaf = self.leaves.entry(leaf_key).or_default();
+                    let is_noted = leaf.add(key, segment);
+                    kept.uses_of_leaf = if is_noted { leaf.uses } else { 0 };
+                }
+            }
+            (true, OnDevice::Moving | OnDevice::Away) => {
+                self.held.take((key.file, key.leaf));
+                kept.uses_of_leaf = 0;
+                let is_last = leaf.as_mut().is_some_and(|leaf| {
+                    leaf.remove(key);
+                    leaf.count == 0
+                });
+                if let (true, Some(leaf_key)) = (is_last, leaf_key) {
+                    self.leaves.remove(&leaf_key);
+                }
+            }
             _ => {}
         }
         let locked_bytes = kept.pinned.as_ref().map(|pinned| pinned.locked_bytes());
@@ -206,7 +304,7 @@ impl ChunkCacheState {
             let (place, key, _) = next;
             match self.kept(&key) {
                 // Uses since then are later: no chunk comes to a place that was passed.
-                Some(kept) if kept.last_use != place => self.change(&key, |_| ()),
+                Some(kept) if kept.uses_with(self.leaf_of(&key)).0 != place => self.change(&key, |_| ()),
                 _ => return Some(next),
             };
         }
@@ -369,8 +467,9 @@ impl ChunkCacheState {
     /// The contents, by file, column and memory space.
     pub(super) fn cache_entries(&self) -> Vec<CacheEntry> {
         let mut columns: HashMap<(&ChunkOrigin, MemorySpace), CacheEntry> = HashMap::new();
-        for entry in self.entries.values() {
-            let ChunkEntry::Kept(Kept { origin, device, pinned, uses, .. }) = entry else { continue };
+        for (key, entry) in &self.entries {
+            let ChunkEntry::Kept(kept) = entry else { continue };
+            let Kept { origin, device, pinned, uses, .. } = kept;
             let mut add = |space, memory_bytes, hits, misses| {
                 let column = columns.entry((origin, space)).or_insert_with(|| CacheEntry {
                     rank: 0,
@@ -388,7 +487,8 @@ impl ChunkCacheState {
                 column.misses += misses;
             };
             if let OnDevice::Here(chunk) = device {
-                add(MemorySpace::Device, chunk.bytes(), uses.device, uses.pinned + uses.file);
+                let (_, uses_here) = kept.uses_with(self.leaf_of(key));
+                add(MemorySpace::Device, chunk.bytes(), uses_here, uses.pinned + uses.file);
             }
             if let Some(pinned) = pinned {
                 add(MemorySpace::Pinned, pinned.locked_bytes(), uses.pinned, uses.file);

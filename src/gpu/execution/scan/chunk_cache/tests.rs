@@ -288,6 +288,53 @@ fn uses_on_the_device_decide_what_gives_way() {
     assert!(cache.find(key(7), 8).is_some() && cache.find(key(0), 8).is_none());
 }
 
+#[test]
+fn uses_of_all_segments_of_a_leaf_are_uses_of_each() {
+    let cache = cache(100, 0);
+    let segment_key =
+        |leaf, row_group| LeafKey { file: key(0).file, leaf, declaration: 0 }.chunk(row_group, (0, 1));
+    let load = |leaf, row_group, query| {
+        let ChunkClaim::Mine(claim) = cache.claim(segment_key(leaf, row_group), query) else {
+            panic!("not to be loaded")
+        };
+        let segment = Segment::for_tests(&cache.shared.memory, 20);
+        let column = format!("of leaf {leaf}");
+        let origin = ChunkOrigin { path: PathBuf::from("/f.parquet"), column };
+        claim.publish(&CachedChunk::Segment(Arc::new(segment)), origin, query, Stream(0));
+    };
+    let find = |leaf, row_groups: &[usize], query| {
+        let leaf = LeafKey { file: key(0).file, leaf, declaration: 0 };
+        let row_groups: Vec<_> = row_groups.iter().map(|row_group| (*row_group, (0, 1))).collect();
+        cache
+            .find_segments(&leaf, &row_groups, query)
+            .map(|segments| segments.iter().filter_map(Weak::upgrade).count())
+    };
+    let hits = |leaf: usize| {
+        let name = format!("of leaf {leaf}");
+        let entries = cache.entries().into_iter().filter(|entry| entry.column == name);
+        entries.map(|entry| (entry.row_group_count, entry.hits)).collect::<Vec<_>>()
+    };
+    for (leaf, row_group) in [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)] {
+        load(leaf, row_group, 1);
+    }
+    assert_eq!(find(0, &[0, 2], 5), Some(2));
+    assert_eq!(find(0, &[0, 2], 3), Some(2), "an older query that still runs");
+    assert_eq!(find(1, &[1], 4), Some(1));
+    assert_eq!(find(1, &[0, 3], 4), None, "one is not here");
+    assert_eq!(find(2, &[0], 4), None);
+    assert_eq!((hits(0), hits(1)), (vec![(2, 4)], vec![(3, 2)]));
+    // The one that was not used since query 1 goes first, then the oldest of query 4; those of query 5 stay.
+    load(2, 0, 6);
+    load(2, 1, 6);
+    assert_eq!((find(1, &[0], 6), find(1, &[2], 6)), (None, None));
+    assert_eq!((find(1, &[1], 6), find(0, &[0, 2], 7)), (Some(1), Some(2)));
+    assert_eq!((hits(0), hits(1)), (vec![(2, 6)], vec![(1, 2)]));
+    // What comes later begins with no uses, whatever its leaf counts.
+    load(0, 3, 8);
+    assert_eq!(find(0, &[0, 2, 3], 8), Some(3));
+    assert_eq!(hits(0), [(3, 9)]);
+}
+
 /// Chunks of a large table.
 const MANY: usize = 100_000;
 
