@@ -260,18 +260,24 @@ def report(options):
                           f"{sum(theirs for _, theirs in pairs):.2f} s")
 
 
-def main():
-    parser = argparse.ArgumentParser(description="TPC-DS over DuckDB's files")
-    parser.add_argument("step", choices=["data", "duckdb", "ours", "planning", "report"])
+def workload_parser(description, steps):
+    """What the steps of a workload take."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("step", choices=steps)
     parser.add_argument("folder")
     parser.add_argument("conninfo", nargs="?", default="")
-    parser.add_argument("--scale", default="1")
     parser.add_argument("--queries", default="")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--choices", default="auto")
     parser.add_argument("--limit", type=float, default=3600)
     parser.add_argument("--server-options", default="")
+    return parser
+
+
+def main():
+    parser = workload_parser("TPC-DS over DuckDB's files", ["data", "duckdb", "ours", "planning", "report"])
+    parser.add_argument("--scale", default="1")
     parser.add_argument("--peer-name", default="")
     options = parser.parse_args()
     if options.step == "duckdb" and not options.peer_name:

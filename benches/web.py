@@ -13,7 +13,8 @@ it. Times are the least of some runs; processor times, which other work on the m
 tolerance of numbers with DuckDB's.
 """
 
-import argparse
+import functools
+import multiprocessing
 import os
 import pathlib
 import sys
@@ -24,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "regress
 
 from answers import difference_of, same_answer  # noqa: E402
 from report import geometric_mean  # noqa: E402
-from tpcds import Step, as_text, ran_on, read_results, timed  # noqa: E402
+from tpcds import Step, as_text, ran_on, read_results, timed, workload_parser  # noqa: E402
 import web_data  # noqa: E402
 
 DATABASE = "bench_web"
@@ -186,6 +187,13 @@ def write_duckdb(path, batches):
         connection.execute(f"COPY (SELECT * FROM made) TO '{path}' (FORMAT parquet)")
 
 
+def make_file(folder, rows, files, writer, number):
+    first, end = (rows * edge // files for edge in (number, number + 1))
+    path = folder / f"part_{number:04}.parquet"
+    {"duckdb": write_duckdb, "pyarrow": write_pyarrow}[writer](path, web_data.batches(first, end - first, rows))
+    path.chmod(0o644)
+
+
 def make_data(options):
     folder = pathlib.Path(options.folder) / form(options) / "views"
     if (folder.parent / "complete").exists():
@@ -194,12 +202,8 @@ def make_data(options):
     for place in (folder.parent, folder):
         place.chmod(0o755)
     begin = time.monotonic()
-    write = {"duckdb": write_duckdb, "pyarrow": write_pyarrow}[options.writer]
-    for number in range(options.files):
-        first, end = (options.rows * edge // options.files for edge in (number, number + 1))
-        path = folder / f"part_{number:04}.parquet"
-        write(path, web_data.batches(first, end - first, options.rows))
-        path.chmod(0o644)
+    with multiprocessing.Pool(min(os.cpu_count(), options.files)) as pool:
+        pool.map(functools.partial(make_file, folder, options.rows, options.files, options.writer), range(options.files), 1)
     (folder.parent / "complete").touch()
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"web: {options.rows} rows, {size / 1e6:.0f} MB in {time.monotonic() - begin:.0f} s", flush=True)
@@ -246,7 +250,9 @@ def run_ours(options):
     deadline = time.monotonic() + options.limit
     for choice in options.choices.split():
         for place in PLACES:
-            setup = [f"SET search_path = {place}", "SET statement_timeout = '300s'", f"SET pystachio.engine_choice = {choice}"]
+            # The option of the server is of the CPU engine's cache.
+            gpu_cache = ["SET pystachio.gpu_disable = 'cache'"] if place == "uncached" else []
+            setup = [f"SET search_path = {place}", "SET statement_timeout = '300s'", f"SET pystachio.engine_choice = {choice}", *gpu_cache]
             with Session(f"{options.conninfo} dbname={DATABASE}", setup) as session:
                 for number, _, sql in queries(options):
                     if time.monotonic() > deadline:
@@ -324,19 +330,10 @@ def report(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Web analytics over one wide table")
-    parser.add_argument("step", choices=["data", "duckdb", "ours", "heap", "report"])
-    parser.add_argument("folder")
-    parser.add_argument("conninfo", nargs="?", default="")
+    parser = workload_parser("Web analytics over one wide table", ["data", "duckdb", "ours", "heap", "report"])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--writer", choices=["duckdb", "pyarrow"], default="duckdb")
     parser.add_argument("--files", type=int, default=4)
-    parser.add_argument("--queries", default="")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--choices", default="auto")
-    parser.add_argument("--limit", type=float, default=3600)
-    parser.add_argument("--server-options", default="")
     options = parser.parse_args()
     {"data": make_data, "duckdb": run_duckdb, "ours": run_ours, "heap": run_heap, "report": report}[options.step](options)
 

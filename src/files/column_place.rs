@@ -359,3 +359,64 @@ fn missing_column(table: &str, path: &Path, column: &ScanColumn) -> Error {
         "Drop the column from the foreign table, or name the file's column by the option \"column_name\".",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pystachio_plan::FileSet;
+
+    use super::*;
+    use crate::files::FileCatalog;
+
+    fn column(id: u32, name: &str) -> ScanColumn {
+        ScanColumn {
+            id: ColumnId(id),
+            name: name.to_owned(),
+            data_type: DataType::Int32,
+            not_null: false,
+            length_max: None,
+            trim_blanks: false,
+            content: ColumnContent::Column,
+            field_id: None,
+            within: Vec::new(),
+            common: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn places_in_files_with_the_same_columns_are_those_of_each_file_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [
+            ("1.parquet", "edge_int4"),
+            ("2.parquet", "edge_int4"),
+            ("3/v=7/a.parquet", "edge_int4"),
+            ("4.parquet", "form_dictionary"),
+            ("5.parquet", "edge_int4"),
+            ("6/k=2/b.parquet", "edge_int4"),
+        ];
+        let paths: Vec<String> = files
+            .iter()
+            .map(|(path, content)| {
+                let path = folder.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::copy(format!("../../regress/data/{content}.parquet"), &path).unwrap();
+                path.display().to_string()
+            })
+            .collect();
+        let columns = [column(1, "id"), column(2, "v"), column(3, "k")];
+        let open =
+            |paths: &[String]| FileCatalog::default().open_all(&FileSet::parquet(paths.to_vec())).unwrap();
+        let places = |files: &[TableFile]| column_places("t", files, false, &columns).unwrap();
+        let together = open(&paths);
+        let alone: Vec<_> = paths.iter().flat_map(|path| places(&open(std::slice::from_ref(path)))).collect();
+        assert_eq!(places(&together), alone);
+        let seven = ColumnPlace::Constant(Value::Int(7));
+        assert_eq!(alone.iter().filter(|of_file| of_file[1] == seven).count(), 1);
+        let is_alike =
+            |one: usize, other: usize| together[one].footer.has_columns_of(&together[other].footer);
+        assert!(is_alike(0, 1) && is_alike(1, 2) && is_alike(2, 4) && !is_alike(0, 3));
+        // Footers of two catalogs are not compared.
+        assert!(!together[0].footer.has_columns_of(&open(&paths)[0].footer));
+    }
+}

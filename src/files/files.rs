@@ -50,7 +50,7 @@ use pystachio_tables::{DeletedRows, TableState};
 use rustix::{buffer::spare_capacity, io::pread};
 
 use crate::{
-    chunk_facts::ChunkFacts,
+    chunk_facts::{ChunkBounds, ChunkSizes, LeafFacts},
     column_place::ScanConditions,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
     describe::Descriptions,
@@ -140,7 +140,7 @@ pub struct FileFooter {
     /// The types of leaves, as far as they were asked for.
     leaf_types: Vec<OnceLock<Option<Box<FileType>>>>,
     /// Facts of the chunks of leaves, as far as they were asked for.
-    chunk_facts: Vec<OnceLock<Box<[ChunkFacts]>>>,
+    leaf_facts: Vec<LeafFacts>,
     pub(super) page_indexes: PageIndexes,
     /// How the file is encrypted, if it is.
     encrypted: Option<EncryptedLayout>,
@@ -599,7 +599,7 @@ impl FileCatalog {
         let layout_bytes = encrypted.as_ref().map_or(0, EncryptedLayout::memory_bytes);
         let leaf_count = metadata.file_metadata().schema_descr().num_columns();
         let type_bytes = leaf_count as u64 * LEAF_TYPE_BYTES;
-        let fact_bytes = (leaf_count * metadata.num_row_groups() * size_of::<ChunkFacts>()) as u64;
+        let fact_bytes = (leaf_count * metadata.num_row_groups() * LeafFacts::CHUNK_BYTES) as u64;
         share.shrink_to(memory_bytes(&metadata, &for_reader) + type_bytes + fact_bytes + layout_bytes);
         let reader = decode_guarded(|| reader_metadata(for_reader));
         let reader = reader.ok_or_else(|| corrupt_footer(path, NOT_DECODABLE))?;
@@ -622,7 +622,7 @@ impl FileCatalog {
             digest,
             exact_bounds,
             leaf_types: std::iter::repeat_with(OnceLock::new).take(leaf_count).collect(),
-            chunk_facts: std::iter::repeat_with(OnceLock::new).take(leaf_count).collect(),
+            leaf_facts: std::iter::repeat_with(LeafFacts::default).take(leaf_count).collect(),
             page_indexes: PageIndexes::default(),
             encrypted,
             share,
@@ -777,10 +777,14 @@ impl FileFooter {
         self.leaf_types.get(leaf)?.get_or_init(of_schema).as_deref()
     }
 
-    /// Facts of the chunks of a leaf, by row group.
-    pub fn chunk_facts(&self, leaf: usize) -> &[ChunkFacts] {
-        let facts = self.chunk_facts.get(leaf);
-        facts.map_or(&[], |facts| facts.get_or_init(|| ChunkFacts::of_leaf(self, leaf)))
+    /// The sizes of the chunks of a leaf, by row group.
+    pub fn chunk_sizes(&self, leaf: usize) -> &[ChunkSizes] {
+        self.leaf_facts.get(leaf).map_or(&[], |facts| facts.sizes(self, leaf))
+    }
+
+    /// The bounds of a chunk of a leaf.
+    pub(crate) fn chunk_bounds(&self, leaf: usize, row_group: usize) -> Option<ChunkBounds> {
+        self.leaf_facts.get(leaf)?.bounds(self, leaf, row_group)
     }
 
     /// The statistics of a column chunk. `file_type` is the leaf's.

@@ -11,7 +11,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use pystachio_plan::{Error, ErrorKind};
 
 use crate::{
-    chunk_facts::ChunkFacts,
+    chunk_facts::LeafFacts,
     compact_protocol::{CompactWalk, Kind},
 };
 
@@ -64,7 +64,7 @@ pub(super) fn decoded_bytes(footer: &[u8]) -> Result<u64, &'static str> {
         _ => walk.skip(kind, 1),
     })?;
     let chunk_bytes =
-        (size_of::<ColumnChunkMetaData>() + size_of::<ChunkFacts>()) as u64 + CHUNK_ALLOCATIONS_BYTES;
+        (size_of::<ColumnChunkMetaData>() + LeafFacts::CHUNK_BYTES) as u64 + CHUNK_ALLOCATIONS_BYTES;
     let row_group_bytes = size_of::<RowGroupMetaData>() as u64 + size_of::<Vec<bool>>() as u64;
     Ok(columns * COLUMN_BYTES + row_groups * row_group_bytes + chunks * chunk_bytes + footer.len() as u64)
 }
@@ -89,7 +89,7 @@ mod tests {
         // A schema (field 2) of two empty elements; row groups (field 4): one with a list (field 1) of three chunks.
         let footer = [0x29, 0x2c, 0, 0, 0x29, 0x1c, 0x19, 0x3c, 0, 0, 0, 0, 0];
         let chunk_bytes =
-            (size_of::<ColumnChunkMetaData>() + size_of::<ChunkFacts>()) as u64 + CHUNK_ALLOCATIONS_BYTES;
+            (size_of::<ColumnChunkMetaData>() + LeafFacts::CHUNK_BYTES) as u64 + CHUNK_ALLOCATIONS_BYTES;
         let row_group_bytes = (size_of::<RowGroupMetaData>() + size_of::<Vec<bool>>()) as u64;
         assert_eq!(decoded_bytes(&footer), Ok(2 * COLUMN_BYTES + row_group_bytes + 3 * chunk_bytes + 13));
         assert!(decoded_bytes(&footer[..9]).is_err());

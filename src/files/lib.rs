@@ -5,7 +5,7 @@
 //!   `row_deletes.rs`: which of their rows delete files name
 //! - `listings.rs`: what folders hold; `column_place.rs`: where a file has a scan's column; `folder_keys.rs`: values that folders' names give
 //! - `files.rs`, `footer_check.rs`, `footer_decode.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`,
-//!   `file_memory.rs`); `query_files.rs`: the files of one query
+//!   `file_memory.rs`); `chunk_facts.rs`: what scans ask of footers, by row group; `query_files.rs`: the files of one query
 //! - `encryption`: encrypted files, read as plain ones
 //! - `column_batches.rs`: some columns of a file, as arrays; `nested_form.rs`: what a nested column consists of
 //! - `page_cache.rs`: what the page cache holds of a file
@@ -84,7 +84,7 @@ mod value_range;
 mod writer;
 pub mod writing;
 
-pub use chunk_facts::ChunkFacts;
+pub use chunk_facts::ChunkSizes;
 pub use column_place::{ColumnPlace, ScanConditions, column_places};
 pub use column_variant::ColumnVariant;
 pub use describe::{describe, identify};

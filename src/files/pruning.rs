@@ -198,11 +198,7 @@ impl Bounds {
         }
         let metadata = footer.metadata().row_group(row_group);
         let of_chunk = || {
-            let bounds = match &footer.chunk_facts(leaf).get(row_group)?.bounds {
-                Some(bounds) => bounds.clone(),
-                None => ChunkBounds::of(&footer.statistics_of(metadata, leaf, file_type)?),
-            };
-            let ChunkBounds { minimum, maximum, null_count } = bounds;
+            let ChunkBounds { minimum, maximum, null_count } = footer.chunk_bounds(leaf, row_group)?;
             let row_count = u64::try_from(metadata.num_rows()).ok()?;
             let data_type = file_type.data_type.clone()?;
             Some(Self { data_type, minimum, maximum, null_count, row_count, members: None })

@@ -114,7 +114,7 @@ fn sized_ranges(
             let row_count = u64::try_from(row_group.num_rows()).unwrap_or(0);
             size.row_count = size.row_count.saturating_add(row_count);
             let mut bytes = 0;
-            for chunk in leaves.iter().filter_map(|leaf| footer.chunk_facts(*leaf).get(number)) {
+            for chunk in leaves.iter().filter_map(|leaf| footer.chunk_sizes(*leaf).get(number)) {
                 bytes += chunk.compressed_bytes;
                 size.uncompressed_bytes = size.uncompressed_bytes.saturating_add(chunk.uncompressed_bytes);
             }

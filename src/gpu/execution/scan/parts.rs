@@ -8,7 +8,7 @@ use std::{
 
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use pystachio_engine::locking::lock_whole;
-use pystachio_files::{ChunkFacts, ColumnPlace, TableFile};
+use pystachio_files::{ChunkSizes, ColumnPlace, TableFile};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{
@@ -304,7 +304,7 @@ pub(super) fn rows_of(row_group: &RowGroupMetaData) -> u64 {
 
 /// Device memory to load a column chunk.
 fn loading_bytes(chunk: &ColumnChunkMetaData) -> u64 {
-    ChunkFacts::of_sizes(chunk).loading_bytes()
+    ChunkSizes::of(chunk).loading_bytes()
 }
 
 /// A cell of a column with its validity.
@@ -327,11 +327,11 @@ impl ColumnBytes {
         for (column, of_file) in columns.iter().zip(&file.columns) {
             let loading = match of_file {
                 ScanFileColumn::Stored(leaf) => {
-                    let facts = file.file.footer.chunk_facts(*leaf).get(row_group);
-                    let facts =
-                        facts.ok_or_else(|| Error::internal("a row group without a chunk of a column"))?;
-                    bytes.encoded = bytes.encoded.saturating_add(facts.compressed_bytes);
-                    facts.loading_bytes()
+                    let sizes = file.file.footer.chunk_sizes(*leaf).get(row_group);
+                    let sizes =
+                        sizes.ok_or_else(|| Error::internal("a row group without a chunk of a column"))?;
+                    bytes.encoded = bytes.encoded.saturating_add(sizes.compressed_bytes);
+                    sizes.loading_bytes()
                 }
                 ScanFileColumn::Derived(chunks) => loading_bytes(chunks[row_group].metadata()),
             };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pystachio_plan::Result;
 
+use super::state::SegmentPlace;
 use crate::{
     decode::{PinnedChunk, ResidentChunk},
     device::{Buffer, DeviceMemory, HostMemory, Stream},
@@ -54,7 +55,8 @@ impl CachedChunk {
     pub(super) fn host_bytes(&self) -> u64 {
         match self {
             Self::Pages(chunk) => chunk.host_bytes(),
-            Self::Segment(_) => size_of::<Segment>() as u64,
+            // The second is its place among those of its leaf.
+            Self::Segment(_) => (size_of::<Segment>() + size_of::<SegmentPlace>()) as u64,
         }
     }
 

@@ -40,11 +40,14 @@ pub(super) struct Kept {
     uses_of_leaf: u64,
 }
 
+/// The rows of a segment of a row group, and the segment.
+pub(super) type SegmentPlace = Option<((u32, u32), Weak<Segment>)>;
+
 /// The segments of a leaf that are on the device.
 #[derive(Default)]
 struct LeafSegments {
-    /// By row group: the rows of the first segment that came, and the segment.
-    segments: Vec<Option<((u32, u32), Weak<Segment>)>>,
+    /// By row group: the first segment that came.
+    segments: Vec<SegmentPlace>,
     count: usize,
     /// The last query that used all of them at once, and how many did.
     last_query: u64,
