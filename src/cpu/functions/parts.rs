@@ -612,12 +612,14 @@ mod tests {
 
     use super::*;
 
+    type WholeAndGroups = (Range<usize>, Vec<Range<usize>>);
+
     fn compiled(pattern: &str) -> Compiled {
         Compiled::new(&CharacterCase::of(Ctype::Ascii).unwrap(), false, pattern).unwrap()
     }
 
     /// The match from an offset on, by trying every end of every stretch.
-    fn tried(expression: &Compiled, text: &str, from: usize) -> Option<(Range<usize>, Vec<Range<usize>>)> {
+    fn tried(expression: &Compiled, text: &str, from: usize) -> Option<WholeAndGroups> {
         let mut caches = expression.caches();
         let start = expression.first.find_at(text, from)?.start();
         let end = expression.whole.end(&mut caches.whole, text, start..text.len()).unwrap().unwrap();
@@ -637,7 +639,7 @@ mod tests {
     }
 
     /// The parts that an expression finds from each offset on.
-    fn found(expression: &Compiled, text: &str) -> Vec<Option<(Range<usize>, Vec<Range<usize>>)>> {
+    fn found(expression: &Compiled, text: &str) -> Vec<Option<WholeAndGroups>> {
         let mut caches = expression.caches();
         let offsets = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
         let mut find = |offset| {

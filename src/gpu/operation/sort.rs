@@ -256,15 +256,15 @@ mod tests {
             match cell_type {
                 CellType::Bool => cells.push(bytes[0] & 1),
                 // NaN and both zeros among them.
-                CellType::Float64 if of_value.next() % 5 == 0 => {
+                CellType::Float64 if of_value.next().is_multiple_of(5) => {
                     let value = [f64::NAN, 0.0, -0.0, f64::INFINITY][of_value.next() as usize % 4];
                     cells.extend(value.to_le_bytes());
                 }
                 _ => cells.extend(bytes),
             }
         }
-        let validity: Option<Vec<u8>> =
-            (random.next() % 2 == 0).then(|| (0..count).map(|_| u8::from(random.next() % 7 != 0)).collect());
+        let validity: Option<Vec<u8>> = (random.next().is_multiple_of(2))
+            .then(|| (0..count).map(|_| u8::from(!random.next().is_multiple_of(7))).collect());
         Column {
             data_type: DataType::Int64,
             cell_type,
@@ -299,8 +299,8 @@ mod tests {
                     let cell_type = types[random.next() as usize % types.len()];
                     let column = SortColumn {
                         column: column(&queue, cell_type, count, &mut random),
-                        descending: random.next() % 2 == 0,
-                        nulls_first: random.next() % 2 == 0,
+                        descending: random.next().is_multiple_of(2),
+                        nulls_first: random.next().is_multiple_of(2),
                     };
                     Key { column, length_max: 0 }
                 })

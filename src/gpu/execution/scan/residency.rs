@@ -143,9 +143,9 @@ impl ScanWork {
         for of_file in row_groups.chunk_by_mut(|one, next| Arc::ptr_eq(&one.file, &next.file)) {
             let file = of_file[0].file.clone();
             let parts: Vec<(usize, (u32, u32))> = of_file.iter().map(RowGroup::assigned_rows).collect();
-            of_file
-                .iter_mut()
-                .for_each(|row_group| row_group.segments = vec![Weak::new(); self.columns.len()]);
+            of_file.iter_mut().for_each(|row_group| {
+                row_group.segments = std::iter::repeat_with(Weak::new).take(self.columns.len()).collect()
+            });
             for (place, declaration) in self.declarations.iter().copied().enumerate() {
                 let Some(leaf) = file.columns[place].leaf() else { continue };
                 let leaf = LeafKey { file: file.file.footer.identity, leaf, declaration };

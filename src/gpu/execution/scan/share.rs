@@ -74,7 +74,8 @@ impl ScanShare {
         match self {
             Self::Whole | Self::Range(_) | Self::Assigned(RankPlace { rank_count: 1, .. }) => {
                 let row_groups = opened.iter().flat_map(|file| file.footer.metadata().row_groups());
-                let all_rows = |row_group: &RowGroupMetaData| vec![0..rows_of(row_group)];
+                let all_rows =
+                    |row_group: &RowGroupMetaData| std::iter::once(0..rows_of(row_group)).collect();
                 row_groups.map(all_rows).collect()
             }
             Self::Assigned(RankPlace { rank, rank_count }) => {

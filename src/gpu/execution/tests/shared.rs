@@ -43,7 +43,8 @@ fn united(table: &Table, copies: u32) -> Arc<Relation> {
 
 /// Every group with its greatest value and its rows.
 fn groups(table: &Table) -> Vec<Vec<String>> {
-    let mut groups: BTreeMap<(Option<i64>, Option<String>), (Option<i64>, u64)> = BTreeMap::new();
+    type Group = (Option<i64>, Option<String>);
+    let mut groups: BTreeMap<Group, (Option<i64>, u64)> = BTreeMap::new();
     for row in &table.rows {
         let (value, count) = groups.entry((row.key, row.text.clone())).or_default();
         *value = row.value.max(*value);

@@ -109,6 +109,7 @@ fn cheapest_pieces(blocks: &[Block], bytes: u64, pieces: Pieces) -> Option<Room>
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges, some of them of one")]
 mod tests {
     use super::*;
 

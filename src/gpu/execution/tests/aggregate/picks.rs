@@ -251,10 +251,11 @@ fn table(row_count: usize, key_count: u64) -> Table {
 
 #[test]
 fn picks_are_those_of_plain_loops() {
-    let by_key: fn(&Row) -> Vec<String> = |row| vec![shown(&row.key)];
-    let by_both: fn(&Row) -> Vec<String> = |row| vec![shown(&row.text), shown(&row.key)];
-    let of_all: fn(&Row) -> Vec<String> = |_| Vec::new();
-    let cases: [(u64, &[Expression], fn(&Row) -> Vec<String>); 4] = [
+    type KeyOf = fn(&Row) -> Vec<String>;
+    let by_key: KeyOf = |row| vec![shown(&row.key)];
+    let by_both: KeyOf = |row| vec![shown(&row.text), shown(&row.key)];
+    let of_all: KeyOf = |_| Vec::new();
+    let cases: [(u64, &[Expression], KeyOf); 4] = [
         (5, &[int64(0)], by_key),
         (3000, &[int64(0)], by_key),
         (4, &[text(1), int64(0)], by_both),
