@@ -2,8 +2,8 @@
 //!
 //! The crate `regex` says where the first match begins: that does not depend on what it prefers. An automaton of all matches that begin
 //! there says where the one ends that PostgreSQL takes. Parts of groups are found from left to right: a stretch of the expression
-//! has the longest or shortest part behind which the rest matches. Most expressions leave no choice: a text has only one way
-//! through their automaton, which is then read once (`one_pass.rs`).
+//! has the longest or shortest part behind which the rest matches. Where an expression leaves no choice, a text has only one
+//! way through its automaton, and one search finds all parts (`one_pass.rs`).
 //!
 //! Invariants: [`RegularExpression`] proves the answer for each expression that gets here. The planner refuses others.
 //!
@@ -368,7 +368,7 @@ impl Compiled {
         let mut groups = Vec::with_capacity(self.group_count);
         let mut start = whole.start;
         let mut stretches = self.stretches.iter().zip(&mut caches.stretches).peekable();
-        // What is behind the last group tells nothing more.
+        // Stretches behind the last group tell nothing more.
         while groups.len() < self.group_count
             && let Some((stretch, (ends, rest))) = stretches.next()
         {

@@ -70,21 +70,22 @@ impl ScanWork {
             row_groups.iter().map(|_| vec![None; self.columns.len()]).collect();
         let Some(cache) = self.cache.as_ref().filter(|_| self.makes_segments) else { return Ok(found) };
         let mut wanted: Vec<(usize, usize)> = Vec::new();
-        let mut known = (0u64, 0u64);
+        let (mut known_count, mut known_bytes) = (0, 0);
         for (number, row_group) in row_groups.iter().enumerate() {
             for place in places.iter().copied().filter(|place| !self.is_derived(row_group, *place)) {
                 // What was here when the scan began is here still, as a rule.
                 match row_group.segments.get(place).and_then(Weak::upgrade) {
                     Some(segment) => {
-                        known = (known.0 + 1, known.1 + segment.bytes());
+                        known_count += 1;
+                        known_bytes += segment.bytes();
                         found[number][place] = Some(segment);
                     }
                     None => wanted.push((number, place)),
                 }
             }
         }
-        self.counts.cache_hits.fetch_add(known.0, Ordering::Relaxed);
-        self.counts.bytes_cached.fetch_add(known.1, Ordering::Relaxed);
+        self.counts.cache_hits.fetch_add(known_count, Ordering::Relaxed);
+        self.counts.bytes_cached.fetch_add(known_bytes, Ordering::Relaxed);
         let key_of = |(number, place): &(usize, usize)| self.segment_key(row_groups[*number], *place);
         let here = cache.find_all(wanted.iter().map(key_of), self.query);
         let mut pinned: Vec<(usize, usize, LoadClaim)> = Vec::new();
@@ -132,8 +133,9 @@ impl ScanWork {
 
     /// Whether all columns of a row group that are read from its file are here as segments.
     pub(super) fn has_segments(&self, row_group: &RowGroup) -> bool {
-        let mut places = (0..self.columns.len()).filter(|place| !self.is_derived(row_group, *place));
-        places.all(|place| self.has_segment(row_group, place))
+        let places = (0..self.columns.len()).filter(|place| !self.is_derived(row_group, *place));
+        let keys = places.map(|place| self.segment_key(row_group, place));
+        self.makes_segments && self.cache.as_ref().is_some_and(|cache| cache.has_all(keys))
     }
 
     /// Notes with row groups which segments they have, if all columns that are read from files are here as segments. Returns whether they

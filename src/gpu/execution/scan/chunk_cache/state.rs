@@ -174,7 +174,7 @@ impl ChunkCacheState {
         Some(found)
     }
 
-    /// What is noted with a chunk's leaf that goes for the chunk too.
+    /// The leaf of a chunk, if uses of all of its segments are uses of the chunk.
     fn leaf_of(&self, key: &ChunkKey) -> Option<&LeafSegments> {
         self.leaves.get(&LeafKey::of(key)?).filter(|leaf| leaf.has(key))
     }
