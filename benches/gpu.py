@@ -13,6 +13,7 @@ Steps, each for one scale factor:
 - hot: the best of some runs in one engine, after a run that fills caches; answers compared with DuckDB's.
 - first: what the first use of a query's shape in an engine adds to its second.
 - kernels: launches, time and bytes of every kernel of the hot queries.
+- choice: whether the choice of engine is the faster one, and what the smallest queries cost (gpu_choice.py).
 - profile: what each kernel of the hot queries takes alone, by Nsight Compute where it is there (gpu_profile.py).
 - timeline: how busy storage, bus and GPU are during one query, cold and hot; drawn beside the report.
 - calibrate: prints what decoding and operators take, as the constants that the code holds; needs pyarrow.
@@ -48,6 +49,7 @@ import gpu_watch  # noqa: E402
 import storage  # noqa: E402
 import timeline_chart  # noqa: E402
 from answers import same_answer  # noqa: E402
+from gpu_choice import run_choice  # noqa: E402
 from gpu_forms import run_forms  # noqa: E402
 from gpu_load import run_load  # noqa: E402
 from gpu_profile import run_profile  # noqa: E402
@@ -543,7 +545,7 @@ def run_report(bench):
 
 
 STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct": run_direct, "warm": run_warm, "hot": run_hot,
-         "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "profile": run_profile, "timeline": gpu_watch.run_timeline,
+         "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "profile": run_profile, "choice": run_choice, "timeline": gpu_watch.run_timeline,
          "calibrate": gpu_calibrate.run_calibrate, "ablation": run_ablation, "spill": run_spill, "load": run_load,
          "forms": run_forms,
          "report": run_report}

@@ -60,9 +60,24 @@ def _write_by_polars(bench, _form, table, target):
     polars.scan_parquet(bench.data / f"{table}.parquet").sink_parquet(target.with_suffix(".parquet"))
 
 
+def _write_by_spark(bench, _form, table, target):
+    """By parquet-java, a file for each task. Needs Java."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master(f"local[{bench.threads}]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.read.parquet(str(bench.data / f"{table}.parquet")).write.parquet(str(target))
+
+
+def _write_by_clickhouse(bench, _form, table, target):
+    import chdb
+
+    source = bench.data / f"{table}.parquet"
+    chdb.query(f"SELECT * FROM file('{source}', Parquet) INTO OUTFILE '{target.with_suffix('.parquet')}' FORMAT Parquet")
+
+
 # The library of each form, and what writes a table with it.
 FORMS = {**dict.fromkeys(DUCKDB_FORMS, ("duckdb", _write_by_duckdb)), **dict.fromkeys(PYARROW_FORMS, ("pyarrow", _write_by_pyarrow)),
-         "polars": ("polars", _write_by_polars)}
+         "polars": ("polars", _write_by_polars), "spark": ("pyspark", _write_by_spark), "clickhouse": ("chdb", _write_by_clickhouse)}
 
 
 def write_files(bench, form, folder):

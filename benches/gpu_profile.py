@@ -27,6 +27,11 @@ RUNS = 4
 # Until every process of the server has its settings anew.
 RELOAD_S = 1
 DURATION = "gpu__time_duration.sum"
+# Bytes that the device's memory reads and writes, the share of cycles in which a scheduler issues an instruction, and the share of warps
+# that are there of those that could be. One run of a kernel tells all of them; more would make the profiler save and restore memory.
+READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
+ISSUED, WARPS = "smsp__issue_active.avg.pct_of_peak_sustained_active", "sm__warps_active.avg.pct_of_peak_sustained_active"
+METRICS = (DURATION, READ, WRITTEN, ISSUED, WARPS)
 _NS = {"ns": 1, "nsecond": 1, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
 
 
@@ -39,22 +44,27 @@ def _wrapper(folder, program, engine, log):
     """A program that runs the engine beneath the profiler."""
     path = folder / "profiled-engine"
     path.write_text(f'#!/bin/sh\nexec {program} --clock-control none --cache-control none --target-processes application-only --csv --page raw '
-                    f'--print-units base --metrics {DURATION} --log-file {log} {engine} "$@"\n', encoding="utf-8")
+                    f'--print-units base --metrics {",".join(METRICS)} --log-file {log} {engine} "$@"\n', encoding="utf-8")
     path.chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
     return path
 
 
 def _launches(log):
-    """Name and nanoseconds of every launch, in order."""
+    """Name, nanoseconds, bytes, and percents of issue and warps of every launch, in order."""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.startswith('"')]
     table = list(csv.reader(lines))
     if not table:
         return []
     heads = table[0]
-    name, duration = heads.index("Kernel Name"), heads.index(DURATION)
     units = dict(zip(heads, table[1], strict=True)).get(DURATION, "ns") if len(table) > 1 else "ns"
-    rows = [row for row in table[1:] if row[0].isdigit()]
-    return [(row[name].split("(")[0], float(row[duration].replace(",", "")) * _NS.get(units, 1)) for row in rows]
+
+    def number(row, metric):
+        text = row[heads.index(metric)].replace(",", "") if metric in heads else ""
+        # What a counter does not tell is "n/a" or "nan".
+        return float(text) if text.replace(".", "", 1).isdigit() else 0.0
+
+    return [(row[heads.index("Kernel Name")].split("(")[0], number(row, DURATION) * _NS.get(units, 1), number(row, READ) + number(row, WRITTEN),
+             number(row, ISSUED), number(row, WARPS)) for row in table[1:] if row[0].isdigit()]
 
 
 def _use_engine(bench, path):
@@ -145,10 +155,13 @@ def run_profile(bench):
     for name, place in noted:
         begin = first + sum(counts[:place])
         sums = {}
-        for kernel, nanoseconds in launches[max(begin, 0):begin + counts[place]]:
-            total = sums.setdefault(kernel, [0, 0.0])
-            total[0], total[1] = total[0] + 1, total[1] + nanoseconds / 1e6
-        found = [{"name": kernel, "count": count, "ms": milliseconds} for kernel, (count, milliseconds) in sums.items()]
+        for kernel, nanoseconds, moved, issued, warps in launches[max(begin, 0):begin + counts[place]]:
+            total = sums.setdefault(kernel, {"name": kernel, "count": 0, "ms": 0.0, "bytes": 0.0, "issued": 0.0, "warps": 0.0})
+            milliseconds = nanoseconds / 1e6
+            # Percents are weighted by time.
+            for key, value in (("count", 1), ("ms", milliseconds), ("bytes", moved), ("issued", issued * milliseconds), ("warps", warps * milliseconds)):
+                total[key] += value
+        found = list(sums.values())
         bench.results.note_profile(name, found)
         slowest = sorted(found, key=lambda entry: -entry["ms"])[:4]
         print(f"profile {name}  {sum(entry['ms'] for entry in found):.1f} ms alone: "

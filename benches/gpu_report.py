@@ -180,12 +180,29 @@ def profile_table(document, hot_s):
     totals = {}
     for found in document["profile"].values():
         for entry in found:
-            total = totals.setdefault(entry["name"], [0, 0.0])
-            total[0], total[1] = total[0] + entry["count"], total[1] + entry["ms"]
-    lines += ["", "| kernel | launches | ms alone | µs each |", "|---|---:|---:|---:|"]
-    for name, (count, milliseconds) in sorted(totals.items(), key=lambda item: -item[1][1]):
-        lines.append(f"| {name} | {count} | {milliseconds:.2f} | {milliseconds / count * 1e3:.1f} |")
+            total = totals.setdefault(entry["name"], dict.fromkeys(("count", "ms", "bytes", "issued", "warps"), 0.0))
+            for key in total:
+                total[key] += entry.get(key, 0)
+    peak = document["facts"].get("device_bandwidth")
+    lines += ["", "Bytes are those that the memory read and wrote, by its counters. Issue: cycles in which a scheduler issued an instruction. Warps: those "
+              "that were there of those that could be. What bounds a kernel: memory or issue, whichever is above half; below that, waits.", "",
+              "| kernel | launches | ms alone | µs each | GB | GB/s | of the bandwidth | issue | warps | bound by |",
+              "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
+    for name, total in sorted(totals.items(), key=lambda item: -item[1]["ms"]):
+        count, milliseconds = int(total["count"]), total["ms"]
+        rate = total["bytes"] / milliseconds / 1e6 if milliseconds else 0
+        of_peak = rate / (peak * 1000) if peak else 0
+        issued, warps = (total[key] / milliseconds / 100 if milliseconds else 0 for key in ("issued", "warps"))
+        lines.append(f"| {name} | {count} | {milliseconds:.2f} | {milliseconds / max(count, 1) * 1e3:.1f} | {total['bytes'] / 1e9:.2f} | {rate:.0f} | "
+                     f"{100 * of_peak:.0f} % | {100 * issued:.0f} % | {100 * warps:.0f} % | {bound_of(of_peak, issued)} |")
     return lines
+
+
+def bound_of(of_peak, issued):
+    """What bounds a kernel, by the shares of bandwidth and of issue that it takes."""
+    if max(of_peak, issued) < 0.5:
+        return "waits"
+    return "memory" if of_peak >= issued else "issue"
 
 
 def timeline_lines(document, drawing):

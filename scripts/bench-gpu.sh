@@ -11,10 +11,11 @@
 #   TIMELINE_QUERY=3   whose time lines are drawn    DEVICE_BANDWIDTH=4.3    TB/s of a copy within the device, for the step kernels
 #   DEVICE=cuda        of the server `gpu`           SYSTEMS="gpu duckdb"    also cpu
 #   ENGINE_CHOICE=gpu  pystachio.engine_choice; auto lets the CPU engine have what it is expected to run faster
+#   STEPS="… choice"   auto against the better engine, over queries, forms and states of caches
 #   STEPS="… spill"    every query once more with a sixteenth of the data's bytes as GPU memory, answers compared
 #   STEPS="… load"     answers a second of CLIENTS="1 4 16 64" at once, LOAD_S=15 seconds each; with little memory, cancels and files
 #                      that change too: no error, no other answer, the same engine
-#   STEPS="… forms"    every query over files that DuckDB, pyarrow and Polars wrote from the same rows; FORMS="duckdb polars": those of
+#   STEPS="… forms"    every query over files that DuckDB, pyarrow, Polars, Spark and ClickHouse wrote from the same rows, if they are installed; FORMS="duckdb polars": those of
 #                      gpu_forms.py alone; FORMS=1 adds the step with all of them
 #   ABLATION=1         warm and hot once more without each technique of pystachio.gpu_disable
 #   SETTINGS=…         what measured sessions set: "pystachio.gpu_disable = 'concurrent_builds, regulation'"

@@ -7,6 +7,28 @@
 # PYSTACHIO_CUDA=0 never. One that is there already is used. Without it the engine has no CUDA kernels, and runs on processors.
 source "$(dirname "$0")/environment.sh"
 
+# Languages in whose order tests sort texts.
+TEST_LOCALES=(en_US sv_SE cs_CZ)
+missing_locales() {
+    local name known
+    known=$(locale -a)
+    for name in "${TEST_LOCALES[@]}"; do
+        [[ $'\n'$known$'\n' == *$'\n'"$name.utf8"$'\n'* ]] || printf '%s\n' "$name"
+    done
+}
+
+make_locales() {
+    local name as_root=()
+    if [[ $(id -u) != 0 ]]; then
+        command -v sudo > /dev/null || return 0
+        as_root=(sudo)
+    fi
+    while read -r name; do
+        say "making the locale $name.UTF-8, which tests use"
+        "${as_root[@]}" localedef -i "$name" -f UTF-8 "$name.UTF-8" < /dev/null
+    done < <(missing_locales)
+}
+
 missing_packages() {
     local version=$1
     local server_packages=()
@@ -23,6 +45,7 @@ missing_packages() {
     command -v xz >/dev/null || server_packages+=(xz-utils)
     [[ $(ldconfig -p) == *libpq.so.5* ]] || server_packages+=(libpq5)
     python3 -c 'import ensurepip' 2>/dev/null || server_packages+=(python3-venv)
+    [[ -z $(missing_locales) || -f /usr/share/i18n/locales/en_US ]] || server_packages+=(locales)
     printf '%s\n' "${server_packages[@]}"
 }
 
@@ -106,6 +129,7 @@ if command -v apt-get >/dev/null; then
         if [[ $(id -u) == 0 ]]; then apt-get update -q >&2; elif command -v sudo >/dev/null; then sudo apt-get update -q >&2; fi
         install_packages "${packages[@]}"
     fi
+    make_locales
 elif ! find_pg_config >/dev/null; then
     die "no apt-get here: install PostgreSQL ($SERVER_VERSIONS) with its server headers, libclang and pkg-config, and set PG_CONFIG"
 fi

@@ -47,7 +47,9 @@ DROP FUNCTION @extschema@.engine_status_0_2(oid);
 
 COMMENT ON FUNCTION @extschema@.engine_status(oid) IS 'State of a server''s engine, one row for each rank; starts no engine';
 
-CREATE OR REPLACE FUNCTION @extschema@.cache_entries(server oid)
+ALTER FUNCTION @extschema@.cache_entries(oid) RENAME TO cache_entries_0_2;
+
+CREATE FUNCTION @extschema@.cache_entries(server oid)
   RETURNS TABLE (
     rank integer,
     path text,
@@ -56,9 +58,22 @@ CREATE OR REPLACE FUNCTION @extschema@.cache_entries(server oid)
     row_groups bigint,
     memory bigint,
     hits bigint,
-    misses bigint)
+    misses bigint,
+    unpacked bigint)
   LANGUAGE c STRICT
   AS 'MODULE_PATHNAME', 'cache_entries_wrapper';
+
+CREATE OR REPLACE VIEW @extschema@.cache AS
+  SELECT server.srvname AS server, entry.*
+  FROM pg_catalog.pg_foreign_server server
+  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
+  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
+  CROSS JOIN LATERAL @extschema@.cache_entries(server.oid) entry
+  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
+
+DROP FUNCTION @extschema@.cache_entries_0_2(oid);
+
+COMMENT ON FUNCTION @extschema@.cache_entries(oid) IS 'Columns that an engine keeps between queries; starts no engine';
 
 CREATE OR REPLACE FUNCTION @extschema@.timeline(query bigint DEFAULT NULL, server text DEFAULT 'pystachio')
   RETURNS TABLE (

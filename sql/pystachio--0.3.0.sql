@@ -134,7 +134,8 @@ CREATE FUNCTION @extschema@.cache_entries(server oid)
     row_groups bigint,
     memory bigint,
     hits bigint,
-    misses bigint)
+    misses bigint,
+    unpacked bigint)
   LANGUAGE c STRICT
   AS 'MODULE_PATHNAME', 'cache_entries_wrapper';
 

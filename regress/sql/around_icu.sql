@@ -1,6 +1,6 @@
 -- Needs ICU.
 --
--- A database whose default collation is ICU's: PostgreSQL itself does what depends on that collation.
+-- A database whose default collation is ICU's: engines order by the server's ICU, and PostgreSQL itself changes case.
 --
 \getenv abs_srcdir PG_ABS_SRCDIR
 SET client_min_messages = warning;
@@ -29,7 +29,7 @@ SELECT same('SELECT greatest(x.c, y.c), least(x.s, y.s) FROM t1 x JOIN t2 y USIN
 SELECT same('SELECT id, rank() OVER (ORDER BY c) FROM t1');
 SELECT same('SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY c), mode() WITHIN GROUP (ORDER BY s) FROM t1');
 SELECT same('SELECT id FROM t1 WHERE c = ANY (''{ä,a,B}'') OR c > ALL (''{x,y}'')');
--- Deterministic collations compare bytes for equality. An order is pushed down if its collation orders bytes.
+-- Deterministic collations compare bytes for equality, and keys of the library for an order.
 SELECT * FROM pushed('SELECT c, count(*) FROM t1 WHERE c = ''ä'' GROUP BY c');
 SELECT * FROM pushed('SELECT id FROM t1 WHERE c > ''ä'' ORDER BY c LIMIT 3');
 SELECT * FROM pushed('SELECT id FROM t1 WHERE c COLLATE "C" > ''ä'' ORDER BY c COLLATE "C" LIMIT 3');

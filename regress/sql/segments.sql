@@ -93,7 +93,7 @@ SELECT * FROM differing('SELECT k FROM @holes WHERE part > 5000 AND moment < ''1
 SELECT * FROM differing('SELECT k, later FROM @holes WHERE later IS NULL AND quarter < 2 AND NOT large');
 
 -- What is kept: segments take less than pages.
-SELECT tier, sum(memory) > 0 AS memory, sum(hits) > 0 AS hits FROM pystachio.cache WHERE server = 'segments' GROUP BY 1;
+SELECT tier, sum(memory) > 0 AS memory, sum(hits) > 0 AS hits, sum(memory) < sum(unpacked) AS is_packed FROM pystachio.cache WHERE server = 'segments' GROUP BY 1;
 -- A change of the declaration is another column.
 ALTER FOREIGN TABLE segments_files.holes ALTER COLUMN n TYPE bigint;
 SELECT sum(n), count(*) FROM segments_files.holes WHERE n > 1;

@@ -283,11 +283,13 @@ impl ColumnCache {
                 space: MemorySpace::Host,
                 row_group_count: 0,
                 memory_bytes: 0,
+                unpacked_bytes: 0,
                 hits: 0,
                 misses: 0,
             });
             row.row_group_count += 1;
             row.memory_bytes += entry.chunk.memory_bytes() as u64;
+            row.unpacked_bytes += entry.chunk.memory_bytes() as u64;
             row.hits += entry.hits;
             // What is held was read once.
             row.misses += 1;

@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use pystachio_plan::{CharacterClass, Ctype, Error, ErrorKind, Letters, Result};
+use pystachio_plan::{CharacterClass, Ctype, Error, Letters, Result};
 
 use crate::{host_locale::HostLocale, locking::lock_whole};
 
@@ -120,11 +120,7 @@ impl CharacterCase {
                 })
                 .ok_or_else(|| Error::internal("a letter of ASCII has no case"));
         };
-        let unknown = || {
-            let message = format!("locale \"{}\" is no UTF-8 locale of the engine's host", name.as_str());
-            Error::new(ErrorKind::NotSupported, message)
-                .with_hint("If it was installed after the server was started, restart the server.")
-        };
+        let unknown = || HostLocale::unknown(name);
         let locale = HostLocale::open(name.as_str()).ok_or_else(unknown)?;
         let upper = CaseMap::new(|character| locale.to_upper(character)).ok_or_else(unknown)?;
         let lower = CaseMap::new(|character| locale.to_lower(character)).ok_or_else(unknown)?;

@@ -1,4 +1,4 @@
-//! Character case by a locale of the host's libc.
+//! Character case and the order of texts by a locale of the host's libc.
 //!
 //! The server's backends use the same libc on the same host, so both get the same answers.
 //!
@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong};
 
-use pystachio_plan::CharacterClass;
+use pystachio_plan::{CharacterClass, Error, ErrorKind, LocaleName};
 
 // In wctype.h, which the crate libc doesn't bind; `wint_t` is an unsigned int in the Linux libcs.
 unsafe extern "C" {
@@ -18,7 +18,19 @@ unsafe extern "C" {
     fn wctype_l(name: *const c_char, locale: libc::locale_t) -> c_ulong;
 }
 
-/// The character class of one locale, whose characters are UTF-8.
+// In string.h, which the crate libc doesn't bind either.
+unsafe extern "C" {
+    fn strxfrm_l(
+        target: *mut c_char,
+        source: *const c_char,
+        target_bytes: usize,
+        locale: libc::locale_t,
+    ) -> usize;
+    #[cfg(test)]
+    fn strcoll_l(a: *const c_char, b: *const c_char, locale: libc::locale_t) -> c_int;
+}
+
+/// The character class and the collation of one locale, whose characters are UTF-8.
 #[derive(Debug)]
 pub(crate) struct HostLocale(libc::locale_t);
 
@@ -31,8 +43,9 @@ impl HostLocale {
     /// The locale of this name; `None` if libc has none, or if its characters are not UTF-8.
     pub(crate) fn open(name: &str) -> Option<Self> {
         let name = CString::new(name).ok()?;
+        let categories = libc::LC_CTYPE_MASK | libc::LC_COLLATE_MASK;
         // SAFETY: the name is a C string, and no locale is changed: the base is null.
-        let locale = unsafe { libc::newlocale(libc::LC_CTYPE_MASK, name.as_ptr(), std::ptr::null_mut()) };
+        let locale = unsafe { libc::newlocale(categories, name.as_ptr(), std::ptr::null_mut()) };
         if locale.is_null() {
             return None;
         }
@@ -40,6 +53,13 @@ impl HostLocale {
         // SAFETY: the locale is open, and the string is read before it is closed.
         let codeset = unsafe { CStr::from_ptr(libc::nl_langinfo_l(libc::CODESET, locale.0)) };
         (codeset.to_bytes() == b"UTF-8").then_some(locale)
+    }
+
+    /// The error for a name that [`Self::open`] does not know.
+    pub(crate) fn unknown(name: LocaleName) -> Error {
+        let message = format!("locale \"{}\" is no UTF-8 locale of the engine's host", name.as_str());
+        Error::new(ErrorKind::NotSupported, message)
+            .with_hint("If it was installed after the server was started, restart the server.")
     }
 
     /// The upper case of a character; `None` if it is no Unicode scalar value.
@@ -78,6 +98,30 @@ impl HostLocale {
     pub(crate) fn is_alphanumeric(&self, character: char) -> bool {
         // SAFETY: the locale is open; any number may be asked for.
         unsafe { iswalnum_l(character.into(), self.0) != 0 }
+    }
+
+    /// Appends what `strxfrm` makes of a text, up to its first zero byte. It has no zero byte.
+    pub(crate) fn transform(&self, text: &CStr, target: &mut Vec<u8>) {
+        // As a rule it takes some four times the bytes of the text.
+        let mut room = text.count_bytes() * 4 + 16;
+        let start = target.len();
+        loop {
+            target.resize(start + room, 0);
+            let Some(free) = target.get_mut(start..) else { return };
+            // SAFETY: the source ends with a zero byte, and the target has as many bytes as it is said to have.
+            let needed = unsafe { strxfrm_l(free.as_mut_ptr().cast(), text.as_ptr(), free.len(), self.0) };
+            if needed < room {
+                return target.truncate(start + needed);
+            }
+            room = needed + 1;
+        }
+    }
+
+    /// How `strcoll` orders two texts.
+    #[cfg(test)]
+    pub(crate) fn compare(&self, a: &CStr, b: &CStr) -> std::cmp::Ordering {
+        // SAFETY: both end with a zero byte.
+        unsafe { strcoll_l(a.as_ptr(), b.as_ptr(), self.0) }.cmp(&0)
     }
 }
 

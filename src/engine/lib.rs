@@ -10,7 +10,8 @@
 //! - `tally.rs`: counts that must not wrap; `held_counts.rs`: what a cache holds of each of some things
 //! - `spill.rs`: spill files and their limits; `spill_folder.rs`: their folders; `spool.rs`: result rows in them
 //! - `descriptors.rs`: how many files may be open
-//! - `character_case.rs` and `host_locale.rs`: uppercase, lowercase, letters and digits as the host's libc defines them
+//! - `character_case.rs`, `text_order.rs`, `host_locale.rs` and `icu.rs`: uppercase, lowercase, letters, digits and the order of texts as
+//!   the host's libc and ICU define them
 //! - `mathematics.rs`: functions of floats that the host's libc computes
 //! - `variance.rs`, `deviations.rs` and `quotient.rs`: values that need integers of any size
 //!
@@ -25,6 +26,7 @@ pub mod descriptors;
 pub mod deviations;
 mod held_counts;
 mod host_locale;
+mod icu;
 pub mod locking;
 pub mod mathematics;
 mod panics;
@@ -34,6 +36,7 @@ pub mod spill_folder;
 pub mod spool;
 mod stop;
 mod tally;
+pub mod text_order;
 pub mod variance;
 
 pub use account::{Meter, QueryAccount, QueryPlace};

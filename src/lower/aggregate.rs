@@ -3,13 +3,15 @@
 use pystachio_plan::{Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Expression, Function, Value};
 
 use crate::{
-    AggregateRefusal, AggregateSource, Lowered, Lowering, Notes, Refusal, Scale, check_equality, check_order,
+    AggregateRefusal, AggregateSource, Lowered, Lowering, Notes, Refusal, Scale, check_equality,
+    collation::{OrderKey, order_key},
     numeric::{
         Arithmetic, GROUP_ROWS_MAX, arithmetic, as_decimal, decimal_type, divide, quotient_scale_max,
         type_magnitude, type_scale,
     },
     outcomes::Outcomes,
     shifted::Shifted,
+    span::{days_and_rest, days_and_seconds, interval_of, seconds_between},
 };
 
 /// An aggregate in the plan's terms.
@@ -81,6 +83,9 @@ impl Lowering<'_> {
             check_equality(&source.of, collation, self.server)?;
         }
         let shared = Shared { notes: self.notes, argument, distinct, filter };
+        if let Some(lowered) = shared.of_differences(name)? {
+            return Ok(lowered);
+        }
         match name.as_str() {
             "count" => Ok(shared.count()),
             "sum" | "avg" | "stddev" | "stddev_samp" | "stddev_pop" | "variance" | "var_samp" | "var_pop"
@@ -97,11 +102,14 @@ impl Lowering<'_> {
             "sum" => shared.sum(name),
             "avg" => shared.average(name),
             "min" | "max" => {
-                if let Some(source) = source {
-                    check_order(&source.of, collation, self.server)?;
+                let order = source.map(|source| order_key(&source.of, collation, self.server)).transpose()?;
+                let function = if name == "min" { Aggregate::Min } else { Aggregate::Max };
+                match order {
+                    Some(order @ OrderKey::Collated(_)) => shared.extreme_in(order, function),
+                    _ => shared.extreme(function, name),
                 }
-                shared.extreme(if name == "min" { Aggregate::Min } else { Aggregate::Max }, name)
             }
+            "any_value" => shared.any_value(name),
             "bool_and" | "every" => shared.plain(Aggregate::BoolAnd),
             "bool_or" => shared.plain(Aggregate::BoolOr),
             "bit_and" => shared.bits(Aggregate::BitAnd, name),
@@ -177,6 +185,58 @@ impl Shared<'_> {
             data_type if data_type.is_float() && function == Aggregate::Min => self.least_float(),
             _ => self.plain(function),
         }
+    }
+
+    /// The greatest value is one of them.
+    fn any_value(&self, name: &str) -> Result<LoweredAggregate, Refusal> {
+        match self.required()?.data_type() {
+            DataType::Bool => self.plain(Aggregate::BoolOr),
+            _ => self.extreme(Aggregate::Max, name),
+        }
+    }
+
+    /// `avg`, `min` and `max` of differences of timestamps; `None` for others.
+    fn of_differences(&self, name: &str) -> Result<Option<LoweredAggregate>, Refusal> {
+        let Some(difference) = self.argument.as_ref().filter(|of| *of.data_type() == DataType::Interval)
+        else {
+            return Ok(None);
+        };
+        let number = |call: &AggregateCall, of: &Lowered, magnitude| {
+            Lowered::number(result(call), of.scale.clone(), magnitude)
+        };
+        let function = match name {
+            "min" => Aggregate::Min,
+            "max" | "any_value" => Aggregate::Max,
+            "avg" if !self.distinct => {
+                let (days, rest) = days_and_seconds(difference)?;
+                let count = self.count_call();
+                let mut calls = vec![count];
+                let mut sum = |of: &Lowered| {
+                    let magnitude = sum_magnitude(of);
+                    let data_type = sum_type(magnitude, type_scale(of.data_type())?)?;
+                    calls.push(self.call(Aggregate::Sum, Some(of.expression.clone()), data_type));
+                    Ok::<_, Refusal>(number(&calls[calls.len() - 1], of, magnitude))
+                };
+                let (days, rest) = (sum(&days)?, sum(&rest)?);
+                let value = interval_of(days, rest, Some(result(&calls[0])))?;
+                return Ok(Some(LoweredAggregate { calls, value }));
+            }
+            _ => return Ok(None),
+        };
+        let seconds = seconds_between(difference)?;
+        let data_type = seconds.data_type().clone();
+        let call = self.call(function, Some(seconds.expression.clone()), data_type);
+        let (days, rest) = days_and_rest(number(&call, &seconds, seconds.magnitude))?;
+        Ok(Some(LoweredAggregate { value: interval_of(days, rest, None)?, calls: vec![call] }))
+    }
+
+    /// The least or greatest text in an order.
+    fn extreme_in(&self, order: OrderKey, function: Aggregate) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?;
+        let data_type = order.data_type(argument.data_type());
+        let call = self.call(function, Some(order.of(argument.expression.clone())), data_type);
+        let value = Lowered { modifier: argument.modifier, ..Lowered::plain(order.value(result(&call))) };
+        Ok(LoweredAggregate { calls: vec![call], value })
     }
 
     /// NaN is greater than every number, which not every engine's minimum knows: it is left out, and comes

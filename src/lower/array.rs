@@ -5,7 +5,8 @@ use pystachio_plan::{CaseBranch, DataType, Expression, Function, Value, are_mixe
 use crate::{
     ArrayComparison, Call, Comparison, Lowered, LoweredResult, Lowering, Part, Refusal, RuntimeValue, Scale,
     Source, SourceType, check_equality,
-    comparison::{compare, comparison_of},
+    collation::{OrderKey, order_key},
+    comparison::{compare, compare_in, comparison_of},
     constant::{array_constants, lower_constant},
     numeric::type_magnitude,
 };
@@ -19,15 +20,19 @@ const LONG_DECIMAL_DIGITS: u8 = 39;
 impl Lowering<'_> {
     /// `x = ANY (array)`, `x <> ALL (array)`, and other operators where the array's elements are known.
     pub(crate) fn lower_array_comparison(&self, call: &ArrayComparison) -> LoweredResult {
-        let (scalar, array) = call.operands.as_deref().ok_or(Refusal::AnyWithoutOperands)?;
+        let (scalar_source, array) = call.operands.as_deref().ok_or(Refusal::AnyWithoutOperands)?;
         if call.function.meaning.is_some_and(|meaning| meaning.is_like()) {
-            return self.lower_like_any(call, scalar, array);
+            return self.lower_like_any(call, scalar_source, array);
         }
         let collation = call.collation.as_deref();
-        check_equality(&scalar.of, collation, self.server)?;
+        check_equality(&scalar_source.of, collation, self.server)?;
         let items = self.lower_array_items(array)?;
-        let scalar = self.lower(scalar)?;
-        let comparison = comparison_of(&call.function, collation, self.server)?;
+        let scalar = self.lower(scalar_source)?;
+        let comparison = comparison_of(&call.function, collation)?;
+        let order = match comparison.is_ordering() {
+            true => order_key(&scalar_source.of, collation, self.server)?,
+            false => OrderKey::Value,
+        };
         let membership = match (comparison, call.is_any) {
             (Comparison::Equal, true) => Some(false),
             (Comparison::NotEqual, false) => Some(true),
@@ -58,7 +63,8 @@ impl Lowering<'_> {
             let found = Expression::predicate(Function::In, list);
             return Ok(Lowered::plain(negate_if(is_negated, found)));
         }
-        let compared = items.into_iter().map(|item| compare(self.notes, comparison, scalar.clone(), item));
+        let compare = |item| compare_in(order, self.notes, comparison, scalar.clone(), item);
+        let compared = items.into_iter().map(compare);
         Ok(any_or_all(call.is_any, compared.collect::<Result<_, _>>()?))
     }
 

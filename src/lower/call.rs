@@ -4,9 +4,9 @@ use pystachio_plan::{CatalogUse, Caveat, Ctype, DataType, Expression, Function, 
 
 use crate::{
     Call, Collation, FunctionRefusal, Lowered, LoweredResult, Lowering, Meaning, Notes, Refusal, Scale,
-    Server, Source, SourceType, UnknownLetters, character_length, check_equality, check_order,
-    collation::{check_determined, is_deterministic},
-    comparison::compare,
+    Server, Source, SourceType, UnknownLetters, character_length, check_equality,
+    collation::{OrderKey, check_determined, is_deterministic, order_key},
+    comparison::compare_in,
     encoding::check_encoding,
     numeric::{Arithmetic, arithmetic, cast_to, decimal_root, decimal_type, type_magnitude, type_scale},
     numeric_modifier,
@@ -98,11 +98,9 @@ impl CallSite<'_> {
     /// The conditions under which a function with a caveat is PostgreSQL's.
     fn check_operands(&self, meaning: Meaning) -> Result<(), Refusal> {
         let Some(first) = self.call.arguments.first().map(|argument| &argument.of) else { return Ok(()) };
-        if let Some(comparison) = meaning.comparison() {
+        // What intervals are compared, comparing says.
+        if meaning.comparison().is_some() && *first != SourceType::Interval {
             check_equality(first, self.collation(), self.server)?;
-            if comparison.is_ordering() {
-                check_order(first, self.collation(), self.server)?;
-            }
         }
         if meaning.has_caveat(Caveat::Deterministic) {
             check_determined(first, self.collation(), self.server)?;
@@ -131,7 +129,13 @@ impl CallSite<'_> {
         };
         if let Some(comparison) = meaning.comparison() {
             let [a, b] = self.two(arguments)?;
-            return Ok(Lowered::plain(compare(self.notes, comparison, a, b)?));
+            let order = match self.call.arguments.first() {
+                Some(first) if comparison.is_ordering() && first.of != SourceType::Interval => {
+                    order_key(&first.of, self.collation(), self.server)?
+                }
+                _ => OrderKey::Value,
+            };
+            return Ok(Lowered::plain(compare_in(order, self.notes, comparison, a, b)?));
         }
         if let Some(operator) = Arithmetic::of(function) {
             let [a, b] = self.two(arguments)?;

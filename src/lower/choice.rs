@@ -3,7 +3,8 @@
 use pystachio_plan::{CaseBranch, DataType, Expression, Function};
 
 use crate::{
-    Call, Collation, Lowered, LoweredResult, Lowering, Refusal, Source, SourceType, check_order,
+    Call, Collation, Lowered, LoweredResult, Lowering, Refusal, Source, SourceType,
+    collation::order_key,
     common_scale,
     numeric::{choose, unify_branches},
 };
@@ -92,14 +93,15 @@ impl Lowering<'_> {
         of: &SourceType,
         arguments: &[Source],
     ) -> LoweredResult {
-        check_order(of, collation, self.server)?;
+        let order = order_key(of, collation, self.server)?;
         let arguments = self.lower_choices(arguments)?;
         let Some(scale) = common_scale(&arguments) else {
             return extreme_of_scales(function, arguments);
         };
         let (arguments, data_type, magnitude) = unify_branches(arguments)?;
-        let arguments = arguments.into_iter().map(|argument| argument.expression).collect();
-        Ok(Lowered::number(Expression::call(function, arguments, data_type), scale, magnitude))
+        let keys = arguments.into_iter().map(|argument| order.of(argument.expression)).collect();
+        let key = Expression::call(function, keys, order.data_type(&data_type));
+        Ok(Lowered::number(order.value(key), scale, magnitude))
     }
 
     /// Values of which the first is always evaluated.
@@ -121,6 +123,9 @@ impl Lowering<'_> {
         let data_type = a.data_type().clone();
         if data_type == DataType::Numeric {
             return Err(Refusal::NullIfOfRuntimeNumeric);
+        }
+        if data_type == DataType::Interval {
+            return Err(Refusal::Equality(SourceType::Interval.name().to_owned()));
         }
         let expression = Expression::call(Function::NullIf, vec![a.expression, b.expression], data_type);
         Ok(Lowered::number(expression, a.scale, a.magnitude))

@@ -1,8 +1,15 @@
 //! What a collation lets an engine do, which compares text byte by byte.
+//!
+//! ```text
+//! x < y, ORDER BY x      ─►  sort_key(x) < sort_key(y), ORDER BY sort_key(x)
+//! min(x)                 ─►  text_of_sort_key(min(sort_key(x)))
+//! ```
+//!
+//! under a collation of libc or ICU, whose keys an engine has of the libraries that the server uses. Equality is that of bytes.
 
 use std::fmt;
 
-use pystachio_plan::Ctype;
+use pystachio_plan::{Collator, Ctype, DataType, Expression, Function};
 
 use crate::{Refusal, Server, SourceType, TextForm};
 
@@ -13,10 +20,30 @@ pub struct Collation {
     pub name: String,
     /// Equal text has equal bytes.
     pub is_deterministic: bool,
-    /// Text is ordered byte by byte.
-    pub is_byte_order: bool,
+    /// How text is ordered.
+    pub order: TextOrder,
     /// The letters that have an upper and a lower case, if an engine knows them.
     pub ctype: Result<Ctype, UnknownLetters>,
+}
+
+/// The order of text under a collation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextOrder {
+    /// Byte by byte.
+    Bytes,
+    /// By a library, which an engine has too.
+    Collated(Collator),
+    /// No engine knows it.
+    Unknown,
+}
+
+/// What an engine compares instead of a value, to order values as PostgreSQL does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderKey {
+    /// The value.
+    Value,
+    /// The key of a text.
+    Collated(Collator),
 }
 
 /// Why an engine does not know the letters of a collation, in words that fit behind a function's name.
@@ -48,11 +75,6 @@ pub(crate) fn is_deterministic(collation: Option<&Collation>) -> bool {
     collation.is_none_or(|collation| collation.is_deterministic)
 }
 
-/// Whether an engine orders text as the collation does: by the bytes of UTF-8.
-pub(crate) fn is_engine_order(collation: Option<&Collation>, server: &dyn Server) -> bool {
-    collation.is_none_or(|collation| collation.is_byte_order && server.text_form().keeps_byte_order())
-}
-
 /// Whether text has a collation. It has none where operands of several collations meet: to compare it is then an error, which
 /// PostgreSQL raises with its first row.
 pub(crate) fn check_determined(
@@ -69,27 +91,59 @@ pub(crate) fn check_determined(
     Ok(())
 }
 
-/// Whether an engine orders values of the type as PostgreSQL does.
+/// What an engine compares to order values of the type as PostgreSQL does.
 ///
 /// # Errors
 ///
-/// If it does not.
-pub fn check_order(
+/// If there is nothing.
+pub fn order_key(
     of: &SourceType,
     collation: Option<&Collation>,
     server: &dyn Server,
-) -> Result<(), Refusal> {
+) -> Result<OrderKey, Refusal> {
     check_determined(of, collation, server)?;
     match (of, collation) {
         (SourceType::Interval, _) => Err(Refusal::OrderOfIntervals),
         (SourceType::Json | SourceType::FromText(_), _) => Err(Refusal::Order(of.name().to_owned())),
-        (text, Some(collation)) if text.is_collated_text() && !collation.is_byte_order => {
-            Err(Refusal::OrderByCollation(collation.name.clone()))
+        (text, Some(collation)) if text.is_collated_text() => match collation.order {
+            TextOrder::Unknown => Err(Refusal::OrderByCollation(collation.name.clone())),
+            TextOrder::Bytes if server.text_form().keeps_byte_order() => Ok(OrderKey::Value),
+            TextOrder::Collated(collator) if server.text_form() == TextForm::Utf8 => {
+                Ok(OrderKey::Collated(collator))
+            }
+            TextOrder::Bytes | TextOrder::Collated(_) => {
+                Err(Refusal::OrderByEncoding(server.encoding_name()))
+            }
+        },
+        _ => Ok(OrderKey::Value),
+    }
+}
+
+impl OrderKey {
+    /// What is compared, of a value.
+    pub fn of(self, value: Expression) -> Expression {
+        match self {
+            Self::Value => value,
+            Self::Collated(collator) => {
+                Expression::call(Function::SortKey(collator), vec![value], DataType::Bytea)
+            }
         }
-        (text, Some(_)) if text.is_collated_text() && !server.text_form().keeps_byte_order() => {
-            Err(Refusal::OrderByEncoding(server.encoding_name()))
+    }
+
+    /// The value, of what is compared.
+    pub(crate) fn value(self, key: Expression) -> Expression {
+        match self {
+            Self::Value => key,
+            Self::Collated(_) => Expression::call(Function::TextOfSortKey, vec![key], DataType::Text),
         }
-        _ => Ok(()),
+    }
+
+    /// The type of what is compared, of values of a type.
+    pub(crate) fn data_type(self, of: &DataType) -> DataType {
+        match self {
+            Self::Value => of.clone(),
+            Self::Collated(_) => DataType::Bytea,
+        }
     }
 }
 

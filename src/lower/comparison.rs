@@ -4,9 +4,10 @@ use pystachio_plan::{DataType, Expression, Function, Literal, Value, are_mixed_m
 
 use crate::{
     Call, CatalogFunction, Collation, Comparison, Lowered, LoweredResult, Lowering, Notes, Refusal,
-    RowColumn, Server, Source, check_equality, check_order,
-    collation::{is_deterministic, is_engine_order},
+    RowColumn, Source, check_equality,
+    collation::{OrderKey, is_deterministic, order_key},
     numeric::{cast_to, wider},
+    span::compared_seconds,
     zone::in_session_zone,
 };
 
@@ -49,22 +50,23 @@ impl Lowering<'_> {
         for (place, column) in columns.iter().enumerate() {
             let collation = column.collation.as_deref();
             check_equality(&column.left.of, collation, self.server)?;
-            check_order(&column.left.of, collation, self.server)?;
-            if comparison_of(&column.function, collation, self.server)? != own {
+            let order = order_key(&column.left.of, collation, self.server)?;
+            if comparison_of(&column.function, collation)? != own {
                 return Err(Refusal::RowOperators);
             }
             let lower = |value| match place {
                 0 => self.lower(value),
                 _ => self.lower_conditionally(value),
             };
-            pairs.push((lower(&column.left)?, lower(&column.right)?));
+            pairs.push((order, lower(&column.left)?, lower(&column.right)?));
         }
-        let (a, b) = pairs.pop().ok_or(Refusal::EmptyRows)?;
-        let mut compared = compare(self.notes, own, a, b)?;
-        for (a, b) in pairs.into_iter().rev() {
-            let is_before = compare(self.notes, strict, a.clone(), b.clone())?;
+        let (order, a, b) = pairs.pop().ok_or(Refusal::EmptyRows)?;
+        let mut compared = compare_in(order, self.notes, own, a, b)?;
+        for (order, a, b) in pairs.into_iter().rev() {
+            let is_before = compare_in(order, self.notes, strict, a.clone(), b.clone())?;
             let rest = Expression::predicate(Function::Or, vec![is_before, compared]);
-            compared = Expression::predicate(Function::And, vec![compare(self.notes, loose, a, b)?, rest]);
+            let is_loose = compare_in(order, self.notes, loose, a, b)?;
+            compared = Expression::predicate(Function::And, vec![is_loose, rest]);
         }
         Ok(Lowered::plain(compared))
     }
@@ -74,14 +76,28 @@ impl Lowering<'_> {
 pub(crate) fn comparison_of(
     function: &CatalogFunction,
     collation: Option<&Collation>,
-    server: &dyn Server,
 ) -> Result<Comparison, Refusal> {
     let comparison = function.meaning.and_then(|meaning| meaning.comparison());
     let comparison = comparison.ok_or_else(|| Refusal::Function(function.name.clone()))?;
-    if !is_deterministic(collation) || (comparison.is_ordering() && !is_engine_order(collation, server)) {
+    if !is_deterministic(collation) {
         return Err(Refusal::ComparisonByCollation(function.name.clone()));
     }
     Ok(comparison)
+}
+
+/// A comparison of two values in an order.
+pub(crate) fn compare_in(
+    order: OrderKey,
+    notes: &Notes,
+    comparison: Comparison,
+    a: Lowered,
+    b: Lowered,
+) -> Result<Expression, Refusal> {
+    if order == OrderKey::Value || !comparison.is_ordering() {
+        return compare(notes, comparison, a, b);
+    }
+    let operands = vec![order.of(a.expression), order.of(b.expression)];
+    Ok(Expression::predicate(comparison.to_plan(), operands))
 }
 
 /// A comparison of two values, brought to one type.
@@ -92,6 +108,9 @@ pub(crate) fn compare(
     b: Lowered,
 ) -> Result<Expression, Refusal> {
     let (type_a, type_b) = (a.data_type().clone(), b.data_type().clone());
+    if [&type_a, &type_b] == [&DataType::Interval; 2] {
+        return compare(notes, comparison, compared_seconds(&a)?, compared_seconds(&b)?);
+    }
     let arguments = if type_a == type_b && type_a != DataType::Numeric {
         vec![a.expression, b.expression]
     } else if type_a.is_decimal() && type_b.is_decimal() {

@@ -62,6 +62,7 @@ mod runtime;
 mod scope;
 mod shifted;
 mod source;
+mod span;
 #[cfg(test)]
 mod tests;
 mod text_format;
@@ -74,7 +75,7 @@ use pystachio_plan::{DataType, EXPRESSION_DEPTH_MAX, Expression, RELATION_DEPTH_
 
 pub use aggregate::LoweredAggregate;
 pub use array::ARRAY_SUBSCRIPT;
-pub use collation::{Collation, UnknownLetters, check_equality, check_order};
+pub use collation::{Collation, OrderKey, TextOrder, UnknownLetters, check_equality, order_key};
 pub use constant::{ARRAY_ITEMS_MAX, Constant, lower_constant};
 pub use encoding::TextForm;
 pub use json::JSON_SUBSCRIPT;

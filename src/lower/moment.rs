@@ -10,6 +10,7 @@ use crate::{
     call::{CallSite, values},
     has_parameter,
     numeric::{cast_to, decimal_type},
+    span::field_of_difference,
     zone::{add_in_session_zone, in_session_zone, session_zone, to_local_time},
 };
 
@@ -92,6 +93,13 @@ impl CallSite<'_> {
         let [field, value] = self.two(arguments)?;
         let field = self.field(&field)?;
         self.check_finite(&value)?;
+        if *value.data_type() == DataType::Interval {
+            let is_double = *self.result_type() == SourceType::Double;
+            let found = field_of_difference(field, &value, is_double)?;
+            let of = DataType::Interval;
+            let unknown = FunctionRefusal::FieldOf { field: format!("{field:?}"), of };
+            return found.ok_or_else(|| self.refuse(unknown));
+        }
         // Seconds since 1970 are the same everywhere.
         let value = if field == DateField::Epoch { value } else { to_local_time(self.notes, value) };
         let data_type = value.data_type().clone();

@@ -13,8 +13,9 @@ use pystachio_plan::{Aggregate, AggregateCall, DataType, Expression, Function, S
 
 use crate::{
     AggregateRefusal, AggregateSource, Comparison, Lowered, LoweredAggregate, LoweredResult, Lowering,
-    OrderSource, Refusal, Scale, Source, SourceType, character_length, check_equality, check_order,
-    comparison::compare,
+    OrderSource, Refusal, Scale, Source, SourceType, character_length, check_equality,
+    collation::{OrderKey, order_key},
+    comparison::{compare, compare_in},
     numeric::{GROUP_ROWS_MAX, shown_decimal},
 };
 
@@ -265,7 +266,8 @@ impl Lowering<'_> {
             return Ok(Hypothetical { is_before, is_equal: test(Function::IsNull) });
         }
         let comparison = if key.descending { Comparison::Greater } else { Comparison::Less };
-        let mut is_before = compare(self.notes, comparison, value.clone(), direct.clone())?;
+        let by = order_key(&order.key.of, order.collation.as_deref(), self.server)?;
+        let mut is_before = compare_in(by, self.notes, comparison, value.clone(), direct.clone())?;
         if key.nulls_first {
             is_before = Expression::predicate(Function::Or, vec![test(Function::IsNull), is_before]);
         }
@@ -285,7 +287,8 @@ impl Lowering<'_> {
                 let key =
                     aggregate.order.iter().find(|order| Some(&order.key) == aggregate.arguments.first());
                 let key = key.ok_or_else(|| refuse(aggregate, AggregateRefusal::Order))?;
-                vec![SortKey { expression: argument.clone(), ..self.order_key(key)?.0 }]
+                let (own, by, _) = self.order_key(key)?;
+                vec![SortKey { expression: by.of(argument.clone()), ..own }]
             }
             false => self.order_keys(aggregate)?,
         };
@@ -307,17 +310,18 @@ impl Lowering<'_> {
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
         // Those of a hypothetical row have each its own place.
         let has_place = !aggregate.direct.is_empty();
-        Ok(keys.into_iter().filter(|(_, varies)| has_place || *varies).map(|(key, _)| key).collect())
+        let keys = keys.into_iter().filter(|(_, _, varies)| has_place || *varies);
+        Ok(keys.map(|(key, by, _)| SortKey { expression: by.of(key.expression), ..key }).collect())
     }
 
-    /// A key, and whether it is not the same in every row.
-    fn order_key(&self, order: &OrderSource) -> Result<(SortKey, bool), Refusal> {
-        check_order(&order.key.of, order.collation.as_deref(), self.server)?;
+    /// A value that orders rows, what is compared of it, and whether it is not the same in every row.
+    fn order_key(&self, order: &OrderSource) -> Result<(SortKey, OrderKey, bool), Refusal> {
+        let by = order_key(&order.key.of, order.collation.as_deref(), self.server)?;
         check_equality(&order.key.of, order.collation.as_deref(), self.server)?;
         let expression = self.lower(&order.key)?.expression;
         let varies = !matches!(expression, Expression::Literal(_) | Expression::Parameter { .. });
         let descending = order.descending.ok_or(Refusal::SortOperator)?;
-        Ok((SortKey { expression, descending, nulls_first: order.nulls_first }, varies))
+        Ok((SortKey { expression, descending, nulls_first: order.nulls_first }, by, varies))
     }
 
     /// What WITHIN GROUP orders, of which one is returned.

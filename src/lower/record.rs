@@ -14,7 +14,8 @@ use pystachio_plan::{CaseBranch, DataType, Expression, Function, SortKey, Value}
 
 use crate::{
     Collation, Comparison, Constant, Lowered, LoweredResult, Lowering, Part, Refusal, Source, check_equality,
-    check_order, comparison::compare,
+    collation::{OrderKey, order_key},
+    comparison::compare,
 };
 
 /// How two composite values are compared.
@@ -90,9 +91,13 @@ impl Lowering<'_> {
         }
         let is_ordering = matches!(test, RecordTest::Comparison(comparison) if comparison.is_ordering());
         let mut pairs = Vec::with_capacity(left.fields.len());
+        let mut orders = Vec::with_capacity(left.fields.len());
         for (a, b) in left.fields.iter().zip(&right.fields) {
-            self.check_field(a, is_ordering)?;
-            self.check_field(b, is_ordering)?;
+            let order = self.field_order(a, is_ordering)?;
+            if self.field_order(b, is_ordering)? != order {
+                return Err(Refusal::SeveralCollations);
+            }
+            orders.push(order);
             // The fields of values that are NULL are not looked at.
             pairs.push((self.lower_conditionally(&a.value)?, self.lower_conditionally(&b.value)?));
         }
@@ -101,11 +106,11 @@ impl Lowering<'_> {
             RecordTest::Comparison(Comparison::NotEqual) | RecordTest::IsDistinct => {
                 not(self.fields_equal(&pairs)?)
             }
-            RecordTest::Comparison(Comparison::Less) => self.fields_less(&pairs)?,
-            RecordTest::Comparison(Comparison::GreaterEqual) => not(self.fields_less(&pairs)?),
+            RecordTest::Comparison(Comparison::Less) => self.fields_less(&pairs, &orders)?,
+            RecordTest::Comparison(Comparison::GreaterEqual) => not(self.fields_less(&pairs, &orders)?),
             RecordTest::Comparison(comparison @ (Comparison::Greater | Comparison::LessEqual)) => {
                 let mirrored: Vec<_> = pairs.iter().cloned().map(|(a, b)| (b, a)).collect();
-                let less = self.fields_less(&mirrored)?;
+                let less = self.fields_less(&mirrored, &orders)?;
                 if *comparison == Comparison::Greater { less } else { not(less) }
             }
         };
@@ -166,23 +171,25 @@ impl Lowering<'_> {
             keys.push(SortKey { expression: is_null, descending: nulls_first, nulls_first });
         }
         for field in &record.fields {
-            self.check_field(field, true)?;
+            let order = self.field_order(field, true)?;
             let value = self.lower(&field.value)?;
             if *value.data_type() == DataType::Numeric {
                 return Err(Refusal::RuntimeNumerics);
             }
             // NULL is the greatest value of a field.
-            keys.push(SortKey { expression: value.expression, descending, nulls_first: descending });
+            let expression = order.of(value.expression);
+            keys.push(SortKey { expression, descending, nulls_first: descending });
         }
         Ok(keys)
     }
 
-    fn check_field(&self, field: &RecordFieldSource, is_ordering: bool) -> Result<(), Refusal> {
+    /// What is compared of a field, whose equality is that of bytes.
+    fn field_order(&self, field: &RecordFieldSource, is_ordering: bool) -> Result<OrderKey, Refusal> {
         let collation = field.collation.as_deref();
         check_equality(&field.value.of, collation, self.server)?;
         match is_ordering {
-            true => check_order(&field.value.of, collation, self.server),
-            false => Ok(()),
+            true => order_key(&field.value.of, collation, self.server),
+            false => Ok(OrderKey::Value),
         }
     }
 
@@ -209,11 +216,12 @@ impl Lowering<'_> {
     }
 
     /// Whether the left fields come first.
-    fn fields_less(&self, pairs: &[(Lowered, Lowered)]) -> Result<Expression, Refusal> {
+    fn fields_less(&self, pairs: &[(Lowered, Lowered)], orders: &[OrderKey]) -> Result<Expression, Refusal> {
         let mut less: Option<Expression> = None;
-        for pair in pairs.iter().rev() {
+        for (pair, order) in pairs.iter().zip(orders).rev() {
             let (a, b) = self.operands(pair)?;
-            let is_less = Expression::predicate(Function::Less, vec![a.clone(), b.clone()]);
+            let is_less =
+                Expression::predicate(Function::Less, vec![order.of(a.clone()), order.of(b.clone())]);
             let is_less = Expression::predicate(Function::IsTrue, vec![is_less]);
             let only_b_is_null = Expression::predicate(
                 Function::And,

@@ -128,6 +128,8 @@ pub enum Refusal {
     OrderByCollation(String),
     #[error("order of intervals")]
     OrderOfIntervals,
+    #[error("an interval that is neither a constant nor the difference of two timestamps")]
+    IntervalOfRow,
     #[error("order of {0}")]
     Order(String),
     #[error("equality under the nondeterministic collation {0}")]

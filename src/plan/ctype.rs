@@ -1,4 +1,4 @@
-//! Which letters there are: what `upper`, `lower` and ILIKE change.
+//! Which letters there are, what `upper`, `lower` and ILIKE change, and names of locales.
 
 use std::fmt;
 
@@ -17,7 +17,21 @@ pub enum Ctype {
     Libc(LocaleName),
 }
 
-/// The name of a locale of libc: 1 to 63 bytes, none of them 0.
+/// What orders texts otherwise than by their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Collator {
+    /// `strxfrm_l` of the host's libc in the locale of this name, whose characters are UTF-8.
+    Libc(LocaleName),
+    /// A collator of ICU.
+    Icu {
+        /// The major version of the library.
+        version: u8,
+        /// As `ucol_open` takes it.
+        locale: LocaleName,
+    },
+}
+
+/// The name of a locale of libc or ICU: 1 to 63 bytes, none of them 0.
 ///
 /// The empty name, which would mean the process's environment, is none: two processes can differ in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,6 +42,18 @@ pub struct LocaleName {
 }
 
 impl LocaleName {
+    /// `C.UTF-8`, which every host has.
+    pub const C_UTF8: Self = {
+        let mut bytes = [0; LOCALE_NAME_BYTES_MAX];
+        let name = b"C.UTF-8";
+        let mut place = 0;
+        while place < name.len() {
+            bytes[place] = name[place];
+            place += 1;
+        }
+        Self { bytes }
+    };
+
     /// The name; `None` if it can't be one.
     pub fn new(name: &str) -> Option<Self> {
         if name.is_empty() || name.contains('\0') {

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Ctype, DataType, Error, ErrorKind};
+use crate::{Collator, Ctype, DataType, Error, ErrorKind};
 
 /// A scalar function or operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -208,6 +208,10 @@ pub enum Function {
     PadBlanks,
     /// Trailing blanks removed.
     TrimBlanks,
+    /// Text → bytea: a key in whose order texts are under a collation. Texts that differ have different keys.
+    SortKey(Collator),
+    /// Bytea → text: the text of such a key.
+    TextOfSortKey,
     /// `lpad(text, n: Int32, fill)`: n characters, filled at the start or cut at the end. A negative n is 0; one above 268435454 is an
     /// error.
     PadLeft,
@@ -298,6 +302,11 @@ pub enum Function {
     AddInterval,
     /// timestamp - timestamp → interval of days and microseconds.
     TimestampDifference,
+    /// (days: Int64, microseconds: Int64) → Interval of both.
+    Span,
+    /// (days: Int64, microseconds: Int64, count: Int64) → Interval: the mean of intervals whose days and microseconds sum up to these,
+    /// as PostgreSQL divides an interval.
+    MeanSpan,
     /// `date_bin(stride, a, origin)`: (timestamp or timestamptz, the stride in microseconds: Int64, origin of the first's
     /// type) → the same type: the start of the stride that `a` is in, counted from the origin.
     DateBin,
@@ -541,6 +550,6 @@ pub enum Aggregate {
     /// The value of some row. Only over groups in which all values are equal.
     AnyValue,
     /// `array_agg`: an array of the inputs, NULLs too, in the call's order. Inputs that are equal by it come in any order. With
-    /// DISTINCT, the only key of the order is the argument.
+    /// DISTINCT, the only key of the order is the argument, or its [`Function::SortKey`].
     Array,
 }

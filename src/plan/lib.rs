@@ -80,7 +80,7 @@ mod window;
 mod zone;
 
 pub use affinity::{AffinityPolicy, AffinityRule};
-pub use ctype::{Ctype, LocaleName};
+pub use ctype::{Collator, Ctype, LocaleName};
 pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use distribute::{
     ColumnRanges, DistributeRequest, Distributed, Distribution, EqualExpressions, ExchangeCosts,

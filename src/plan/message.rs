@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 37;
+pub const PROTOCOL_VERSION: u32 = 38;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -1538,6 +1538,8 @@ pub struct CacheEntry {
     pub row_group_count: u32,
     /// Memory they take.
     pub memory_bytes: u64,
+    /// Memory they would take unpacked: a GPU keeps rows in fewer bits than operators compute with.
+    pub unpacked_bytes: u64,
     /// Uses that found them here.
     pub hits: u64,
     /// Uses that had to get them from a slower memory space or the file.

@@ -260,17 +260,8 @@ impl RegularExpression {
 
     /// The pattern in the syntax of the crate `regex`, for matching whole characters.
     pub fn write(&self, letters: &dyn Letters, ignores_case: bool) -> String {
-        self.written(letters, ignores_case, false)
-    }
-
-    /// The same, with the groups whose parts of a text can be asked for, in their order.
-    pub fn write_with_groups(&self, letters: &dyn Letters, ignores_case: bool) -> String {
-        self.written(letters, ignores_case, true)
-    }
-
-    fn written(&self, letters: &dyn Letters, ignores_case: bool, has_groups: bool) -> String {
         let mut target = String::new();
-        Writer { letters, ignores_case, has_groups }.node(&self.root, &mut target);
+        Writer { letters, ignores_case }.node(&self.root, &mut target);
         target
     }
 }
@@ -602,8 +593,6 @@ fn escaped_character(escaped: char) -> Result<char> {
 struct Writer<'a> {
     letters: &'a dyn Letters,
     ignores_case: bool,
-    /// Whether groups are written as such.
-    has_groups: bool,
 }
 
 impl Writer<'_> {
@@ -630,11 +619,6 @@ impl Writer<'_> {
                     }
                     self.node(branch, target);
                 }
-            }
-            Node::Group(node) if self.has_groups => {
-                target.push('(');
-                self.node(node, target);
-                target.push(')');
             }
             Node::Group(node) => self.grouped(node, target),
             Node::Repeated { node, least, most, .. } => {

@@ -18,12 +18,16 @@
 //! of one H200, as the benchmark's step `calibrate` measured them over TPC-H at SF 10, rounded; a byte's decompression and the bus
 //! follow from bandwidths.
 //!
+//! `machine.rs` measures how much faster or slower this machine is.
+//!
 //! Deliberately absent: how rows are distributed, spilling, and devices of several kinds.
 
 use std::collections::HashSet;
 
 use pystachio_files::ScanSize;
 use pystachio_plan::{AggregateCall, DataType, Expression, JoinSide, Operator, Plan, Relation, WindowCall};
+
+use crate::machine::MachineTimes;
 
 /// What a unit of work costs a thread of the CPU, and the device.
 #[derive(Clone, Copy, Default)]
@@ -109,6 +113,8 @@ pub struct Resources {
     pub cpu_cache_bytes: u64,
     /// The most that the device's caches hold.
     pub device_cache_bytes: u64,
+    /// How fast the machine is.
+    pub times: MachineTimes,
 }
 
 /// The times of a plan whose scans, from left to right ([`Relation::scans`]), have these sizes.
@@ -173,7 +179,8 @@ impl<'a> Model<'a> {
         let first_part = first_part(self.decoded_bytes, self.resources.cpu_cache_bytes);
         let threads = (self.resources.threads as f64).powf(THREADS_POWER).max(1.0);
         let sharing_ns = THREAD_SHARE_NS * self.resources.threads as f64 * self.shared_operators;
-        (CPU_OVERHEAD_NS + sharing_ns + (self.cpu_ns + self.first.cpu_ns * first_part) / threads) / 1e3
+        let all_ns = CPU_OVERHEAD_NS + sharing_ns + (self.cpu_ns + self.first.cpu_ns * first_part) / threads;
+        all_ns * self.resources.times.thread / 1e3
     }
 
     fn device_us(&self) -> f64 {
@@ -198,7 +205,7 @@ impl<'a> Model<'a> {
             _ => GIVE_VALUE_NS,
         };
         let row_ns: f64 = relation.columns().iter().map(|(_, data_type)| value_ns(data_type)).sum();
-        self.parts_us += relation.estimate.rows.max(0.0) * row_ns / 1e3;
+        self.parts_us += relation.estimate.rows.max(0.0) * row_ns * self.resources.times.thread / 1e3;
     }
 
     fn add_operator(&mut self, relation: &Relation, share: f64) {
@@ -214,11 +221,12 @@ impl<'a> Model<'a> {
                     (size.compressed_bytes as f64 * share, size.uncompressed_bytes as f64 * share);
                 self.first.cpu_ns +=
                     (DECODE_VALUE.cpu_ns * value_count + DECODE_BYTE.cpu_ns * bytes) * (1.0 - size.held.cpu);
-                self.first.device_ns += (DECODE_VALUE.device_ns * value_count
-                    + DECODE_BYTE.device_ns * bytes
-                    + ROW_GROUP.device_ns * row_group_count
-                    + stored_bytes / BUS_BYTES_PER_NS)
-                    * (1.0 - size.held.device);
+                let MachineTimes { launch, memory, bus, .. } = self.resources.times;
+                self.first.device_ns +=
+                    ((DECODE_VALUE.device_ns * value_count + DECODE_BYTE.device_ns * bytes) * memory
+                        + ROW_GROUP.device_ns * row_group_count * launch
+                        + stored_bytes / BUS_BYTES_PER_NS * bus)
+                        * (1.0 - size.held.device);
                 self.stored_bytes += stored_bytes;
                 self.decoded_bytes += value_count * DECODED_VALUE_BYTES + bytes;
                 self.work(EVALUATE_PART, row_count * parts(filters));
@@ -324,12 +332,13 @@ impl<'a> Model<'a> {
 
     fn work(&mut self, rate: Rate, count: f64) {
         self.cpu_ns += rate.cpu_ns * count;
-        self.device_ns += rate.device_ns * count;
+        self.device_ns += rate.device_ns * count * self.resources.times.memory;
     }
 
     /// What the device does for an operator over so many rows, however little each row is.
     fn launch(&mut self, row_count: f64) {
-        self.device_ns += OPERATOR_NS + CHUNK_NS * (row_count / CHUNK_ROWS).floor();
+        let launch_ns = OPERATOR_NS + CHUNK_NS * (row_count / CHUNK_ROWS).floor();
+        self.device_ns += launch_ns * self.resources.times.launch;
         if row_count >= SHARED_ROWS {
             self.shared_operators += 1.0;
         }
@@ -431,10 +440,21 @@ mod tests {
         times_with(root, sizes, threads, 0)
     }
 
+    /// 16 threads beside a device, nothing cached.
+    fn resources() -> Resources {
+        Resources {
+            threads: 16,
+            device_overhead_us: 0,
+            cpu_cache_bytes: 0,
+            device_cache_bytes: 0,
+            times: MachineTimes::REFERENCE,
+        }
+    }
+
     /// With a cache of the device that holds so many bytes.
     fn times_with(root: Arc<Relation>, sizes: &[ScanSize], threads: usize, device_cache_bytes: u64) -> Times {
         let resources =
-            Resources { threads, device_overhead_us: OVERHEAD_US, cpu_cache_bytes: 0, device_cache_bytes };
+            Resources { threads, device_overhead_us: OVERHEAD_US, device_cache_bytes, ..resources() };
         expected_times(&Plan { root, outputs: Vec::new() }, sizes, &resources)
     }
 
@@ -496,13 +516,34 @@ mod tests {
         let plan = Plan { root: count_by(scan(1, 1e8, Vec::new()), 1), outputs: Vec::new() };
         let of = |cpu, device| {
             let size = ScanSize { held: HeldShares { cpu, device }, ..size(100_000_000) };
-            let resources =
-                Resources { threads: 16, device_overhead_us: 0, cpu_cache_bytes: 0, device_cache_bytes: 0 };
-            expected_times(&plan, &[size], &resources)
+            expected_times(&plan, &[size], &resources())
         };
         let (nothing, half, all) = (of(0.0, 0.0), of(0.0, 0.5), of(1.0, 1.0));
         assert!(all.device_us < half.device_us && half.device_us < nothing.device_us);
         assert!(all.cpu_us < half.cpu_us && half.cpu_us == nothing.cpu_us, "{half:?} {nothing:?}");
+    }
+
+    #[test]
+    fn a_slower_machine_takes_longer_where_it_is_slower() {
+        let plan = Plan { root: count_by(scan(1, 1e8, Vec::new()), 1), outputs: Vec::new() };
+        let on = |times| expected_times(&plan, &[size(100_000_000)], &Resources { times, ..resources() });
+        let here = on(MachineTimes::REFERENCE);
+        let thread = on(MachineTimes { thread: 2.0, ..MachineTimes::REFERENCE });
+        assert_eq!((thread.cpu_us, thread.device_us), (here.cpu_us * 2.0, here.device_us));
+        for slower in [
+            MachineTimes { launch: 2.0, ..MachineTimes::REFERENCE },
+            MachineTimes { memory: 2.0, ..MachineTimes::REFERENCE },
+            MachineTimes { bus: 2.0, ..MachineTimes::REFERENCE },
+        ] {
+            let slower = on(slower);
+            assert!(
+                slower.device_us > here.device_us && slower.device_us < here.device_us * 2.0,
+                "{slower:?}"
+            );
+            assert_eq!(slower.cpu_us, here.cpu_us);
+        }
+        let all = on(MachineTimes { launch: 2.0, memory: 2.0, bus: 2.0, ..MachineTimes::REFERENCE });
+        assert!((all.device_us / here.device_us - 2.0).abs() < 1e-9, "{all:?}");
     }
 
     #[test]
@@ -542,12 +583,7 @@ mod tests {
         let grouped = count_by(left.clone(), 1);
         let root = join(grouped.clone(), right, JoinSide::Right);
         let sizes = [size(100_000_000), size(1_000)];
-        let resources = Resources {
-            threads: 16,
-            device_overhead_us: OVERHEAD_US,
-            cpu_cache_bytes: 0,
-            device_cache_bytes: 0,
-        };
+        let resources = Resources { device_overhead_us: OVERHEAD_US, ..resources() };
         let plan = Plan { root: root.clone(), outputs: Vec::new() };
         let divided = |part: &Arc<Relation>| {
             expected_time_divided(&plan, &sizes, &resources, &HashSet::from([Arc::as_ptr(part) as usize]))

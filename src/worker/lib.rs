@@ -10,7 +10,7 @@
 //! - `query.rs`: an engine's stream as frames; `encoding.rs`: batches as Arrow IPC messages
 //! - `devices.rs`: the device that the options name, and its limits
 //! - `ranks/`: ranks in processes of their own
-//! - `paired.rs`: a device's engine beside the CPU engine; `choice.rs`: the expected time on each; `divided.rs`: queries that both run
+//! - `paired.rs`: a device's engine beside the CPU engine; `choice.rs`: the expected time on each, `machine.rs`: how fast the machine is; `divided.rs`: queries that both run
 //! - `frames.rs`: whole frames from and to a socket
 //! - `device_watch.rs`: ends a process whose device hangs, or whose accounts are wrong
 //! - `footer_memory.rs`: the footer cache of a rank without a CPU engine
@@ -32,6 +32,7 @@ mod divided;
 mod encoding;
 mod footer_memory;
 mod frames;
+mod machine;
 mod options;
 mod paired;
 mod process;

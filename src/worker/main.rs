@@ -329,7 +329,7 @@ fn start_engine(
     let calls = device.as_ref().ok().map(|(device, _)| device.first().memory().platform().calls());
     let ranks = device.as_ref().ok().and_then(|(_, ranks)| ranks.clone());
     let device = device.map(|(device, _)| device);
-    let engine = PairedEngine::new(name, device, cpu).with_ranks(ranks.clone());
+    let engine = PairedEngine::new(name, device, cpu).with_ranks(ranks.clone()).measured();
     Ok(Started { engine: Arc::new(engine), calls, ranks })
 }
 

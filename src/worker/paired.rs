@@ -28,6 +28,7 @@ use crate::{
     RankWatch,
     choice::{Resources, Times, expected_time_divided, expected_times},
     divided::{device_parts, first_rows, given_part},
+    machine::MachineTimes,
 };
 
 /// The name of the CPU engine in metrics.
@@ -40,6 +41,7 @@ pub struct PairedEngine {
     cpu: CpuEngine,
     /// The processes of other ranks, if there are any.
     ranks: Option<Arc<RankWatch>>,
+    times: MachineTimes,
 }
 
 /// The choice of an engine for a query, and the expected times if they decided it.
@@ -59,7 +61,15 @@ impl PairedEngine {
     /// `device` is an error if the options ask for a device that is missing. Every query then fails with it. The ranks share the
     /// CPU engine's catalog, so each engine finds the footers that the other has read.
     pub fn new(device_name: &'static str, device: Result<RankedEngine>, cpu: CpuEngine) -> Self {
-        Self { device_name, device: device.map(Arc::new), cpu, ranks: None }
+        Self { device_name, device: device.map(Arc::new), cpu, ranks: None, times: MachineTimes::REFERENCE }
+    }
+
+    /// Measures how fast the machine is, if its device is real.
+    pub fn measured(mut self) -> Self {
+        if let ("cuda", Ok(device)) = (self.device_name, &self.device) {
+            self.times = MachineTimes::measure(device.first().memory());
+        }
+        self
     }
 
     /// Adds the processes of the other ranks, whose state is reported too.
@@ -106,6 +116,7 @@ impl PairedEngine {
             device_overhead_us,
             cpu_cache_bytes: self.cpu.status().cache_max_bytes,
             device_cache_bytes: self.device.as_ref().map_or(0, |device| device.first().cache_bytes().1),
+            times: self.times,
         }
     }
 

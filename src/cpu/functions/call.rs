@@ -20,7 +20,7 @@ use arrow::{
     compute::take,
     datatypes::DataType as ArrowType,
 };
-use pystachio_engine::{CharacterCase, variance::VarianceForm};
+use pystachio_engine::{CharacterCase, text_order::TextOrder, variance::VarianceForm};
 use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
@@ -44,6 +44,8 @@ pub(super) enum Kernel {
     ILike(Arc<CharacterCase>),
     /// `initcap`.
     InitCap(Arc<CharacterCase>),
+    /// The key of a text in an order.
+    SortKey(Arc<TextOrder>),
     /// `~` and `~*`.
     Matches(Arc<Matcher>),
     /// Functions of the parts of a text that match a regular expression.
@@ -106,6 +108,7 @@ impl ScalarCall {
             Kernel::Lower(_) => "lower".to_owned(),
             Kernel::ILike(_) => "ilike".to_owned(),
             Kernel::InitCap(_) => "initcap".to_owned(),
+            Kernel::SortKey(_) => "sort_key".to_owned(),
             Kernel::Matches(_) => "matches".to_owned(),
             Kernel::Parts(finder) => finder.name().to_owned(),
             other => format!("{other:?}").to_lowercase(),
@@ -124,6 +127,7 @@ impl ScalarCall {
             Kernel::Upper(_)
             | Kernel::Lower(_)
             | Kernel::InitCap(_)
+            | Kernel::SortKey(_)
             | Kernel::Matches(_)
             | Kernel::Parts(_)
             | Kernel::NullWhere
@@ -190,6 +194,7 @@ impl ScalarCall {
             | Kernel::Lower(_)
             | Kernel::ILike(_)
             | Kernel::InitCap(_)
+            | Kernel::SortKey(_)
             | Kernel::Parts(_)
             | Kernel::Matches(_) => true,
             _ => false,
@@ -241,6 +246,7 @@ fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
         Kernel::Lower(case) => text::change_case(case.lower(), call),
         Kernel::ILike(case) => like::like(Some(case.lower()), call),
         Kernel::InitCap(case) => form::initial_capitals(case, call),
+        Kernel::SortKey(order) => text::sort_key(order, call),
         Kernel::Matches(matcher) => matcher.matches(call),
         Kernel::Parts(finder) => finder.evaluate(call),
         Kernel::NullWhere => comparison::null_where(call),
@@ -317,6 +323,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::StartsWith => text::starts_with(call),
         Function::PadBlanks => text::pad_blanks(call),
         Function::TrimBlanks => text::trim_blanks(call),
+        Function::TextOfSortKey => text::text_of_sort_key(call),
         Function::PadLeft => form::pad(true, call),
         Function::PadRight => form::pad(false, call),
         Function::SplitPart => form::split_part(call),
@@ -351,6 +358,8 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::DaysBetween => datetime::days_between(call),
         Function::AddInterval => datetime::add_interval(call),
         Function::TimestampDifference => datetime::timestamp_difference(call),
+        Function::Span => make_moment::span(call),
+        Function::MeanSpan => make_moment::mean_span(call),
         Function::DateBin => datetime::date_bin(call),
         Function::ToTimestamp => datetime::to_timestamp(call),
         Function::LocalTime => zone::local_time(call),
@@ -386,6 +395,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         | Function::IsNotFalse
         | Function::NullIf
         | Function::Upper(_)
+        | Function::SortKey(_)
         | Function::Lower(_)
         | Function::InitCap(_)
         | Function::Matches(_)

@@ -10,7 +10,7 @@ use crate::datafusion::{
     logical_expr::{Cast, Expr, Like},
 };
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType as ArrowType};
-use pystachio_engine::CharacterCase;
+use pystachio_engine::{CharacterCase, text_order::TextOrder};
 use pystachio_plan::{Ctype, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 
 use super::{
@@ -159,6 +159,10 @@ impl LoweringInput<'_> {
             | Function::CountMatches(ctype)
             | Function::MatchedPart(ctype)
             | Function::MatchedParts(ctype) => self.lower_parts(function, ctype, arguments, data_type),
+            Function::SortKey(collator) => {
+                let text = self.lower(first()?)?;
+                Ok(call(Kernel::SortKey(TextOrder::of(collator)?), vec![text], data_type))
+            }
             Function::InitCap(ctype) => self.with_letters(Kernel::InitCap, ctype, arguments, data_type),
             Function::ILike(ctype) => self.with_letters(Kernel::ILike, ctype, arguments, data_type),
             Function::Cast => self.lower_cast(first()?, data_type),

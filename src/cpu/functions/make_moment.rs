@@ -1,14 +1,14 @@
 //! Dates and times made of numbers, moved by intervals, and the interval between two timestamps.
 //!
 //! Source: PostgreSQL 15, `date.c` (`make_date`, `make_time`, `float_time_overflows`, `datetime_timestamp`, `time_pl_interval`) and
-//! `timestamp.c` (`make_timestamp_internal`, `timestamp_age`).
+//! `timestamp.c` (`make_timestamp_internal`, `timestamp_age`, `interval_div`).
 
 use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, Date32Array},
     datatypes::{
-        DataType as ArrowType, Date32Type, Float64Type, Int32Type, IntervalMonthDayNano,
+        DataType as ArrowType, Date32Type, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano,
         IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
     },
 };
@@ -169,6 +169,71 @@ pub(super) fn make_interval(call: &Invocation<'_>) -> Result<ArrayRef> {
     };
     let values = (0..call.rows).map(of_row).collect::<Result<arrow::array::IntervalMonthDayNanoArray>>()?;
     Ok(Arc::new(values))
+}
+
+/// The interval of days and microseconds.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange` for what an interval does not hold.
+pub(super) fn span(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let values = zip_lanes(
+        &call.lanes::<Int64Type>(0)?,
+        &call.lanes::<Int64Type>(1)?,
+        call.rows,
+        |days, microseconds| match days_and_time(days, microseconds) {
+            Some(interval) => (interval, false),
+            None => (IntervalMonthDayNano::ZERO, true),
+        },
+        |_, _| refused("interval out of range".to_owned()),
+    )?;
+    Ok(Arc::new(values.into_array::<IntervalMonthDayNanoType>()))
+}
+
+/// The mean of intervals, of whose days and microseconds there are the sums.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange` for what an interval does not hold, `DivisionByZero` for none.
+///
+/// Source: PostgreSQL 15, `timestamp.c` (`interval_avg`, `interval_div`).
+pub(super) fn mean_span(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let [days, microseconds, counts] =
+        [call.lanes::<Int64Type>(0)?, call.lanes::<Int64Type>(1)?, call.lanes::<Int64Type>(2)?];
+    let of_row = |row| {
+        let (Some(days), Some(microseconds), Some(count)) =
+            (days.get(row), microseconds.get(row), counts.get(row))
+        else {
+            return Ok(None);
+        };
+        if count == 0 {
+            return Err(Error::new(ErrorKind::DivisionByZero, "division by zero"));
+        }
+        let mean = mean_of(days, microseconds, count as f64);
+        mean.map(Some).ok_or_else(|| refused("interval out of range".to_owned()))
+    };
+    let values = (0..call.rows).map(of_row).collect::<Result<arrow::array::IntervalMonthDayNanoArray>>()?;
+    Ok(Arc::new(values))
+}
+
+/// Days and microseconds, divided. What is left of a day becomes seconds, rounded to microseconds.
+fn mean_of(days: i64, microseconds: i64, factor: f64) -> Option<IntervalMonthDayNano> {
+    const DAY_SECONDS: f64 = 86_400.0;
+    let second = SECOND_MICROSECONDS as f64;
+    let quotient = i32::try_from(days).ok().map(f64::from)? / factor;
+    let mut whole = quotient.trunc();
+    let mut rest = ((quotient - whole) * DAY_SECONDS * second).round_ties_even() / second;
+    if rest.abs() >= DAY_SECONDS {
+        whole += (rest / DAY_SECONDS).trunc();
+        rest -= (rest / DAY_SECONDS).trunc() * DAY_SECONDS;
+    }
+    let time = (microseconds as f64 / factor + rest * second).round_ties_even();
+    days_and_time(whole as i64, time as i64)
+}
+
+fn days_and_time(days: i64, microseconds: i64) -> Option<IntervalMonthDayNano> {
+    let days = i32::try_from(days).ok()?;
+    Some(IntervalMonthDayNano::new(0, days, microseconds.checked_mul(NANOSECONDS)?))
 }
 
 /// An interval of years, months, weeks, days, hours and minutes, and of seconds; `None` if it does not fit.

@@ -4,7 +4,7 @@
 //! lower, bound, conditional, aggregate ──► failure ──► call ──► comparison, arithmetic, decimal, quotient, variance,
 //!                                                               cast, text, form, json_text, bytes, like, datetime, bits,
 //!                                                               float_function, make_moment, moment_text, read_moment, read_number, number_text,
-//!                                                               parts ──► matching, one_pass, select, repeated
+//!                                                               parts ──► matching, select, repeated
 //!                                                                       │
 //! scalars      sum ──────────────────────────► shown_number ──► digits ◄─┴─► format ──► calendar
 //!                                                                 └──► invocation ──► lanes        faults
@@ -21,7 +21,7 @@
 //! - `comparison.rs`, `arithmetic.rs`, `bits.rs`, `float_function.rs`, `decimal.rs`, `quotient.rs`, `root.rs`, `variance.rs`, `cast.rs`,
 //!   `text.rs`, `form.rs`, `json_text.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`,
 //!   `moment_text.rs`, `read_moment.rs`, `read_number.rs`, `number_text.rs`: the functions by family, none of which knows another
-//! - `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`; `one_pass.rs`: where there is one way to match
+//! - `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
 //! - `digits.rs`, `calendar.rs`, `format.rs`, `shown_number.rs`, `faults.rs`: what families share: decimals, dates, texts of values and of
 //!   numbers, errors of numbers
@@ -64,7 +64,6 @@ mod make_moment;
 mod matching;
 mod moment_text;
 mod number_text;
-mod one_pass;
 mod parts;
 mod quotient;
 mod read_moment;

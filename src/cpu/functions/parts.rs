@@ -2,8 +2,7 @@
 //!
 //! The crate `regex` says where the first match begins: that does not depend on what it prefers. An automaton of all matches that begin
 //! there says where the one ends that PostgreSQL takes. Parts of groups are found from left to right: a stretch of the expression
-//! has the longest or shortest part behind which the rest matches. Where an expression leaves no choice, a text has only one
-//! way through its automaton, and one search finds all parts (`one_pass.rs`).
+//! has the longest or shortest part behind which the rest matches.
 //!
 //! Invariants: [`RegularExpression`] proves the answer for each expression that gets here. The planner refuses others.
 //!
@@ -33,7 +32,6 @@ use super::{
     invocation::Invocation,
     lanes::{Lanes, TextLanes},
     matching::{COMPILED_BYTES_MAX, compile, unusable},
-    one_pass::{OnePass, OnePassCache},
 };
 
 /// A function of the parts of a text that match.
@@ -67,8 +65,6 @@ struct Compiled {
     whole: Ends,
     /// What leads to the parts of groups.
     stretches: Vec<CompiledStretch>,
-    /// Finds the parts of groups, if a match has them in one way alone.
-    one_pass: Option<OnePass>,
     group_count: usize,
 }
 
@@ -88,7 +84,6 @@ struct Ends {
 struct Caches {
     whole: Cache,
     stretches: Vec<(Cache, Cache)>,
-    one_pass: Option<OnePassCache>,
 }
 
 /// A match, and the parts of groups.
@@ -262,10 +257,6 @@ impl Compiled {
             0 => Vec::new(),
             _ => parsed.stretches().unwrap_or_default(),
         };
-        let one_pass = match stretches.is_empty() {
-            true => None,
-            false => OnePass::new(&parsed, case, ignores_case),
-        };
         let stretches = stretches.iter().map(|stretch| {
             Ok(CompiledStretch {
                 ends: ends(&stretch.expression)?,
@@ -279,7 +270,6 @@ impl Compiled {
             first: compile(case, ignores_case, pattern)?,
             whole: ends(&parsed)?,
             stretches: stretches.collect::<Result<_>>()?,
-            one_pass,
             group_count: parsed.group_count(),
         })
     }
@@ -291,7 +281,6 @@ impl Compiled {
         Caches {
             whole: self.whole.automaton.create_cache(),
             stretches: self.stretches.iter().map(of_stretch).collect(),
-            one_pass: self.one_pass.as_ref().map(OnePass::cache),
         }
     }
 
@@ -304,12 +293,6 @@ impl Compiled {
         asks_groups: bool,
     ) -> Result<Option<Found>> {
         let Some(from) = from else { return Ok(None) };
-        if let (Some(one_pass), Some(cache)) = (self.at_start(), &mut caches.one_pass) {
-            let whole = if from == 0 { one_pass.find(cache, text, 0..text.len())? } else { None };
-            let Some(whole) = whole else { return Ok(None) };
-            let groups = if asks_groups { self.known_groups(cache)? } else { Vec::new() };
-            return Ok(Some(Found { whole, groups }));
-        }
         let start = match self.whole.is_at_start() {
             true if from > 0 => return Ok(None),
             true => 0,
@@ -352,19 +335,8 @@ impl Compiled {
         Ok(None)
     }
 
-    /// What finds a match and the parts of its groups at once, of an expression that matches at the start of texts alone.
-    fn at_start(&self) -> Option<&OnePass> {
-        self.one_pass.as_ref().filter(|_| self.whole.is_at_start())
-    }
-
     /// The parts of groups in a match.
     fn groups(&self, caches: &mut Caches, text: &str, whole: Range<usize>) -> Result<Vec<Range<usize>>> {
-        if let (Some(one_pass), Some(cache)) = (&self.one_pass, &mut caches.one_pass) {
-            return match one_pass.find(cache, text, whole.clone())? {
-                Some(found) if found == whole => self.known_groups(cache),
-                _ => Err(Error::internal("a match that is none")),
-            };
-        }
         let mut groups = Vec::with_capacity(self.group_count);
         let mut start = whole.start;
         let mut stretches = self.stretches.iter().zip(&mut caches.stretches).peekable();
@@ -382,14 +354,6 @@ impl Compiled {
             }
             start = end;
         }
-        self.checked(groups)
-    }
-
-    fn known_groups(&self, cache: &OnePassCache) -> Result<Vec<Range<usize>>> {
-        self.checked(cache.groups())
-    }
-
-    fn checked(&self, groups: Vec<Range<usize>>) -> Result<Vec<Range<usize>>> {
         match groups.len() == self.group_count {
             true => Ok(groups),
             false => Err(unusable(&self.pattern, "the parts of its groups are not known")),
@@ -405,20 +369,19 @@ impl Compiled {
         (start, number): (i32, i32),
         target: &mut String,
     ) -> Result<()> {
-        let asks_groups = self.group_count > 0 && replacement.contains('\\');
+        let asks_groups = !self.stretches.is_empty() && replacement.contains('\\');
         let mut from = offset_of(text, start);
         let (mut copied, mut count) = (0, 0);
-        // There may be many matches, of which one is wanted.
-        let asks_early = asks_groups && self.at_start().is_some();
-        while let Some(Found { whole, groups }) = self.find(caches, text, from, asks_early)? {
+        while let Some(Found { whole, .. }) = self.find(caches, text, from, false)? {
             count += 1;
             from = behind(text, &whole);
             if number > 0 && count != number {
                 continue;
             }
-            let groups = match asks_groups && !asks_early && !self.stretches.is_empty() {
+            // There may be many matches, of which one is wanted.
+            let groups = match asks_groups {
                 true => self.groups(caches, text, whole.clone())?,
-                false => groups,
+                false => Vec::new(),
             };
             target.push_str(text.get(copied..whole.start).unwrap_or_default());
             push_replacement(text, replacement, &whole, &groups, target);
@@ -649,6 +612,7 @@ mod tests {
         offsets.map(&mut find).collect()
     }
 
+    /// A text of which the first match, or all, are replaced by their groups.
     fn replaced(expression: &Compiled, text: &str, number: i32) -> String {
         let mut target = String::new();
         let mut caches = expression.caches();
@@ -656,11 +620,32 @@ mod tests {
         target
     }
 
+    /// The same, by trying every end of every stretch.
+    fn replaced_by_trying(expression: &Compiled, text: &str, number: usize) -> String {
+        let (mut target, mut copied, mut count) = (String::new(), 0, 0);
+        let mut from = Some(0);
+        while let Some((whole, groups)) = from.and_then(|from| tried(expression, text, from)) {
+            count += 1;
+            from = behind(text, &whole);
+            if number == 0 || count == number {
+                let part = |group: usize| groups.get(group).map_or("", |part| &text[part.clone()]);
+                target += &format!("{}<{}|{}>", &text[copied..whole.start], part(0), part(1));
+                copied = whole.end;
+            }
+        }
+        target + &text[copied..]
+    }
+
     #[test]
-    fn shorter_ways_find_what_trying_all_finds() {
-        let one_pass =
-            ["(a+)(b*)c", "^(a*)(b?)", "x(.)y", "^([^/]*)/([^/]*)$", "(é+)x?", "^(a+?)(b*)", "([ab])c+?"];
-        let others = [
+    fn preferred_ends_are_those_that_trying_all_finds() {
+        let patterns = [
+            "(a+)(b*)c",
+            "^(a*)(b?)",
+            "x(.)y",
+            "^([^/]*)/([^/]*)$",
+            "(é+)x?",
+            "^(a+?)(b*)",
+            "([ab])c+?",
             "^https?://(?:www[.])?([^/:?#]+).*$",
             "(a*)(ab|b)(b*)",
             "(a+?)(a*b?)c",
@@ -674,26 +659,25 @@ mod tests {
             (seed >> 33) as usize % below
         };
         let pieces = ["a", "b", "c", "ab", "é", "x", "y", "/", "http://", "https://www.", "#", "d", "€", "."];
-        let (mut one_pass_count, mut match_count) = (0, 0);
-        for pattern in one_pass.into_iter().chain(others) {
-            let with = compiled(pattern);
-            let without = Compiled { one_pass: None, ..compiled(pattern) };
-            one_pass_count += usize::from(with.one_pass.is_some());
+        let mut match_count = 0;
+        for pattern in patterns {
+            let expression = compiled(pattern);
             for _ in 0..200 {
                 let text: String = (0..next(9)).map(|_| pieces[next(pieces.len())]).collect();
                 let offsets = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
-                let wanted: Vec<_> = offsets.map(|from| tried(&without, &text, from)).collect();
+                let wanted: Vec<_> = offsets.map(|from| tried(&expression, &text, from)).collect();
                 match_count += wanted.iter().flatten().count();
-                assert_eq!(found(&with, &text), wanted, "{pattern} in {text}");
-                assert_eq!(found(&without, &text), wanted, "{pattern} in {text}");
+                assert_eq!(found(&expression, &text), wanted, "{pattern} in {text}");
                 for number in [0, 1, 2] {
-                    let both = [&with, &without].map(|expression| replaced(expression, &text, number));
-                    assert_eq!(both[0], both[1], "{pattern} in {text}, match {number}");
+                    let wanted = replaced_by_trying(&expression, &text, number as usize);
+                    assert_eq!(
+                        replaced(&expression, &text, number),
+                        wanted,
+                        "{pattern} in {text}, match {number}"
+                    );
                 }
             }
         }
-        assert!(one_pass_count >= 5, "{one_pass_count}");
         assert!(match_count > 1000, "{match_count}");
-        assert!(others.iter().all(|pattern| compiled(pattern).one_pass.is_none()));
     }
 }

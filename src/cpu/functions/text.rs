@@ -6,11 +6,16 @@
 use std::{borrow::Cow, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, AsArray, BooleanArray, Int32Array, StringViewArray, StringViewBuilder},
+    array::{
+        ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, Int32Array, StringViewArray, StringViewBuilder,
+    },
     datatypes::{DataType as ArrowType, Int32Type},
 };
 use memchr::memmem;
-use pystachio_engine::CaseMap;
+use pystachio_engine::{
+    CaseMap,
+    text_order::{Scratch, TextOrder, text_of_key},
+};
 use pystachio_plan::{Error, ErrorKind, Result, TrimSide};
 
 use super::{invocation::Invocation, lanes::TextLanes};
@@ -35,6 +40,39 @@ pub(super) fn change_case(map: &CaseMap, call: &Invocation<'_>) -> Result<ArrayR
         }
     }
     Ok(Arc::new(builder.finish()))
+}
+
+/// The key of a text in an order.
+///
+/// # Errors
+///
+/// `Internal` for an argument that is no text, and if there is no memory for a key.
+pub(super) fn sort_key(order: &TextOrder, call: &Invocation<'_>) -> Result<ArrayRef> {
+    let text = call.text(0)?;
+    let (mut scratch, mut key) = (Scratch::default(), Vec::new());
+    let mut builder = BinaryViewBuilder::with_capacity(call.rows);
+    for row in 0..call.rows {
+        match text.get(row) {
+            Some(text) => {
+                key.clear();
+                order.append_key(text, &mut scratch, &mut key)?;
+                builder.append_value(&key);
+            }
+            None => builder.append_null(),
+        }
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// The text of such a key.
+///
+/// # Errors
+///
+/// `Internal` for bytes that are no key.
+pub(super) fn text_of_sort_key(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let keys = call.bytes(0)?;
+    let texts = (0..call.rows).map(|row| keys.get(row).map(text_of_key).transpose());
+    Ok(Arc::new(texts.collect::<Result<StringViewArray>>()?))
 }
 
 fn map(call: &Invocation<'_>, convert: impl for<'t> Fn(&'t str) -> Cow<'t, str>) -> Result<ArrayRef> {

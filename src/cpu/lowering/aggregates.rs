@@ -490,10 +490,18 @@ fn counts_rows(call: &AggregateCall) -> bool {
     matches!(data_type, Some(DataType::Record(_)))
 }
 
-/// The DISTINCT call over a column that has the values once. The only key of its order is its argument.
+/// The DISTINCT call over a column that has the values once. The only key of its order is its argument, or its key in an order.
 fn of_distinct(call: &AggregateCall, column: Expression) -> AggregateCall {
-    let keys = call.order.iter().map(|key| SortKey { expression: column.clone(), ..key.clone() });
-    let order = keys.collect();
+    let key_of = |key: &SortKey| {
+        let expression = match &key.expression {
+            Expression::Call { function: function @ Function::SortKey(_), data_type, .. } => {
+                Expression::call(*function, vec![column.clone()], data_type.clone())
+            }
+            _ => column.clone(),
+        };
+        SortKey { expression, ..key.clone() }
+    };
+    let order = call.order.iter().map(key_of).collect();
     AggregateCall { argument: Some(column), distinct: false, filter: None, order, ..call.clone() }
 }
 

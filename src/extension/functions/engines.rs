@@ -218,6 +218,7 @@ fn cache_rows(server: pg_sys::Oid) -> Vec<Row> {
             cell("memory", count(entry.memory_bytes)),
             cell("hits", sees_all.then(|| count(entry.hits))),
             cell("misses", sees_all.then(|| count(entry.misses))),
+            cell("unpacked", count(entry.unpacked_bytes)),
         ]
     });
     entries.collect()

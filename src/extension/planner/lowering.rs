@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use pystachio_lower::{
-    FrameSource, Lowered, LoweredAggregate, LoweredWindow, Notes, Part, Refusal, Scope, Source,
+    FrameSource, Lowered, LoweredAggregate, LoweredWindow, Notes, OrderKey, Part, Refusal, Scope, Source,
 };
 use pystachio_plan::{Expression, SortKey};
 
@@ -129,10 +129,10 @@ impl<'scope> Lowering<'scope> {
     }
 }
 
-/// Whether an engine orders by an expression as PostgreSQL does.
-pub fn check_order(node: Node<'_>) -> Result<(), Refusal> {
+/// What an engine compares to order by an expression as PostgreSQL does.
+pub fn order_key(node: Node<'_>) -> Result<OrderKey, Refusal> {
     let (of, collation) = (source_type(node.type_oid()), collation(node.collation()));
-    pystachio_lower::check_order(&of, collation.as_deref(), &Postgres)
+    pystachio_lower::order_key(&of, collation.as_deref(), &Postgres)
 }
 
 /// Whether equality of an expression's values is that of their bytes.

@@ -20,7 +20,7 @@ use pystachio_plan::{DataType, Expression, Operator, Relation, SortKey, Value, c
 use super::{
     cost,
     join::may_push,
-    lowering::{Lowering, check_equality, check_order},
+    lowering::{Lowering, check_equality, order_key},
     planning::with_planning,
     relation_info::RelationInfo,
 };
@@ -190,7 +190,7 @@ fn sort_keys<'p>(
     Some(keys)
 }
 
-/// A member of an equivalence class as an expression of the relation's columns.
+/// What is compared of a member of an equivalence class, as an expression of the relation's columns.
 fn member_of<'p>(relation: Rel<'p>, info: &RelationInfo<'p>, member: ClassMember<'p>) -> Option<Expression> {
     let is_upper = relation.kind() == pg_sys::RelOptKind::RELOPT_UPPER_REL;
     let is_own = is_upper || (!member.relids().is_empty() && member.relids().is_subset(relation.relids()));
@@ -198,9 +198,9 @@ fn member_of<'p>(relation: Rel<'p>, info: &RelationInfo<'p>, member: ClassMember
         return None;
     }
     let node = member.expression();
-    check_order(node).ok()?;
+    let order = order_key(node).ok()?;
     check_equality(node).ok()?;
-    Lowering::new(info.scope()).lower(node).ok().map(|lowered| lowered.expression)
+    Lowering::new(info.scope()).lower(node).ok().map(|lowered| order.of(lowered.expression))
 }
 
 /// How many rows are read of the topmost relation of a query, if that is certain.

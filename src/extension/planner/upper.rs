@@ -4,7 +4,8 @@ use std::{collections::HashSet, rc::Rc, sync::Arc};
 
 use pgrx::pg_sys;
 use pystachio_lower::{
-    AggregateRefusal, Lowered, LoweredAggregate, Refusal, Scale, Scope, Source, SourceType, check_depth,
+    AggregateRefusal, Lowered, LoweredAggregate, OrderKey, Refusal, Scale, Scope, Source, SourceType,
+    check_depth,
 };
 use pystachio_plan::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, Literal,
@@ -18,7 +19,7 @@ use super::{
     cost,
     descriptions::number_bounds,
     join::may_push,
-    lowering::{Lowering, check_equality, check_order},
+    lowering::{Lowering, check_equality, order_key},
     outputs::outputs_of,
     planning::with_planning,
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
@@ -392,7 +393,7 @@ impl<'p> Upper<'p> {
                 keys.extend(of_fields);
                 continue;
             }
-            check_order(node)?;
+            let order = order_key(node)?;
             check_equality(node)?;
             let ordered = self.lowering().lower_ordered(node)?;
             if ordered.iter().any(|value| *value.data_type() == DataType::Numeric) {
@@ -400,7 +401,10 @@ impl<'p> Upper<'p> {
                 continue;
             }
             let descending = descending?;
-            let key = |value: Lowered| SortKey { expression: value.expression, descending, nulls_first };
+            let key = |value: Lowered| {
+                let expression = order.of(value.expression);
+                SortKey { expression, descending, nulls_first }
+            };
             keys.extend(ordered.into_iter().map(key));
         }
         Ok(keys)
@@ -565,10 +569,17 @@ fn order_of(relation: &Relation) -> Result<Option<Vec<SortKey>>, Refusal> {
         Operator::Project { input, expressions } => {
             let Some(mut keys) = order_of(input)? else { return Ok(None) };
             for key in &mut keys {
-                let column = expressions.iter().find(|named| named.expression == key.expression);
-                let column = column.ok_or(Refusal::HiddenOrder)?;
-                let data_type = column.expression.data_type().clone();
-                key.expression = Expression::column(column.id, data_type);
+                let column_of = |expression: &Expression| {
+                    let found = expressions.iter().find(|named| named.expression == *expression)?;
+                    Some(Expression::column(found.id, expression.data_type().clone()))
+                };
+                let column = column_of(&key.expression).or_else(|| match &key.expression {
+                    Expression::Call { function: Function::SortKey(collator), arguments, .. } => {
+                        Some(OrderKey::Collated(*collator).of(column_of(arguments.first()?)?))
+                    }
+                    _ => None,
+                });
+                key.expression = column.ok_or(Refusal::HiddenOrder)?;
             }
             Ok(Some(keys))
         }

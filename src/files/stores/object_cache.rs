@@ -187,6 +187,7 @@ impl ObjectCache {
                 space: MemorySpace::Disk,
                 row_group_count: 0,
                 memory_bytes: of_object.present.bytes(),
+                unpacked_bytes: of_object.present.bytes(),
                 hits: of_object.hits,
                 misses: of_object.misses,
             }

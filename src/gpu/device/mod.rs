@@ -13,6 +13,7 @@
 //! - `decompressor.rs`: libraries that decompress formats without a kernel
 //! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
+//! - `speed.rs`: how fast a device is
 //! - `activity.rs`: activities of a query; `call_watch.rs`: calls that do not return
 //!
 //! Invariants: work is ordered by [`Stream`]. A stream uses another one's buffers after
@@ -36,6 +37,7 @@ mod mailbox;
 mod memory;
 mod platform;
 mod poison;
+mod speed;
 mod staging;
 mod upload;
 
@@ -58,5 +60,6 @@ pub use mailbox::Readback;
 pub use memory::{Buffer, DeviceMemory, Lifetime, MemoryTechniques, PoolUse, StreamLease};
 pub use platform::{Event, Platform, Stream, StreamPriority, TimedEvent};
 pub use poison::NullCells;
+pub use speed::DeviceSpeed;
 pub use staging::StagingBuffer;
 pub use upload::{DeviceFile, DeviceFileMode};

@@ -61,6 +61,12 @@ impl SegmentLayout {
         self.row_count.div_ceil(SEGMENT_BLOCK_ROWS)
     }
 
+    /// Bytes of the rows as a column of cells, without the texts of a dictionary.
+    fn unpacked_bytes(&self) -> u64 {
+        let row_bytes = u64::from(self.cell_type.bytes()) + u64::from(self.has_nulls);
+        self.row_count * row_bytes + self.text_bytes
+    }
+
     pub(super) fn parts(&self) -> SegmentParts {
         let heads = match self.form {
             SegmentForm::Distances => self.block_count(),
@@ -82,6 +88,11 @@ impl Segment {
     /// Its device memory, without its dictionary, which other segments share.
     pub fn bytes(&self) -> u64 {
         self.content.bytes()
+    }
+
+    /// The bytes that its rows would take as a column of cells, without the texts of a dictionary.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.layout.unpacked_bytes()
     }
 
     /// Its memory.
@@ -179,6 +190,11 @@ impl PinnedSegment {
     /// Its page-locked memory.
     pub fn locked_bytes(&self) -> u64 {
         self.content.locked_bytes()
+    }
+
+    /// See [`Segment::unpacked_bytes`].
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.layout.unpacked_bytes()
     }
 
     /// Enqueues the copy back to the device. It stays on the host until the copy has happened.

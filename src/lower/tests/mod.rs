@@ -171,13 +171,13 @@ fn given(number: u32, of: SourceType) -> Source {
 /// The default collation of a database whose text is compared byte by byte.
 fn bytes_collation() -> Option<Rc<Collation>> {
     let ctype = Ok(Ctype::Ascii);
-    Some(Rc::new(Collation { name: "C".into(), is_deterministic: true, is_byte_order: true, ctype }))
+    Some(Rc::new(Collation { name: "C".into(), is_deterministic: true, order: TextOrder::Bytes, ctype }))
 }
 
 /// A collation of a language.
 fn language_collation(is_deterministic: bool) -> Option<Rc<Collation>> {
     let (name, ctype) = ("de".into(), Err(UnknownLetters::NotLibc));
-    Some(Rc::new(Collation { name, is_deterministic, is_byte_order: false, ctype }))
+    Some(Rc::new(Collation { name, is_deterministic, order: TextOrder::Unknown, ctype }))
 }
 
 fn call_of(name: &str, arguments: Vec<Source>) -> Call {

@@ -38,7 +38,10 @@ mod signature;
 mod statistics;
 mod text;
 
-use crate::{Ctype, DataType, DateField, Digest, Expression, FloatFunction, Function, Justified, TrimSide};
+use crate::{
+    Collator, Ctype, DataType, DateField, Digest, Expression, FloatFunction, Function, Justified, LocaleName,
+    TrimSide,
+};
 
 pub use catalog::{CatalogNames, CatalogUse, function_of_catalog};
 pub use name::function_of_name;
@@ -100,6 +103,8 @@ pub enum Form {
     Side(fn(TrimSide) -> Function),
     /// With the letters that there are.
     Letters(fn(Ctype) -> Function),
+    /// With an order of texts.
+    Order(fn(Collator) -> Function),
     /// With whether it is of a sample, and whether it is a deviation.
     Moments(fn(bool, bool) -> Function),
 }
@@ -269,6 +274,8 @@ entries! {
     Function::StartsWith => text::STARTS_WITH,
     Function::PadBlanks => text::PAD_BLANKS,
     Function::TrimBlanks => text::TRIM_BLANKS,
+    Function::SortKey(_) => text::SORT_KEY,
+    Function::TextOfSortKey => text::TEXT_OF_SORT_KEY,
     Function::PadLeft => form::PAD_LEFT,
     Function::PadRight => form::PAD_RIGHT,
     Function::SplitPart => form::SPLIT_PART,
@@ -308,6 +315,8 @@ entries! {
     Function::DaysBetween => datetime::DAYS_BETWEEN,
     Function::AddInterval => datetime::ADD_INTERVAL,
     Function::TimestampDifference => datetime::TIMESTAMP_DIFFERENCE,
+    Function::Span => moment::SPAN,
+    Function::MeanSpan => moment::MEAN_SPAN,
     Function::DateBin => datetime::DATE_BIN,
     Function::ToTimestamp => datetime::TO_TIMESTAMP,
     Function::LocalTime => datetime::LOCAL_TIME,
@@ -351,6 +360,7 @@ impl Form {
             Self::Field(make) => make(DateField::Second),
             Self::Side(make) => make(TrimSide::Both),
             Self::Letters(make) => make(Ctype::Ascii),
+            Self::Order(make) => make(Collator::Libc(LocaleName::C_UTF8)),
             Self::Moments(make) => make(true, false),
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     CatalogNames, CatalogUse, Caveat, Example, FailureRule, Form, FunctionEntry, NullRule, ResultType, Shown,
     Signature,
-    TypeClass::{Bool, Bytea, Date, Decimals, Float64, Int32, Interval, Text, Time, Timestamps},
+    TypeClass::{Bool, Bytea, Date, Decimals, Float64, Int32, Int64, Interval, Text, Time, Timestamps},
 };
 use crate::{Function, Justified};
 
@@ -58,6 +58,21 @@ pub(super) static MAKE_TIMESTAMP: FunctionEntry = FunctionEntry::new(
     &[Example::of("make_timestamp({a}, 12, 31, 23, 59, {b})")],
 )])
 .catalog(&[CatalogNames::itself(&["make_timestamp"])]);
+
+pub(super) static SPAN: FunctionEntry =
+    FunctionEntry::new("span", Form::Plain(Function::Span), "The interval of so many days and microseconds.")
+        .failure(FailureRule::Always)
+        .on_host()
+        .signatures(&[Signature::new(&[Int64, Int64], ResultType::Of(Interval), &[])]);
+
+pub(super) static MEAN_SPAN: FunctionEntry = FunctionEntry::new(
+    "mean_span",
+    Form::Plain(Function::MeanSpan),
+    "The mean of so many intervals whose days and microseconds sum up to these.",
+)
+.failure(FailureRule::Always)
+.on_host()
+.signatures(&[Signature::new(&[Int64, Int64, Int64], ResultType::Of(Interval), &[])]);
 
 pub(super) static MAKE_INTERVAL: FunctionEntry = FunctionEntry::new(
     "make_interval",

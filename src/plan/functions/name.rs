@@ -1,7 +1,7 @@
 //! Names of functions with their parameters: `extract:second`, `upper:C`, `variance:1:0`.
 
 use super::{FUNCTIONS, Form};
-use crate::{Ctype, DateField, Function, LocaleName, TrimSide};
+use crate::{Collator, Ctype, DateField, Function, LocaleName, TrimSide};
 
 /// The function of a name, which is an entry's, and, after colons, its parameters; `None` if there is none.
 pub fn function_of_name(text: &str) -> Option<Function> {
@@ -29,6 +29,14 @@ pub fn function_of_name(text: &str) -> Option<Function> {
         Form::Letters(make) => make(match parts.next()? {
             "C" => Ctype::Ascii,
             name => Ctype::Libc(LocaleName::new(name)?),
+        }),
+        Form::Order(make) => make(match parts.next()? {
+            "libc" => Collator::Libc(LocaleName::new(parts.next()?)?),
+            "icu" => {
+                let version = parts.next()?.parse().ok()?;
+                Collator::Icu { version, locale: LocaleName::new(parts.next()?)? }
+            }
+            _ => return None,
         }),
     };
     parts.next().is_none().then_some(function)
@@ -97,6 +105,11 @@ mod tests {
         assert_eq!(function_of_name("extract:isodow"), Some(Function::Extract(DateField::IsoDayOfWeek)));
         assert_eq!(function_of_name("trim:leading"), Some(Function::Trim(TrimSide::Leading)));
         assert_eq!(function_of_name("upper:C"), Some(Function::Upper(Ctype::Ascii)));
+        let c = Collator::Libc(LocaleName::C_UTF8);
+        assert_eq!(function_of_name("sort_key:libc:C.UTF-8"), Some(Function::SortKey(c)));
+        let german =
+            LocaleName::new("de").map(|locale| Function::SortKey(Collator::Icu { version: 72, locale }));
+        assert_eq!(function_of_name("sort_key:icu:72:de"), german);
         let variance = Function::Variance { sample: true, deviation: false };
         assert_eq!(function_of_name("variance:1:0"), Some(variance));
         for text in ["", "no", "add:1", "extract", "extract:fortnight", "trim", "variance:1", "upper"] {

@@ -10,6 +10,7 @@ use crate::{DataType, Expression, Function, Literal, Value};
 const BOOL: ResultType = ResultType::Of(Bool);
 const INT32: ResultType = ResultType::Of(Int32);
 const TEXT: ResultType = ResultType::Of(Text);
+const BYTEA: ResultType = ResultType::Of(Bytea);
 
 /// Places in a text, in it and on both sides of it.
 const STARTS: &[&str] = &["-2", "0", "1", "2", "5", "2147483647"];
@@ -205,6 +206,20 @@ pub(super) static PAD_BLANKS: FunctionEntry = FunctionEntry::new(
 pub(super) static TRIM_BLANKS: FunctionEntry =
     FunctionEntry::new("trim_blanks", Form::Plain(Function::TrimBlanks), "The text without trailing blanks.")
         .signatures(&[Signature::new(&[Text], TEXT, &[])]);
+
+pub(super) static SORT_KEY: FunctionEntry = FunctionEntry::new(
+    "sort_key",
+    Form::Order(Function::SortKey),
+    "A key in whose order texts are under a collation. Texts that differ have different keys.",
+)
+.expensive()
+.on_host()
+.signatures(&[Signature::new(&[Text], BYTEA, &[])]);
+
+pub(super) static TEXT_OF_SORT_KEY: FunctionEntry =
+    FunctionEntry::new("text_of_sort_key", Form::Plain(Function::TextOfSortKey), "The text of such a key.")
+        .on_host()
+        .signatures(&[Signature::new(&[Bytea], TEXT, &[])]);
 
 /// The pattern's end is looked at only for texts that match up to there.
 fn pattern_could_fail(arguments: &[Expression], _data_type: &DataType) -> bool {

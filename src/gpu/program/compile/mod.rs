@@ -456,6 +456,9 @@ impl Compilation {
             Function::PercentileCont | Function::PercentileDisc | Function::Mode => Self::Pick,
             Function::Float(FloatFunction::Degrees | FloatFunction::Radians) => Self::Arithmetic,
             Function::Float(_) => Self::NotOnDevice("the host's C library decides the last digit"),
+            Function::SortKey(_) | Function::TextOfSortKey => {
+                Self::NotOnDevice("the host's libraries order texts by their language")
+            }
             Function::GreatestCommonDivisor
             | Function::LeastCommonMultiple
             | Function::DivideWhole
@@ -476,6 +479,8 @@ impl Compilation {
             | Function::MakeTime
             | Function::MakeTimestamp
             | Function::MakeInterval
+            | Function::Span
+            | Function::MeanSpan
             | Function::DecimalRoot
             | Function::RootScale
             | Function::IsFinite

@@ -51,6 +51,14 @@ impl CachedChunk {
         }
     }
 
+    /// What it would take unpacked. Pages count as they are.
+    pub(super) fn unpacked_bytes(&self) -> u64 {
+        match self {
+            Self::Pages(chunk) => chunk.bytes(),
+            Self::Segment(segment) => segment.unpacked_bytes(),
+        }
+    }
+
     /// Host memory that describes it.
     pub(super) fn host_bytes(&self) -> u64 {
         match self {
@@ -113,6 +121,14 @@ impl PinnedCopy {
         match self {
             Self::Pages(chunk) => chunk.locked_bytes(),
             Self::Segment(segment) => segment.locked_bytes(),
+        }
+    }
+
+    /// See [`CachedChunk::unpacked_bytes`].
+    pub(super) fn unpacked_bytes(&self) -> u64 {
+        match self {
+            Self::Pages(chunk) => chunk.locked_bytes(),
+            Self::Segment(segment) => segment.unpacked_bytes(),
         }
     }
 

@@ -473,7 +473,7 @@ impl ChunkCacheState {
         for (key, entry) in &self.entries {
             let ChunkEntry::Kept(kept) = entry else { continue };
             let Kept { origin, device, pinned, uses, .. } = kept;
-            let mut add = |space, memory_bytes, hits, misses| {
+            let mut add = |space, (memory_bytes, unpacked_bytes), hits, misses| {
                 let column = columns.entry((origin, space)).or_insert_with(|| CacheEntry {
                     rank: 0,
                     path: origin.path.display().to_string(),
@@ -481,20 +481,24 @@ impl ChunkCacheState {
                     space,
                     row_group_count: 0,
                     memory_bytes: 0,
+                    unpacked_bytes: 0,
                     hits: 0,
                     misses: 0,
                 });
                 column.row_group_count += 1;
                 column.memory_bytes += memory_bytes;
+                column.unpacked_bytes += unpacked_bytes;
                 column.hits += hits;
                 column.misses += misses;
             };
             if let OnDevice::Here(chunk) = device {
                 let (_, uses_here) = kept.uses_with(self.leaf_of(key));
-                add(MemorySpace::Device, chunk.bytes(), uses_here, uses.pinned + uses.file);
+                let bytes = (chunk.bytes(), chunk.unpacked_bytes());
+                add(MemorySpace::Device, bytes, uses_here, uses.pinned + uses.file);
             }
             if let Some(pinned) = pinned {
-                add(MemorySpace::Pinned, pinned.locked_bytes(), uses.pinned, uses.file);
+                let bytes = (pinned.locked_bytes(), pinned.unpacked_bytes());
+                add(MemorySpace::Pinned, bytes, uses.pinned, uses.file);
             }
         }
         let mut entries: Vec<CacheEntry> = columns.into_values().collect();
