@@ -103,7 +103,8 @@
     X(prepare_frames, FramedPages, BLOCK_THREADS) \
     X(check_frames, FramedPages, BLOCK_THREADS) \
     X(decode_levels, DecodePages, BLOCK_THREADS) \
-    X(locate_strings, DecodePages, 64) \
+    X(locate_strings, LocateStrings, BLOCK_THREADS) \
+    X(write_places, LocateStrings, BLOCK_THREADS) \
     X(index_deltas, DecodePages, BLOCK_THREADS) \
     X(index_runs, DecodePages, 32) \
     X(decode_deltas, DecodePages, BLOCK_THREADS) \
