@@ -97,7 +97,8 @@
     X(test_segments, TestSegments, BLOCK_THREADS) \
     X(read_segments, ReadSegments, BLOCK_THREADS) \
     X(fold_segments, FoldSegments, 128) \
-    X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
+    X(index_snappy, DecompressSnappy, BLOCK_THREADS) \
+    X(decompress_snappy, DecompressSnappy, BLOCK_THREADS) \
     X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
     X(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS) \
     X(prepare_frames, FramedPages, BLOCK_THREADS) \

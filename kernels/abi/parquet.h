@@ -22,6 +22,11 @@
 #define CHAIN_PIECE_BYTES 124
 #define CHAIN_SECTION_PIECES 256
 #define CHAIN_SECTION_BYTES (CHAIN_PIECE_BYTES * CHAIN_SECTION_PIECES)
+// Pieces before a section of Snappy from which a walk leads into it, and the section's bytes without them.
+#define SNAPPY_LEAD_PIECES 8
+#define SNAPPY_SECTION_BYTES (CHAIN_SECTION_BYTES - SNAPPY_LEAD_PIECES * CHAIN_PIECE_BYTES)
+// Output that a writer of Snappy compresses by itself.
+#define SNAPPY_PART_BYTES 65536
 // Threads of a block of decode_prefixes and build_strings.
 #define BUILD_THREADS 32
 // What a launch of build_strings does of a page at most: bytes of strings, a string counting for some more than its own.
@@ -243,7 +248,33 @@ typedef struct CompressedPage {
     uint32_t reserved;
 } CompressedPage;
 
-// decompress_snappy, decompress_lz4
+// A page of Snappy, and what is found out about it on the device.
+typedef struct SnappyPage {
+    CompressedPage page;
+    uint32_t first_section;  // of the page's among all ChainSections
+    uint32_t section_count;  // 0: it is not to be indexed
+    uint32_t ended_sections; // whose elements have been looked for
+    uint32_t is_indexed;     // 1 if sections and pieces say where elements start
+    uint32_t ended_parts;    // that blocks have decompressed
+    uint32_t has_faults;     // 1 if a part can't be decompressed by itself
+} SnappyPage;
+
+// A section of a page's input, or a part of its output.
+typedef struct PagePart {
+    uint32_t page; // its place among the launch's
+    uint32_t number;
+} PagePart;
+
+// index_snappy, decompress_snappy
+typedef struct DecompressSnappy {
+    uint64_t pages;    // SnappyPage
+    uint64_t list;     // PagePart [grid]
+    uint64_t sections; // ChainSection, of all pages that are to be indexed
+    uint64_t pieces;   // ChainPiece [CHAIN_SECTION_PIECES] for each of them
+    uint64_t status;
+} DecompressSnappy;
+
+// decompress_lz4
 typedef struct DecompressPages {
     uint64_t pages; // CompressedPage [grid]
     uint64_t status;
