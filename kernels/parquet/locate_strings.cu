@@ -21,6 +21,8 @@
 #define GUESS_STRINGS 4
 // Strings that a thread follows to guess, in all.
 #define GUESS_STEPS_MAX 96
+// So few strings of a page of one section one thread finds while others would guess.
+#define WALKED_STRINGS_MAX 128
 
 // One word more, for a length that ends behind the section.
 #define STAGED_WORDS (CHAIN_SECTION_BYTES / 4 + 1)
@@ -206,16 +208,19 @@ KERNEL(locate_strings, LocateStrings, BLOCK_THREADS) {
         const uint32_t begin = section.number * CHAIN_SECTION_BYTES, end = end_of_part(section.number, CHAIN_SECTION_BYTES, strings.end);
         if (stage_section(strings, begin, staged)) state.wide = 1;
         __syncthreads();
-        const StringChain chain = {staged, begin, end, strings.end};
         const uint32_t own = begin + threadIdx.x * CHAIN_PIECE_BYTES;
         const uint32_t own_end = own >= end || end - own < CHAIN_PIECE_BYTES ? end : own + CHAIN_PIECE_BYTES;
-        uint32_t guess = CHAIN_NONE;
-        if (strings.first < own) guess = chain.guess(own, own_end);
-        else if (strings.first < own_end) guess = strings.first;
-        ChainWalk walk;
-        const bool is_sound = walk_section(chain, guess, own, own_end, &walk);
-        uint32_t before;
-        ChainWalk all = sum_walks(walk, &before);
+        ChainWalk walk = no_walk(), all = no_walk();
+        uint32_t before = 0;
+        bool is_sound = false;
+        if (section.count > 1 || strings.wanted > WALKED_STRINGS_MAX) {
+            const StringChain chain = {staged, begin, end, strings.end};
+            uint32_t guess = CHAIN_NONE;
+            if (strings.first < own) guess = chain.guess(own, own_end);
+            else if (strings.first < own_end) guess = strings.first;
+            is_sound = walk_section(chain, guess, own, own_end, &walk);
+            all = sum_walks(walk, &before);
+        }
         if (section.count == 1) {
             uint32_t at = strings.first, row = 0;
             if (is_sound) {
