@@ -21,8 +21,8 @@ PAGES = 100
 RUNS = 3
 # From the page cache to the GPU; BUS_BYTES_PER_NS of src/worker/choice.rs.
 BUS_BYTES_PER_NS = 20.0
-DECODING = {"decode_levels", "locate_strings", "decode_deltas", "decode_large_deltas", "decode_prefixes", "build_strings", "decode_indexes",
-            "convert_values", "convert_large_values", "decompress_snappy", "decompress_lz4"}
+DECODING = {"decode_levels", "locate_strings", "write_places", "decode_deltas", "decode_large_deltas", "decode_prefixes", "build_strings",
+            "decode_indexes", "convert_values", "convert_large_values", "index_snappy", "decompress_snappy", "decompress_lz4"}
 _SCANS = {"write_offsets", "select_rows"}
 _PROGRAMS = {"evaluate_program", "evaluate_small_program", "evaluate_uniform_program", "evaluate_narrow_program", "test_ranges"}
 

@@ -97,13 +97,15 @@
     X(test_segments, TestSegments, BLOCK_THREADS) \
     X(read_segments, ReadSegments, BLOCK_THREADS) \
     X(fold_segments, FoldSegments, 128) \
-    X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
+    X(index_snappy, DecompressSnappy, BLOCK_THREADS) \
+    X(decompress_snappy, DecompressSnappy, BLOCK_THREADS) \
     X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
     X(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS) \
     X(prepare_frames, FramedPages, BLOCK_THREADS) \
     X(check_frames, FramedPages, BLOCK_THREADS) \
     X(decode_levels, DecodePages, BLOCK_THREADS) \
-    X(locate_strings, DecodePages, 64) \
+    X(locate_strings, LocateStrings, BLOCK_THREADS) \
+    X(write_places, LocateStrings, BLOCK_THREADS) \
     X(index_deltas, DecodePages, BLOCK_THREADS) \
     X(index_runs, DecodePages, 32) \
     X(decode_deltas, DecodePages, BLOCK_THREADS) \

@@ -17,8 +17,16 @@
 #define PAGE_PADDING_BYTES 64
 // Where decompressed pages lie is a multiple of this. What comes between them is zeros.
 #define PAGE_ALIGNMENT 16
-// Threads of a block of locate_strings, of which one walks.
-#define LOCATE_THREADS 64
+// Bytes of a page in which a thread finds what follows one another, pieces of the section of a page that a block has, and the section's
+// bytes.
+#define CHAIN_PIECE_BYTES 124
+#define CHAIN_SECTION_PIECES 256
+#define CHAIN_SECTION_BYTES (CHAIN_PIECE_BYTES * CHAIN_SECTION_PIECES)
+// Pieces before a section of Snappy from which a walk leads into it, and the section's bytes without them.
+#define SNAPPY_LEAD_PIECES 8
+#define SNAPPY_SECTION_BYTES (CHAIN_SECTION_BYTES - SNAPPY_LEAD_PIECES * CHAIN_PIECE_BYTES)
+// Output that a writer of Snappy compresses by itself.
+#define SNAPPY_PART_BYTES 65536
 // Threads of a block of decode_prefixes and build_strings.
 #define BUILD_THREADS 32
 // What a launch of build_strings does of a page at most: bytes of strings, a string counting for some more than its own.
@@ -153,6 +161,8 @@ typedef struct PageState {
     uint64_t string_bytes;
     uint32_t built_values; // strings of the page that are whole, of which scratch has the places in `strings`
     uint32_t built_bytes;  // of the string after them
+    uint32_t ended_sections; // whose strings have been looked for
+    uint32_t reserved;
 } PageState;
 
 // A column, or a dictionary, that pages are decoded into.
@@ -177,8 +187,40 @@ typedef struct PageColumn {
     uint32_t null_code;
 } PageColumn;
 
-// index_deltas, index_runs; decode_levels, locate_strings, decode_prefixes, build_strings; decode_indexes, decode_deltas,
-// decode_large_deltas, convert_values, convert_large_values
+// A section of a page, of which one block finds what follows one another.
+typedef struct PageSection {
+    uint32_t page;
+    uint32_t number; // of the page's sections
+    uint32_t count;  // of the page's sections
+    uint32_t first;  // the page's first section among all ChainSections; no meaning if the page has one section only
+} PageSection;
+
+// What a block has found in a section. Places are bytes from the page's first aligned word.
+typedef struct ChainSection {
+    uint32_t start;         // of the first element; all ones if none starts here
+    uint32_t end;           // of the last element; 0 if there is none, all ones if another should follow and does not
+    uint32_t weight;        // of all elements
+    uint32_t weight_before; // of all sections before; all ones if the section's pieces have no meaning
+} ChainSection;
+
+// What a thread has found in a piece of a section.
+typedef struct ChainPiece {
+    uint32_t start;         // of the first element; all ones if none starts here
+    uint32_t weight_before; // of the pieces before it in the section
+} ChainPiece;
+
+// locate_strings, write_places
+typedef struct LocateStrings {
+    uint64_t pages;    // EncodedPage
+    uint64_t states;   // PageState, one a page
+    uint64_t list;     // PageSection [grid]; those of pages of several sections come first
+    uint64_t sections; // ChainSection, of all pages of several sections
+    uint64_t pieces;   // ChainPiece [CHAIN_SECTION_PIECES] for each of them
+    uint64_t status;
+} LocateStrings;
+
+// index_deltas, index_runs; decode_levels, decode_prefixes, build_strings; decode_indexes, decode_deltas, decode_large_deltas,
+// convert_values, convert_large_values
 typedef struct DecodePages {
     uint64_t pages;   // EncodedPage
     uint64_t columns; // PageColumn
@@ -206,7 +248,33 @@ typedef struct CompressedPage {
     uint32_t reserved;
 } CompressedPage;
 
-// decompress_snappy, decompress_lz4
+// A page of Snappy, and what is found out about it on the device.
+typedef struct SnappyPage {
+    CompressedPage page;
+    uint32_t first_section;  // of the page's among all ChainSections
+    uint32_t section_count;  // 0: it is not to be indexed
+    uint32_t ended_sections; // whose elements have been looked for
+    uint32_t is_indexed;     // 1 if sections and pieces say where elements start
+    uint32_t ended_parts;    // that blocks have decompressed
+    uint32_t has_faults;     // 1 if a part can't be decompressed by itself
+} SnappyPage;
+
+// A section of a page's input, or a part of its output.
+typedef struct PagePart {
+    uint32_t page; // its place among the launch's
+    uint32_t number;
+} PagePart;
+
+// index_snappy, decompress_snappy
+typedef struct DecompressSnappy {
+    uint64_t pages;    // SnappyPage
+    uint64_t list;     // PagePart [grid]
+    uint64_t sections; // ChainSection, of all pages that are to be indexed
+    uint64_t pieces;   // ChainPiece [CHAIN_SECTION_PIECES] for each of them
+    uint64_t status;
+} DecompressSnappy;
+
+// decompress_lz4
 typedef struct DecompressPages {
     uint64_t pages; // CompressedPage [grid]
     uint64_t status;

@@ -8,6 +8,9 @@
 //   4. every thread takes output bytes and follows copies back until it is at a literal, or at output from before the
 //      window.
 //
+// Several blocks may handle a page's parts, whose copies then reach no further back than to the part's first byte, and of which each begins
+// with an element.
+//
 // A codec is a struct with two functions: `open` reads what comes before the first element, and `read` reads the
 // element at a position:
 //   READ_WHOLE: the element is complete. READ_BAD: there is none. READ_LATER: it is too long to be read by a thread
@@ -97,18 +100,17 @@ DEVICE void mark_reached(uint16_t *jumps, uint8_t *reached, uint32_t next) {
     }
 }
 
+// Decompresses a page's bytes from `first` to `last`, of which the first element is at a position. Says false if they are not to be had from
+// there: what has been written then has no meaning. The page's last byte needs all of its input. Every thread calls it.
 template <class Codec>
-DEVICE bool decompress_page(const CompressedPage &page) {
+DEVICE bool decompress_part(const Codec &codec, const CompressedPage &page, uint32_t position, uint32_t first, uint32_t last) {
     SHARED ElementTable table;
     SHARED uint16_t jumps[BLOCK_THREADS];
     SHARED uint8_t reached[BLOCK_THREADS];
-    SHARED uint32_t failed, strays, next_position;
-    Codec codec;
+    SHARED uint32_t failed, strays, next_position, whole_count;
     const uint32_t end = page.source_bytes;
-    uint32_t position = 0;
-    uint32_t produced = 0;
-    if (!codec.open(page, &position)) return false;
-    while (position < end) {
+    uint32_t produced = first;
+    while (position < end && (produced < last || last == page.target_bytes)) {
         const uint32_t at = position + threadIdx.x;
         Element element{0, 0, 0, 0, 0};
         ReadResult result = READ_BAD;
@@ -128,17 +130,28 @@ DEVICE bool decompress_page(const CompressedPage &page) {
         const uint64_t output = (uint64_t)element.literal_bytes + element.copy_bytes;
         uint64_t total;
         const uint64_t before = block_exclusive_sum(counts ? (1ull << COUNT_SHIFT) + output : 0, &total);
-        const uint32_t count = (uint32_t)(total >> COUNT_SHIFT);
-        const uint64_t total_bytes = total & ((1ull << COUNT_SHIFT) - 1);
-        if (failed || count == 0 || total_bytes > page.target_bytes - produced) return false;
-        if (counts) {
-            const uint32_t number = (uint32_t)(before >> COUNT_SHIFT);
-            const uint64_t start = before & ((1ull << COUNT_SHIFT) - 1);
+        const uint32_t number = (uint32_t)(before >> COUNT_SHIFT);
+        const uint64_t start = before & ((1ull << COUNT_SHIFT) - 1);
+        uint32_t count = (uint32_t)(total >> COUNT_SHIFT);
+        uint64_t total_bytes = total & ((1ull << COUNT_SHIFT) - 1);
+        if (failed || count == 0) return false;
+        if (total_bytes > last - produced) {
+            if (last == page.target_bytes) return false;
+            // The part ends where an element starts.
+            total_bytes = last - produced;
+            if (threadIdx.x == 0) whole_count = 0;
+            __syncthreads();
+            if (counts && start == total_bytes) whole_count = number;
+            __syncthreads();
+            count = whole_count;
+            if (count == 0) return false;
+        }
+        if (counts && number < count) {
             table.start[number] = (uint32_t)start;
             table.literal[number] = element.literal;
             table.literal_bytes[number] = element.literal_bytes;
             table.copy_distance[number] = element.copy_distance;
-            const uint64_t copy_start = produced + start + element.literal_bytes;
+            const uint64_t copy_start = produced - first + start + element.literal_bytes;
             if (element.copy_bytes && (element.copy_distance == 0 || element.copy_distance > copy_start)) strays = 1;
             // Whole elements are reached one after another, so the last one's thread knows where the next starts.
             if (number == count - 1 && next >= WINDOW_END) next_position = at + element.encoded_bytes;
@@ -153,7 +166,14 @@ DEVICE bool decompress_page(const CompressedPage &page) {
         produced += (uint32_t)total_bytes;
         __syncthreads();
     }
-    return produced == page.target_bytes;
+    return produced == last;
+}
+
+template <class Codec>
+DEVICE bool decompress_page(const CompressedPage &page) {
+    const Codec codec;
+    uint32_t position = 0;
+    return codec.open(page, &position) && decompress_part(codec, page, position, 0, page.target_bytes);
 }
 
 // Pages lie at multiples of PAGE_ALIGNMENT, and whole words are loaded.
@@ -161,12 +181,4 @@ DEVICE void clear_gap(const CompressedPage &page) {
     const uint64_t end = page.target + page.target_bytes;
     const uint32_t gap = (uint32_t)(-end % PAGE_ALIGNMENT);
     if (threadIdx.x < gap) ((uint8_t *)end)[threadIdx.x] = 0;
-}
-
-template <class Codec>
-DEVICE void decompress_listed(const DecompressPages &args) {
-    const CompressedPage page = ((const CompressedPage *)args.pages)[blockIdx.x];
-    bool is_sound = decompress_page<Codec>(page);
-    clear_gap(page);
-    if (!is_sound && threadIdx.x == 0) report_error(args.status, ERROR_COMPRESSED_PAGE, page.page);
 }

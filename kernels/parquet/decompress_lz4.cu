@@ -9,7 +9,12 @@
 // Source:  lz4/lz4, doc/lz4_Block_format.md; apache/parquet-format, Compression.md, LZ4.
 #include "lz4.cuh"
 
-KERNEL(decompress_lz4, DecompressPages, BLOCK_THREADS) { decompress_listed<Lz4Codec>(args); }
+KERNEL(decompress_lz4, DecompressPages, BLOCK_THREADS) {
+    const CompressedPage page = ((const CompressedPage *)args.pages)[blockIdx.x];
+    const bool is_sound = decompress_page<Lz4Codec>(page);
+    clear_gap(page);
+    if (!is_sound && threadIdx.x == 0) report_error(args.status, ERROR_COMPRESSED_PAGE, page.page);
+}
 
 // The sizes before a block, big end first: of the output, and of the block.
 #define HADOOP_SIZES_BYTES 8
@@ -33,7 +38,7 @@ DEVICE bool decompress_hadoop_page(const CompressedPage &page) {
     return at == page.source_bytes && produced == page.target_bytes;
 }
 
-KERNEL(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS) {
+KERNEL_RESIDENT(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS, 5) {
     const CompressedPage page = ((const CompressedPage *)args.pages)[blockIdx.x];
     const bool is_sound = decompress_hadoop_page(page);
     clear_gap(page);

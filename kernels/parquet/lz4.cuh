@@ -9,10 +9,10 @@
 #define EXTENSION_BYTES_MAX 8
 
 struct Lz4Codec {
-    DEVICE bool open(const CompressedPage &, uint32_t *) { return true; }
+    METHOD bool open(const CompressedPage &, uint32_t *) const { return true; }
 
     // Adds the extension of a length of 15.
-    DEVICE ReadResult extend(uint64_t source, uint32_t *at, uint32_t end, bool is_certain, uint64_t *length) {
+    METHOD ReadResult extend(uint64_t source, uint32_t *at, uint32_t end, bool is_certain, uint64_t *length) const {
         for (uint32_t bytes = 0;; bytes++) {
             if (*at >= end) return READ_BAD;
             if (!is_certain && bytes == EXTENSION_BYTES_MAX) return READ_LATER;
@@ -23,7 +23,7 @@ struct Lz4Codec {
         }
     }
 
-    DEVICE ReadResult read(uint64_t source, uint32_t first, uint32_t end, bool is_certain, Element *element) {
+    METHOD ReadResult read(uint64_t source, uint32_t first, uint32_t end, bool is_certain, Element *element) const {
         const uint32_t token = load_u8(source + first);
         uint32_t at = first + 1;
         uint64_t literal_bytes = token >> 4, copy_bytes = 4 + (token & 15);

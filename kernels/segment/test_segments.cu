@@ -228,25 +228,23 @@ struct SearchedText {
     uint32_t length;
 };
 
-DEVICE bool has_bytes_at(const SearchedText &text, uint32_t place, const uint8_t *bytes, uint32_t count) {
+#define SEARCH_NOWHERE 0xffffffffu
+
+DEVICE bool equals_at(const SearchedText &text, uint32_t place, const uint8_t *bytes, uint32_t count) {
     for (uint32_t byte = 0; byte < count; byte++) {
         if (text.bytes[place + byte] != bytes[byte]) return false;
     }
     return true;
 }
 
-// The first place from one on, of those up to `last`, where the text has some bytes, or SEARCH_NOWHERE. It compares four places of a word at
-// once with the bytes' head. Reads whole words of four bytes, which may begin before the text; none begins behind it.
-#define SEARCH_NOWHERE 0xffffffffu
-DEVICE uint32_t find_bytes(const SearchedText &text, uint32_t place, uint32_t last, const uint8_t *bytes, uint32_t count, uint32_t head) {
-    const uint32_t ones = count < 4 ? (1u << 8 * count) - 1 : 0xffffffffu;
-    const uint32_t skipped = (uint32_t)((uint64_t)(text.bytes + place) % 4);
-    const uint32_t *words = (const uint32_t *)(text.bytes + place - skipped);
-    // Places of the word that are behind the one to begin at.
-    uint32_t wanted = 0xfu << skipped;
-    int32_t first = (int32_t)place - (int32_t)skipped;
-    for (uint32_t low = words[0]; first <= (int32_t)last; first += 4) {
-        const uint32_t high = first + 4 < (int32_t)text.length ? words[1] : 0;
+// Some bytes to be found, and a mask of as many of their head as they have.
+struct SoughtBytes {
+    const uint8_t *bytes;
+    uint32_t count, head, ones;
+
+    // The first place of those whose bits are set, from one on and up to `last`, where a text has the bytes, or SEARCH_NOWHERE. `low` and
+    // `high` are its words there.
+    METHOD uint32_t place_in(const SearchedText &text, uint32_t low, uint32_t high, int32_t first, uint32_t wanted, uint32_t last) const {
         uint32_t equal = 0;
 #pragma unroll
         for (uint32_t byte = 0; byte < 4; byte++) {
@@ -254,22 +252,81 @@ DEVICE uint32_t find_bytes(const SearchedText &text, uint32_t place, uint32_t la
         }
         for (equal &= wanted; equal; equal &= equal - 1) {
             const uint32_t found = (uint32_t)(first + __ffs((int)equal) - 1);
-            if (found > last) return SEARCH_NOWHERE;
-            if (count <= 4 || has_bytes_at(text, found + 4, bytes + 4, count - 4)) return found;
+            if (found > last) break;
+            if (count <= 4 || equals_at(text, found + 4, bytes + 4, count - 4)) return found;
         }
-        wanted = 0xfu;
-        low = high;
-        words++;
+        return SEARCH_NOWHERE;
     }
-    return SEARCH_NOWHERE;
+};
+
+DEVICE SoughtBytes sought_bytes(const uint8_t *bytes, uint32_t count, uint32_t head) {
+    return SoughtBytes{bytes, count, head, count < 4 ? (1u << 8 * count) - 1 : 0xffffffffu};
 }
 
+// How a thread searches a text by itself: it compares four places of a word at once with the head of what it seeks. It reads whole words of
+// four bytes, which may begin before the text; none begins behind it.
+struct ThreadSearch {
+    METHOD bool has_bytes_at(const SearchedText &text, uint32_t place, const uint8_t *bytes, uint32_t count) const {
+        return equals_at(text, place, bytes, count);
+    }
+
+    // The first place from one on, of those up to `last`, where the text has some bytes, or SEARCH_NOWHERE.
+    METHOD uint32_t find(const SearchedText &text, uint32_t place, uint32_t last, const SoughtBytes &sought) const {
+        const uint32_t skipped = (uint32_t)((uint64_t)(text.bytes + place) % 4);
+        const uint32_t *words = (const uint32_t *)(text.bytes + place - skipped);
+        // Places of the word that are behind the one to begin at.
+        uint32_t wanted = 0xfu << skipped;
+        int32_t first = (int32_t)place - (int32_t)skipped;
+        for (uint32_t low = words[0]; first <= (int32_t)last; first += 4) {
+            const uint32_t high = first + 4 < (int32_t)text.length ? words[1] : 0;
+            const uint32_t found = sought.place_in(text, low, high, first, wanted, last);
+            if (found != SEARCH_NOWHERE) return found;
+            wanted = 0xfu;
+            low = high;
+            words++;
+        }
+        return SEARCH_NOWHERE;
+    }
+};
+
+// How the threads of a warp search one text together: each has a word of its own of every 32.
+struct WarpSearch {
+    METHOD bool has_bytes_at(const SearchedText &text, uint32_t place, const uint8_t *bytes, uint32_t count) const {
+        bool differs = false;
+        for (uint32_t byte = lane_of_thread(); byte < count; byte += WARP_THREADS) differs = differs || text.bytes[place + byte] != bytes[byte];
+        return __ballot_sync(0xffffffffu, differs) == 0;
+    }
+
+    METHOD uint32_t find(const SearchedText &text, uint32_t place, uint32_t last, const SoughtBytes &sought) const {
+        const uint32_t skipped = (uint32_t)((uint64_t)(text.bytes + place) % 4);
+        const uint8_t *bytes = text.bytes + place - skipped;
+        uint32_t wanted = lane_of_thread() == 0 ? 0xfu << skipped : 0xfu;
+        const int32_t begin = (int32_t)place - (int32_t)skipped, lane_bytes = (int32_t)lane_of_thread() * 4;
+        for (int32_t line = 0; begin + line <= (int32_t)last; line += 4 * WARP_THREADS) {
+            const int32_t first = begin + line + lane_bytes;
+            uint32_t found = SEARCH_NOWHERE;
+            if (first <= (int32_t)last) {
+                const uint32_t *words = (const uint32_t *)(bytes + line + lane_bytes);
+                const uint32_t high = first + 4 < (int32_t)text.length ? words[1] : 0;
+                found = sought.place_in(text, words[0], high, first, wanted, last);
+            }
+            const uint32_t finders = __ballot_sync(0xffffffffu, found != SEARCH_NOWHERE);
+            if (finders) return __shfl_sync(0xffffffffu, found, __ffs((int)finders) - 1);
+            wanted = 0xfu;
+        }
+        return SEARCH_NOWHERE;
+    }
+};
+
+// Whether a search finds a text. Every thread of the warp calls it for the same text if they search together.
+template <class Searcher>
 DEVICE bool finds(const SegmentSearch &search, const SearchedText &text) {
+    const Searcher searcher;
     const uint8_t *bytes = search.bytes;
     uint32_t part = 0, place = 0, end = text.length;
     if (search.begins) {
         const uint32_t count = search.part_bytes[0];
-        if (text.length < count || !has_bytes_at(text, 0, bytes, count)) return false;
+        if (text.length < count || !searcher.has_bytes_at(text, 0, bytes, count)) return false;
         if (search.ends && search.part_count == 1) return text.length == count;
         place = count;
         bytes += count;
@@ -280,13 +337,13 @@ DEVICE bool finds(const SegmentSearch &search, const SearchedText &text) {
         const uint8_t *last = search.bytes;
         for (uint32_t before = 0; before < parts; before++) last += search.part_bytes[before];
         const uint32_t count = search.part_bytes[parts];
-        if (end - place < count || !has_bytes_at(text, end - count, last, count)) return false;
+        if (end - place < count || !searcher.has_bytes_at(text, end - count, last, count)) return false;
         end -= count;
     }
     for (; part < parts; part++) {
         const uint32_t count = search.part_bytes[part];
         if (end - place < count) return false;
-        place = find_bytes(text, place, end - count, bytes, count, search.heads[part]);
+        place = searcher.find(text, place, end - count, sought_bytes(bytes, count, search.heads[part]));
         if (place == SEARCH_NOWHERE) return false;
         place += count;
         bytes += count;
@@ -296,6 +353,18 @@ DEVICE bool finds(const SegmentSearch &search, const SearchedText &text) {
 
 // Texts of 32 rows are staged if they have at most so many bytes together.
 #define STAGED_TEXT_BYTES (SEGMENT_BLOCK_ROWS * sizeof(uint32_t) - sizeof(Words4))
+// Of texts that are not, the threads of a warp search those from so many bytes on together, unless only ends are looked at.
+#define SHARED_TEXT_BYTES 256
+
+// Where a row's text ends, when the text of all rows of the block has so many bytes.
+DEVICE uint64_t text_end(const BlockColumn &column, const PlacedBlock &placed, uint32_t row, uint64_t all_bytes) {
+    return row + 1 < SEGMENT_BLOCK_ROWS && row < placed.end ? distance_of(column, row + 1) : all_bytes;
+}
+
+// Whether a search finds a text. Every thread of the warp calls it. It is not inlined, for rows of other tests have the registers.
+DEVICE_CALL bool finds_together(const SegmentSearch &search, uint64_t bytes, uint32_t length) {
+    return finds<WarpSearch>(search, SearchedText{(const uint8_t *)bytes, length});
+}
 
 DEVICE uint32_t test_search(const SegmentTest &test, const PlacedBlock &placed, uint32_t mask, Stage *stage) {
     const uint32_t lane = lane_of_thread();
@@ -304,14 +373,15 @@ DEVICE uint32_t test_search(const SegmentTest &test, const PlacedBlock &placed, 
     const uint64_t all_bytes = (uint64_t)head_of(view, placed.number + 1).base - (uint64_t)column.base;
     const uint64_t texts = view.texts + (uint64_t)column.base;
     const SegmentSearch &search = *(const SegmentSearch *)test.words;
-    uint32_t left = 0;
+    const uint32_t shared_bytes = search.part_count > search.begins + search.ends ? SHARED_TEXT_BYTES : 0xffffffffu;
+    uint32_t found = 0, shared = 0;
     for (uint32_t item = 0; item < THREAD_ROWS; item++) {
         const uint32_t row = item * WARP_THREADS + lane;
         const bool is_asked = mask >> item & 1;
         if (__ballot_sync(0xffffffffu, is_asked) == 0) continue;
         // Rows behind the last one are where the text ends.
         const uint64_t start = row < placed.end ? distance_of(column, row) : all_bytes;
-        const uint64_t next = row + 1 < SEGMENT_BLOCK_ROWS && row < placed.end ? distance_of(column, row + 1) : all_bytes;
+        const uint64_t next = text_end(column, placed, row, all_bytes);
         const uint64_t first = __shfl_sync(0xffffffffu, start, 0), last = __shfl_sync(0xffffffffu, next, WARP_THREADS - 1);
         SearchedText text = {(const uint8_t *)(texts + start), (uint32_t)(next - start)};
         if (last - first <= STAGED_TEXT_BYTES) {
@@ -321,10 +391,21 @@ DEVICE uint32_t test_search(const SegmentTest &test, const PlacedBlock &placed, 
             for (uint32_t place = lane; place < count; place += WARP_THREADS) ((Words4 *)stage->words)[place] = ((const Words4 *)aligned)[place];
             __syncwarp();
             text.bytes = (const uint8_t *)stage->words + (texts + start - aligned);
+        } else if (is_asked && text.length >= shared_bytes) {
+            shared |= 1u << item;
+            continue;
         }
-        if (is_asked) left |= (uint32_t)(finds(search, text) != (search.negated != 0)) << item;
+        if (is_asked) found |= (uint32_t)finds<ThreadSearch>(search, text) << item;
     }
-    return left;
+    for (uint32_t item = 0; item < THREAD_ROWS; item++) {
+        for (uint32_t owners = __ballot_sync(0xffffffffu, shared >> item & 1); owners; owners &= owners - 1) {
+            const uint32_t owner = (uint32_t)__ffs((int)owners) - 1, row = item * WARP_THREADS + owner;
+            const uint64_t start = distance_of(column, row);
+            const bool is_found = finds_together(search, texts + start, (uint32_t)(text_end(column, placed, row, all_bytes) - start));
+            if (lane == owner) found |= (uint32_t)is_found << item;
+        }
+    }
+    return (search.negated ? ~found : found) & mask;
 }
 
 DEVICE uint32_t run_test(const TestSegments &args, const SegmentTest &test, const PlacedBlock &placed, uint64_t block, uint32_t mask,

@@ -1,7 +1,8 @@
 //! Decompression of pages on the device, by kernels or by a library of the platform.
 //!
 //! ```text
-//! Snappy, LZ4_RAW ─► kernel ─► a status, if one is corrupt
+//! Snappy ─► index ─► kernel ─┐
+//! LZ4_RAW ─────────► kernel ─┴► a status, if one is corrupt
 //! LZ4 ─────────────► kernel ──────────────────────┐
 //! Zstandard, gzip ─► prepare ─► library ─► check ─┴► pages that are refused ─► host ─► its bytes, or its error
 //! ```
@@ -15,13 +16,17 @@
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    abi::{CompressedPage, DecompressFrames, DecompressPages, FramedPages, PageChecksum},
+    abi::{
+        CHAIN_SECTION_PIECES, ChainPiece, ChainSection, CompressedPage, DecompressFrames, DecompressPages,
+        DecompressSnappy, FramedPages, PageChecksum, PagePart, SNAPPY_PART_BYTES, SNAPPY_SECTION_BYTES,
+        SnappyPage,
+    },
     column_chunk::Codec,
     fault::ColumnNames,
     frame_batches::{FrameBatches, stand_in},
     host_codec::{HostJob, HostPage, PageFormat, decompress_to_device},
     load::ResidentChunk,
-    page_batch::PageOrigin,
+    page_batch::{LOADED_WORD_BYTES, PackedArrays, PageOrigin},
     page_layout::{PageMemory, Section},
 };
 use crate::{
@@ -34,6 +39,10 @@ const NUMBER_BYTES: u64 = 8;
 const STATUS_BYTES: u64 = 4;
 /// Bytes of the flag whether a page is refused.
 const FLAG_BYTES: u64 = 4;
+
+/// Pages of Snappy of which a block each keeps a device busy: eight blocks for each multiprocessor of a large one. Fewer
+/// are decompressed by several blocks each, as far as they have several parts.
+const SNAPPY_WHOLE_PAGES_MIN: usize = 1024;
 
 /// Pages to decompress.
 #[derive(Default)]
@@ -131,8 +140,10 @@ impl Decompression {
         let mut reported = None;
         if !origins.is_empty() {
             let status = queue.zeros::<Status>(1)?;
-            launch_reporting(queue, Kernel::DecompressSnappy, &snappy, status.address())?;
-            launch_reporting(queue, Kernel::DecompressLz4, &lz4, status.address())?;
+            if !snappy.is_empty() {
+                SnappyParts::plan(&snappy).launch(queue, status.address())?;
+            }
+            launch_lz4(queue, &lz4, status.address())?;
             reported = Some((status, origins));
         }
         let page_count = hadoop_lz4.len() + zstd.len() + gzip.len();
@@ -160,17 +171,77 @@ impl Decompression {
     }
 }
 
-fn bytes_moved(tasks: &[CompressedPage]) -> u64 {
-    tasks.iter().map(|task| u64::from(task.source_bytes) + u64::from(task.target_bytes)).sum()
+fn bytes_moved<'a>(tasks: impl IntoIterator<Item = &'a CompressedPage>) -> u64 {
+    tasks.into_iter().map(|task| u64::from(task.source_bytes) + u64::from(task.target_bytes)).sum()
 }
 
-fn launch_reporting(queue: &Queue, kernel: Kernel, tasks: &[CompressedPage], status: u64) -> Result<()> {
+/// Pages of Snappy, and what blocks have of them.
+#[derive(Default)]
+pub(super) struct SnappyParts {
+    pages: Vec<SnappyPage>,
+    /// Sections of input to index.
+    pub(super) sections: Vec<PagePart>,
+    /// Parts of output.
+    pub(super) parts: Vec<PagePart>,
+}
+
+impl SnappyParts {
+    pub(super) fn plan(tasks: &[CompressedPage]) -> Self {
+        let mut plan = Self::default();
+        for (page, task) in (0..).zip(tasks) {
+            let first_section = plan.sections.len() as u32;
+            let parts = |bytes: u64, part_bytes: u64| {
+                (0..bytes.div_ceil(part_bytes) as u32).map(move |number| PagePart { page, number })
+            };
+            if tasks.len() < SNAPPY_WHOLE_PAGES_MIN && u64::from(task.target_bytes) > SNAPPY_PART_BYTES {
+                // A word may begin before the page.
+                let source_bytes = task.source % LOADED_WORD_BYTES + u64::from(task.source_bytes);
+                plan.sections.extend(parts(source_bytes, SNAPPY_SECTION_BYTES));
+                plan.parts.extend(parts(task.target_bytes.into(), SNAPPY_PART_BYTES));
+            } else {
+                plan.parts.push(PagePart { page, number: 0 });
+            }
+            let section_count = plan.sections.len() as u32 - first_section;
+            plan.pages.push(SnappyPage { page: *task, first_section, section_count, ..Default::default() });
+        }
+        plan
+    }
+
+    /// Enqueues the kernels. Returns a buffer that begins with the pages.
+    pub(super) fn launch(&self, queue: &Queue, status: u64) -> Result<Buffer> {
+        let Self { pages, sections, parts } = self;
+        let mut arrays = PackedArrays::default();
+        arrays.add(pages);
+        let lists = [sections, parts].map(|list| arrays.add(list));
+        let arrays = queue.upload(&arrays.bytes)?;
+        let section_count = sections.len() as u64;
+        let section_buffer = queue.allocate::<ChainSection>(section_count)?;
+        let piece_buffer = queue.allocate::<ChainPiece>(section_count * CHAIN_SECTION_PIECES)?;
+        let [index, decompress] = lists.map(|list| DecompressSnappy {
+            pages: arrays.address(),
+            list: arrays.address() + list as u64,
+            sections: section_buffer.address(),
+            pieces: piece_buffer.address(),
+            status,
+        });
+        queue.launch_moving(Kernel::IndexSnappy, sections.len() as u32, &index, || {
+            let indexed = pages.iter().filter(|page| page.section_count > 0);
+            indexed.map(|page| u64::from(page.page.source_bytes)).sum()
+        })?;
+        queue.launch_moving(Kernel::DecompressSnappy, parts.len() as u32, &decompress, || {
+            bytes_moved(pages.iter().map(|page| &page.page))
+        })?;
+        Ok(arrays)
+    }
+}
+
+fn launch_lz4(queue: &Queue, tasks: &[CompressedPage], status: u64) -> Result<()> {
     if tasks.is_empty() {
         return Ok(());
     }
     let pages = queue.upload(tasks)?;
     let arguments = DecompressPages { pages: pages.address(), status };
-    queue.launch_moving(kernel, tasks.len() as u32, &arguments, || bytes_moved(tasks))
+    queue.launch_moving(Kernel::DecompressLz4, tasks.len() as u32, &arguments, || bytes_moved(tasks))
 }
 
 fn launch_hadoop_lz4(queue: &Queue, pages: &[RefusablePage], refused: u64) -> Result<()> {

@@ -8,7 +8,8 @@ use pystachio_plan::Result;
 
 use super::{
     abi::{
-        BUILD_BYTES, BUILD_STRING_BYTES, DecodePages, DeltaForm, EncodedPage, PAGE_PADDING_BYTES, PageColumn,
+        BUILD_BYTES, BUILD_STRING_BYTES, CHAIN_SECTION_BYTES, CHAIN_SECTION_PIECES, ChainPiece, ChainSection,
+        DecodePages, DeltaForm, EncodedPage, LocateStrings, PAGE_PADDING_BYTES, PageColumn, PageSection,
         PageSlice, PageState, SLICE_ROWS, ValueSource,
     },
     row_selection::{PlacedRows, RowSelection},
@@ -23,6 +24,9 @@ const ARRAY_ALIGNMENT: usize = 16;
 
 /// Bytes of a value in a page's scratch memory.
 pub(super) const SCRATCH_BYTES: u64 = 8;
+
+/// Bytes of a word of a page that kernels load.
+pub(super) const LOADED_WORD_BYTES: u64 = 4;
 
 /// The position of a page in its file.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,30 @@ pub(super) struct BuiltStrings {
     pub(super) buffer: Buffer,
 }
 
+/// Sections of pages of plain strings: those of pages of several first, as launches take them.
+#[derive(Default)]
+struct StringSections {
+    /// Of pages of several sections.
+    several: Vec<PageSection>,
+    /// Of the others.
+    single: Vec<PageSection>,
+}
+
+impl StringSections {
+    /// Adds a page's. A word may begin before the page.
+    fn add(&mut self, number: u32, page: &EncodedPage) {
+        let bytes = page.values % LOADED_WORD_BYTES + u64::from(page.values_bytes);
+        let count = bytes.div_ceil(CHAIN_SECTION_BYTES).max(1) as u32;
+        let first = self.several.len() as u32;
+        let target = if count == 1 { &mut self.single } else { &mut self.several };
+        target.extend((0..count).map(|section| PageSection { page: number, number: section, count, first }));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.several.is_empty() && self.single.is_empty()
+    }
+}
+
 /// Launches of `build_strings` that make all strings of a page.
 fn build_launches(state: &PageState) -> u64 {
     (state.string_bytes + u64::from(state.located) * BUILD_STRING_BYTES).div_ceil(BUILD_BYTES).max(1)
@@ -61,7 +89,7 @@ pub(super) struct PageBatch {
     origins: Vec<PageOrigin>,
     columns: Vec<PageColumn>,
     with_levels: Vec<u32>,
-    with_strings: Vec<u32>,
+    with_strings: StringSections,
     with_prefixes: Vec<u32>,
     /// By the kernel that writes their cells.
     slices: CellLists<Vec<PageSlice>>,
@@ -126,7 +154,7 @@ impl PageBatch {
             state.value_count = added.page.row_count;
         }
         match (added.source, added.delta_form) {
-            (ValueSource::Strings, DeltaForm::None) => self.with_strings.push(number),
+            (ValueSource::Strings, DeltaForm::None) => self.with_strings.add(number, &added.page),
             (_, DeltaForm::Strings) => self.with_prefixes.push(number),
             _ => {}
         }
@@ -163,8 +191,10 @@ impl PageBatch {
         let pages = arrays.add(&self.pages);
         let columns = arrays.add(&self.columns);
         let states = arrays.add(&self.states);
-        let lists = [&self.with_levels, &self.with_strings, &self.with_prefixes].map(|list| arrays.add(list));
-        let [with_levels, with_strings, with_prefixes] = lists;
+        let [with_levels, with_prefixes] =
+            [&self.with_levels, &self.with_prefixes].map(|list| arrays.add(list));
+        let StringSections { several, single } = &self.with_strings;
+        let string_sections = arrays.add(&[several.as_slice(), single].concat());
         let slices = self.slices.map(|slices| arrays.add(slices));
         let tasks = queue.upload(&arrays.bytes)?;
         let at = |offset: usize| tasks.address() + offset as u64;
@@ -177,7 +207,7 @@ impl PageBatch {
             })
         };
         decode(Kernel::DecodeLevels, arguments, with_levels, &self.with_levels)?;
-        decode(Kernel::LocateStrings, arguments, with_strings, &self.with_strings)?;
+        self.locate_strings(queue, arguments, at(string_sections))?;
         decode(Kernel::DecodePrefixes, arguments, with_prefixes, &self.with_prefixes)?;
         let mut built = Vec::new();
         let mut rebuilt_pages = None;
@@ -208,6 +238,32 @@ impl PageBatch {
         Ok(built)
     }
 
+    /// Finds plain strings. `list`: the sections' address.
+    fn locate_strings(&self, queue: &Queue, arguments: DecodePages, list: u64) -> Result<()> {
+        if self.with_strings.is_empty() {
+            return Ok(());
+        }
+        let StringSections { several, single } = &self.with_strings;
+        let count = several.len() as u64;
+        let sections = queue.allocate::<ChainSection>(count)?;
+        let pieces = queue.allocate::<ChainPiece>(count * CHAIN_SECTION_PIECES)?;
+        let DecodePages { pages, states, status, .. } = arguments;
+        let (sections, pieces_at) = (sections.address(), pieces.address());
+        let arguments = LocateStrings { pages, states, list, sections, pieces: pieces_at, status };
+        // Sections have their shares of their pages.
+        let bytes_of = |kernel, sections: &[PageSection]| {
+            let bytes =
+                |section: &PageSection| self.bytes_moved(kernel, section.page) / u64::from(section.count);
+            sections.iter().map(bytes).sum::<u64>()
+        };
+        let kernel = Kernel::LocateStrings;
+        queue.launch_moving(kernel, (several.len() + single.len()) as u32, &arguments, || {
+            bytes_of(kernel, several) + bytes_of(kernel, single)
+        })?;
+        let kernel = Kernel::WritePlaces;
+        queue.launch_moving(kernel, several.len() as u32, &arguments, || bytes_of(kernel, several))
+    }
+
     /// The least bytes moved to decode a page: its bytes, intermediate results, and its cells.
     /// Dictionary entries, which caches hold, and built strings are left out.
     fn bytes_moved(&self, kernel: Kernel, number: u32) -> u64 {
@@ -218,7 +274,8 @@ impl PageBatch {
         let has_scratch = page.scratch != 0;
         match kernel {
             Kernel::DecodeLevels => rows / 4,
-            Kernel::LocateStrings => encoded + rows * SCRATCH_BYTES,
+            Kernel::LocateStrings => encoded,
+            Kernel::WritePlaces => rows * SCRATCH_BYTES,
             Kernel::DecodePrefixes => encoded + 2 * rows * SCRATCH_BYTES,
             Kernel::BuildStrings => encoded + 3 * rows * SCRATCH_BYTES,
             Kernel::DecodeIndexes | Kernel::DecodeDeltas | Kernel::DecodeLargeDeltas => encoded + cells,

@@ -356,7 +356,7 @@ fn searches_find_what_like_and_equality_do() {
     let column = || Expression::column(ColumnId(1), DataType::Text);
     let text = |text: &str| Expression::literal(Value::Text(text.into()), DataType::Text);
     let mut random = Numbers(5);
-    // Texts of few letters, so that parts begin often; some texts are longer than the stage.
+    // Texts of few letters, so that parts begin often; some texts are longer than the stage, and many of those a warp searches together.
     let word = |random: &mut Numbers, length: u64| {
         (0..length).map(|_| ["a", "b", "ab", "é"][random.next(4) as usize]).collect::<String>()
     };
@@ -364,7 +364,12 @@ fn searches_find_what_like_and_equality_do() {
     let row_count: usize = lengths.iter().sum();
     let values: Vec<Option<String>> = (0..row_count)
         .map(|row| {
-            let length = if row % 400 == 7 { 3000 } else { random.next(14) };
+            let length = match row {
+                _ if row % 400 == 7 => 3000,
+                // Each 32 rows of these have more bytes than the stage.
+                1000..1200 => [random.next(14), 150 + random.next(500)][row % 2],
+                _ => random.next(14),
+            };
             let value = word(&mut random, length);
             (random.next(9) > 0).then_some(value)
         })
@@ -389,6 +394,8 @@ fn searches_find_what_like_and_equality_do() {
         "%babab%",
         "%abb%baba%a%",
         "b%abbab%b",
+        "%bbbbbaaaaa%",
+        "%aaaaa%bbbbbb%ab",
     ];
     for skipped in [0, 13] {
         let (table, rows) = table_of(&queue, std::slice::from_ref(&cells), &parts(&lengths), skipped);

@@ -22,7 +22,7 @@ pub(super) fn integer(bytes: &mut Vec<u8>, value: u64) {
     varint(bytes, value << 1);
 }
 
-fn varint(bytes: &mut Vec<u8>, mut value: u64) {
+pub(super) fn varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -31,7 +31,7 @@ fn varint(bytes: &mut Vec<u8>, mut value: u64) {
 }
 
 /// A data page V1.
-fn page_v1(row_count: usize, encoding: u64, level_encoding: u64, body: &[u8]) -> Vec<u8> {
+pub(super) fn page_v1(row_count: usize, encoding: u64, level_encoding: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     integer(&mut bytes, 0);
     integer(&mut bytes, body.len() as u64);
@@ -82,7 +82,7 @@ pub(super) fn compressed_chunk_metadata(
         .unwrap()
 }
 
-fn decode(
+pub(super) fn decode(
     physical: PhysicalType,
     optional: bool,
     pages: &[Vec<u8>],

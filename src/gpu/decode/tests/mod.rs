@@ -12,6 +12,8 @@ mod host_memory;
 mod matrix;
 mod oracle;
 mod ranges;
+mod snappy;
+mod strings;
 
 use std::{path::Path, sync::Arc};
 
