@@ -25,13 +25,15 @@ use pystachio_plan::{
 };
 
 use super::{
-    fold::ScanFold,
     groups::{ManyRows, MergedGroups, MergedValue, Merger, PutAside},
     slot_groups::{Added, SlotGroups},
 };
 use crate::{
     device::{AnyColumn, CellType, Chunk, CodedColumn, Column, Rows},
-    execution::{CountedSource, Driver, FoldedRows, Source, expressions::RowProgram, row_wise::project},
+    execution::{
+        CountedSource, Driver, FoldedRows, Source, expressions::RowProgram, row_wise::project,
+        scan_fold::ScanFold,
+    },
     operation::{
         Accumulation, Accumulator, FEW_SLOTS_MAX, Grouping, Queue, SLOT_KEYS_MAX, SlotKey, SlotLayout,
         SumWidth, slot_count,
