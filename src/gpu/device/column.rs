@@ -181,6 +181,22 @@ impl AnyColumn {
         }
     }
 
+    /// The codes, if it comes as codes.
+    pub fn codes(&self) -> Option<&CodedColumn> {
+        match self {
+            Self::Cells(_) => None,
+            Self::Codes(coded) => Some(coded),
+        }
+    }
+
+    /// Its cells, or its codes as a column. Rows that are equal there have equal values.
+    pub fn cells_or_codes(&self) -> Column {
+        match self {
+            Self::Cells(column) => column.clone(),
+            Self::Codes(coded) => coded.code_column(),
+        }
+    }
+
     /// The column of its values: all rows, or the entries.
     pub fn values_mut(&mut self) -> &mut Column {
         match self {

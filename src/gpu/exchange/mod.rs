@@ -116,6 +116,13 @@ impl fmt::Display for Rank {
     }
 }
 
+/// A rank among all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RankPlace {
+    pub(crate) rank: Rank,
+    pub(crate) rank_count: usize,
+}
+
 /// A run of a query, by the same number on all ranks. No other run has that number during a
 /// communicator's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -32,55 +32,37 @@ impl Queue {
         }
     }
 
-    /// The cells of some rows.
+    /// Some rows of columns, which stay codes if that pays.
     ///
     /// # Errors
     ///
     /// Errors of [`Queue::look_up_codes`]; `Internal` for codes of rows that may be
     /// [`super::NO_ROW`].
-    pub fn gather_cells(&self, column: &AnyColumn, rows: &RowNumbers) -> Result<Column> {
-        match column {
-            AnyColumn::Cells(cells) => self.gather(cells, rows),
-            AnyColumn::Codes(_) if rows.may_miss => Err(Error::internal("a row that is missing has no code")),
-            AnyColumn::Codes(coded) => {
-                let codes = self.gather(&coded.code_column(), rows)?;
-                self.look_up_codes(&coded.entries, &codes.values, rows.count)
-            }
-        }
-    }
-
-    /// Some rows of columns, which stay codes if that pays.
-    ///
-    /// # Errors
-    ///
-    /// Errors of [`Queue::gather_cells`].
     pub fn gather_columns(&self, columns: &[&AnyColumn], rows: &RowNumbers) -> Result<Vec<AnyColumn>> {
-        if rows.may_miss && columns.iter().any(|column| matches!(column, AnyColumn::Codes(_))) {
+        if rows.may_miss && columns.iter().any(|column| column.codes().is_some()) {
             return Err(Error::internal("a row that is missing has no code"));
         }
-        let cells_or_codes = |column: &&AnyColumn| match column {
-            AnyColumn::Cells(cells) => cells.clone(),
-            AnyColumn::Codes(coded) => coded.code_column(),
-        };
-        let sources: Vec<Column> = columns.iter().map(cells_or_codes).collect();
+        let sources: Vec<Column> = columns.iter().map(|column| column.cells_or_codes()).collect();
         let gathered = self.gather_all(&sources.iter().collect::<Vec<_>>(), rows)?;
-        let finish = |(column, gathered): (&&AnyColumn, Column)| match column {
-            AnyColumn::Cells(_) => Ok(AnyColumn::Cells(gathered)),
-            AnyColumn::Codes(coded) if rows.count >= coded.entry_count => {
-                Ok(AnyColumn::Codes(CodedColumn { codes: gathered.values, ..coded.clone() }))
-            }
-            AnyColumn::Codes(coded) => {
-                self.look_up_codes(&coded.entries, &gathered.values, rows.count).map(AnyColumn::Cells)
-            }
-        };
-        columns.iter().zip(gathered).map(finish).collect()
+        let parts = columns.iter().zip(gathered);
+        parts.map(|(column, gathered)| self.part_of(column, gathered, rows.count)).collect()
+    }
+
+    /// Some rows of a column, of its cells or codes there: cells if the codes are too few.
+    fn part_of(&self, column: &AnyColumn, cells_or_codes: Column, row_count: usize) -> Result<AnyColumn> {
+        let Some(coded) = column.codes() else { return Ok(AnyColumn::Cells(cells_or_codes)) };
+        let codes = cells_or_codes.values;
+        match row_count >= coded.entry_count {
+            true => Ok(AnyColumn::Codes(CodedColumn { codes, ..coded.clone() })),
+            false => self.look_up_codes(&coded.entries, &codes, row_count).map(AnyColumn::Cells),
+        }
     }
 
     /// Some rows.
     ///
     /// # Errors
     ///
-    /// Errors of [`Queue::gather_cells`].
+    /// Errors of [`Queue::gather_columns`].
     pub fn gather_rows(&self, rows: &Rows, numbers: &RowNumbers) -> Result<Rows> {
         let columns: Vec<&AnyColumn> = rows.columns.iter().collect();
         Ok(Rows { row_count: numbers.count, columns: self.gather_columns(&columns, numbers)? })
@@ -96,15 +78,9 @@ impl Queue {
         if row_count == rows.row_count {
             return Ok(rows.clone());
         }
-        let slice = |column: &AnyColumn| match column {
-            AnyColumn::Cells(cells) => Ok(AnyColumn::Cells(self.slice_of(cells, first_row, row_count)?)),
-            AnyColumn::Codes(coded) => {
-                let codes = self.slice_of(&coded.code_column(), first_row, row_count)?.values;
-                if row_count >= coded.entry_count {
-                    return Ok(AnyColumn::Codes(CodedColumn { codes, ..coded.clone() }));
-                }
-                self.look_up_codes(&coded.entries, &codes, row_count).map(AnyColumn::Cells)
-            }
+        let slice = |column: &AnyColumn| {
+            let slice = self.slice_of(&column.cells_or_codes(), first_row, row_count)?;
+            self.part_of(column, slice, row_count)
         };
         Ok(Rows { row_count, columns: rows.columns.iter().map(slice).collect::<Result<_>>()? })
     }

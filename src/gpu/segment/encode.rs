@@ -90,7 +90,7 @@ impl Queue {
                 is_packed: is_integer(cells.cell_type),
             },
         };
-        let dictionary = matches!(column, AnyColumn::Codes(_)).then(|| dictionary.clone());
+        let dictionary = column.codes().map(|_| dictionary.clone());
         self.encode_parts(&encoded, parts, dictionary).map(Some)
     }
 

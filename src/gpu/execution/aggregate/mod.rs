@@ -2,7 +2,6 @@
 //!
 //! - `source.rs`: the operator, and DISTINCT in terms of the others
 //! - `slot_groups.rs`: groups of an integer key whose values lie close together, in slots
-//! - `fold.rs`: aggregates that a scan computes itself
 //! - `groups.rs`: partial results, held or spilled, and merged by key
 //!
 //! Invariants: a group is output once, except by the first of two phases, with the same result
@@ -10,12 +9,8 @@
 //!
 //! Deliberately absent: aggregates over sorted input.
 
-mod fold;
 mod groups;
 mod slot_groups;
 mod source;
 
-pub(super) use self::{
-    fold::{FoldedColumn, ScanFold},
-    source::{AggregateSource, PlannedAggregate},
-};
+pub(super) use self::source::{AggregateSource, PlannedAggregate};

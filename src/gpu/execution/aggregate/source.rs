@@ -25,13 +25,15 @@ use pystachio_plan::{
 };
 
 use super::{
-    fold::ScanFold,
     groups::{ManyRows, MergedGroups, MergedValue, Merger, PutAside},
     slot_groups::{Added, SlotGroups},
 };
 use crate::{
     device::{AnyColumn, CellType, Chunk, CodedColumn, Column, Rows},
-    execution::{CountedSource, Driver, FoldedRows, Source, expressions::RowProgram, row_wise::project},
+    execution::{
+        CountedSource, Driver, FoldedRows, Source, expressions::RowProgram, row_wise::project,
+        scan_fold::ScanFold,
+    },
     operation::{
         Accumulation, Accumulator, FEW_SLOTS_MAX, Grouping, Queue, SLOT_KEYS_MAX, SlotKey, SlotLayout,
         SumWidth, slot_count,
@@ -283,7 +285,7 @@ impl AggregateSource {
             *is_empty = false;
             let rows = project(driver, &rows, &self.program)?;
             let mut keys = rows.columns.iter().take(key_count);
-            if keys.any(|key| matches!(key, AnyColumn::Codes(_))) {
+            if keys.any(|key| key.codes().is_some()) {
                 driver.count("dictionary_rows_grouped", rows.row_count as u64);
             }
             let queue = &driver.queue;
@@ -422,11 +424,7 @@ struct Keys<'a> {
 
 impl Keys<'_> {
     fn group(&self, queue: &Queue) -> Result<Grouping> {
-        let key = |column: &&AnyColumn| match column {
-            AnyColumn::Cells(cells) => cells.clone(),
-            AnyColumn::Codes(coded) => coded.code_column(),
-        };
-        let keys: Vec<Column> = self.columns.iter().map(key).collect();
+        let keys: Vec<Column> = self.columns.iter().map(|column| column.cells_or_codes()).collect();
         queue.group(&keys, self.row_count, self.groups_max())
     }
 
@@ -438,10 +436,7 @@ impl Keys<'_> {
         inputs: &[&Column],
         calls: &[Accumulation],
     ) -> Result<Option<Chunk>> {
-        let coded = self.columns.iter().map(|column| match column {
-            AnyColumn::Codes(coded) => Some(coded),
-            AnyColumn::Cells(_) => None,
-        });
+        let coded = self.columns.iter().map(|column| column.codes());
         let Some(coded) = coded.collect::<Option<Vec<&CodedColumn>>>() else { return Ok(None) };
         let layout = SlotLayout::plan(calls.iter().map(|call| (call.accumulator, call.input, call.width)));
         let keys: Vec<_> = coded.iter().map(|coded| SlotKey::numbers(coded.entry_count as u64)).collect();
@@ -461,10 +456,8 @@ impl Keys<'_> {
 
     /// The groups are at most the combinations of entries, one of each column.
     fn groups_max(&self) -> usize {
-        let entries = self.columns.iter().map(|column| match column {
-            AnyColumn::Cells(_) => usize::MAX,
-            AnyColumn::Codes(coded) => coded.entry_count,
-        });
+        let entries =
+            self.columns.iter().map(|column| column.codes().map_or(usize::MAX, |coded| coded.entry_count));
         entries.fold(1, usize::saturating_mul)
     }
 

@@ -6,16 +6,16 @@ use pystachio_plan::{
 };
 
 use super::{
+    compiler::Compiler,
     joins::FirstPlaces,
-    relations::{describe, operator, relation, sorted},
+    relations::{describe, relation, sorted},
 };
 use crate::{
-    exchange::Rank,
+    exchange::{Rank, RankPlace},
     execution::{
-        CountedSource, Query,
+        CountedSource,
         exchange::{
-            ExchangeSource, HeavyRows, OwnSource, OwnerKeys, RankPlace, ReceivedRows, SendTarget,
-            SendingFragment,
+            ExchangeSource, HeavyRows, OwnSource, OwnerKeys, ReceivedRows, SendTarget, SendingFragment,
         },
         expressions::RowProgram,
         query::NO_OPERATOR,
@@ -37,11 +37,11 @@ pub(super) struct ExchangeOperator<'a> {
 /// # Errors
 ///
 /// `NotSupported` if there is only one.
-pub(super) fn rank_place(query: &Query) -> Result<RankPlace> {
+pub(super) fn rank_place(compiler: &Compiler<'_>) -> Result<RankPlace> {
     let alone = || {
         Error::new(ErrorKind::NotSupported, "a plan for several ranks has come to an engine without others")
     };
-    query.exchanges.place().ok_or_else(alone)
+    compiler.resources.exchanges.place().ok_or_else(alone)
 }
 
 /// No rows, in place of a compiled relation that this rank does not read.
@@ -49,7 +49,7 @@ pub(super) fn unread(below: CountedSource, place: usize) -> CountedSource {
     let columns = below.columns.clone();
     // Its scans are not read.
     drop(below);
-    operator(columns, UnionSource { inputs: Vec::new(), current: 0 }, place)
+    CountedSource::new(columns, UnionSource { inputs: Vec::new(), current: 0 }, place)
 }
 
 impl ExchangeOperator<'_> {
@@ -59,27 +59,27 @@ impl ExchangeOperator<'_> {
         &self,
         route: FilterRoute,
         row_count_max: Option<usize>,
-        query: &mut Query,
+        compiler: &mut Compiler<'_>,
         depth: usize,
     ) -> Result<CountedSource> {
-        let rank = rank_place(query)?;
+        let rank = rank_place(compiler)?;
         let Self { id, input, kind, reach } = self;
-        let place = describe(query, self.description(), depth);
-        let first = FirstPlaces::of(query);
+        let place = describe(compiler, self.description(), depth);
+        let first = FirstPlaces::of(compiler);
         if kind.moves_rows() {
-            query.exchanges.enter();
+            compiler.exchange_depth += 1;
         }
-        let below = relation(input, route.below(place).across(kind), query, depth + 1);
+        let below = relation(input, route.below(place).across(kind), compiler, depth + 1);
         if kind.moves_rows() {
-            query.exchanges.leave();
+            compiler.exchange_depth -= 1;
         }
         let below = below?;
         if matches!(kind, ExchangeKind::HashOrBroadcast { .. }) {
             // For the rows held until the decision.
-            query.memory.add_small_holder();
+            compiler.query.memory.add_small_holder();
         }
         let owner_keys = |keys: &[Expression], heavy| {
-            OwnerKeys::compile(keys, heavy, (&below.columns, query)).map(Box::new)
+            OwnerKeys::compile(keys, heavy, (&below.columns, &compiler.query.parameters)).map(Box::new)
         };
         let target = match kind {
             ExchangeKind::Hash { keys } => SendTarget::Owner(owner_keys(keys, (&[], HeavyRows::Stay))?),
@@ -98,35 +98,36 @@ impl ExchangeOperator<'_> {
             }
             ExchangeKind::Own { keys } => {
                 let columns = below.columns.clone();
-                let compile = || RowProgram::compile(keys, &columns, &query.parameters);
+                let compile = || RowProgram::compile(keys, &columns, &compiler.query.parameters);
                 let keys = if keys.is_empty() { None } else { Some(compile()?) };
-                return Ok(operator(columns, OwnSource { input: below, keys, place: rank }, place));
+                return Ok(CountedSource::new(columns, OwnSource { input: below, keys, place: rank }, place));
             }
         };
-        let end = FirstPlaces::of(query);
+        let end = FirstPlaces::of(compiler);
         let columns = below.columns.clone();
         let received = ReceivedRows::new(below.types());
-        let filters = query.reduced.passing(place);
+        let filters = compiler.scans.reduced.passing(place);
         let mut sending = SendingFragment { input: below, target, reach: *reach, filters };
-        let settings = query.settings.exchange;
+        let settings = compiler.query.settings.exchange;
         if settings.gathering {
             sending.input.expect_whole();
         }
         if !settings.overlap {
-            query.memory.add_small_holder();
+            compiler.query.memory.add_small_holder();
         }
-        query.exchanges.add(*id, place, (sending, received.clone()), first.all_scans_until(&end));
+        compiler.exchange_scans.push(first.all_scans_until(&end));
+        compiler.resources.exchanges.add(*id, place, (sending, received.clone()));
         // Held rows, and blocks on their way off the device.
         for _ in 0..2 {
-            query.memory.add_small_holder();
+            compiler.query.memory.add_small_holder();
         }
         let source = ExchangeSource::new(received);
         match kind {
             ExchangeKind::Merge { keys } => {
-                let unordered = operator(columns, source, NO_OPERATOR);
-                sorted((place, unordered, input.estimate.rows), keys, row_count_max, query)
+                let unordered = CountedSource::new(columns, source, NO_OPERATOR);
+                sorted((place, unordered, input.estimate.rows), keys, row_count_max, compiler)
             }
-            _ => Ok(operator(columns, source, place)),
+            _ => Ok(CountedSource::new(columns, source, place)),
         }
     }
 

@@ -7,10 +7,13 @@ use pystachio_plan::{
     filter_scope,
 };
 
-use super::relations::{build_side, describe, operator, relation, retyped};
+use super::{
+    compiler::Compiler,
+    relations::{build_side, describe, relation, retyped},
+};
 use crate::{
     execution::{
-        Columns, CountedSource, Query,
+        Columns, CountedSource,
         exchange::{KeyGiver, SharedKeys},
         expressions::{RowProgram, columns_of, places_of},
         join::{FragmentPlace, JoinSource, Matching, Residual, UnreadBuild},
@@ -35,31 +38,31 @@ impl JoinOperator<'_> {
     pub(super) fn compile(
         &self,
         route: FilterRoute,
-        query: &mut Query,
+        compiler: &mut Compiler<'_>,
         depth: usize,
     ) -> Result<CountedSource> {
         let build_side = build_side(self.kind, self.build);
-        let place = describe(query, format!("{:?} join", self.kind), depth);
+        let place = describe(compiler, format!("{:?} join", self.kind), depth);
         let route = route.below(place);
         let (left_route, right_route) =
             (self.route(JoinSide::Left, &route), self.route(JoinSide::Right, &route));
         let (left_route, right_route, filters, shared) = match build_side {
             JoinSide::Left => {
-                let (own, filters, shared) = self.filters(JoinSide::Right, &left_route, query)?;
+                let (own, filters, shared) = self.filters(JoinSide::Right, &left_route, compiler)?;
                 (left_route, right_route.and(own), filters, shared)
             }
             JoinSide::Right => {
-                let (own, filters, shared) = self.filters(JoinSide::Left, &right_route, query)?;
+                let (own, filters, shared) = self.filters(JoinSide::Left, &right_route, compiler)?;
                 (left_route.and(own), right_route, filters, shared)
             }
         };
-        let first = FirstPlaces::of(query);
-        let left = relation(self.left, left_route, query, depth + 1)?;
-        let between = FirstPlaces::of(query);
-        let right = relation(self.right, right_route, query, depth + 1)?;
+        let first = FirstPlaces::of(compiler);
+        let left = relation(self.left, left_route, compiler, depth + 1)?;
+        let between = FirstPlaces::of(compiler);
+        let right = relation(self.right, right_route, compiler, depth + 1)?;
         let build_place = match build_side {
-            JoinSide::Left => first.fragment(place, &between, query),
-            JoinSide::Right => between.fragment(place, &FirstPlaces::of(query), query),
+            JoinSide::Left => first.fragment(place, &between, compiler),
+            JoinSide::Right => between.fragment(place, &FirstPlaces::of(compiler), compiler),
         };
         let mut columns = left.columns.clone();
         if self.kind.keeps_right_columns() {
@@ -75,11 +78,12 @@ impl JoinOperator<'_> {
                     places.iter().map(|place| side.columns[*place].clone()).collect()
                 };
                 let both = [known(&left, &left_places), known(&right, &right_places)].concat();
-                let condition = Filter::compile(residual, &both, &query.parameters)?;
+                let condition = Filter::compile(residual, &both, &compiler.query.parameters)?;
                 Some(Residual { condition, left: left_places, right: right_places })
             }
         };
-        let keys = if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, query)?) };
+        let keys =
+            if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, compiler)?) };
         let (mut build, probe, keys) = match build_side {
             JoinSide::Left => (left, right, keys),
             JoinSide::Right => (right, left, keys.map(|(left, right)| (right, left))),
@@ -91,17 +95,17 @@ impl JoinOperator<'_> {
             JoinSide::Left => self.left,
             JoinSide::Right => self.right,
         };
-        query.memory.add_holder(built.estimate.rows, &build.columns);
+        compiler.query.memory.add_holder(built.estimate.rows, &build.columns);
         // Probe chunks while the join chooses its build side.
-        query.memory.add_small_holder();
+        compiler.query.memory.add_small_holder();
         let shared = shared.filter(|shared| shared.filters.has_targets());
         if let Some(shared) = &shared {
-            query.exchanges.add_keys(place, shared.clone());
+            compiler.resources.exchanges.add_keys(place, shared.clone());
         }
         let shared = shared.map(KeyGiver);
         let unread = UnreadBuild { matching, operator: build, filters: FilterGiver(filters), shared };
-        let build = query.fragments.add(unread, build_place, &query.stop);
-        Ok(operator(columns, JoinSource::new(build, probe), place))
+        let build = compiler.resources.fragments.add(unread, build_place, &compiler.query.stop);
+        Ok(CountedSource::new(columns, JoinSource::new(build, probe), place))
     }
 
     fn side(&self, side: JoinSide) -> &Relation {
@@ -125,23 +129,25 @@ impl JoinOperator<'_> {
         &self,
         probe_side: JoinSide,
         build_route: &FilterRoute,
-        query: &Query,
+        compiler: &Compiler<'_>,
     ) -> Result<(FilterRoute, Arc<JoinFilters>, Option<Arc<SharedKeys>>)> {
         let filters = Arc::new(JoinFilters::default());
         let build = match probe_side {
             JoinSide::Left => self.right,
             JoinSide::Right => self.left,
         };
-        let is_wanted = query.settings.runtime_filters
+        let is_wanted = compiler.query.settings.runtime_filters
             && drops_unmatched(self.kind, probe_side)
             && (is_selective(build) || !build_route.is_empty());
         let (mut route, mut shared) = (FilterRoute::none(), None);
         if is_wanted {
-            let (scope, keys) = (build_scope(build, build_route, query)?, key_columns(self.keys, probe_side));
+            let (scope, keys) =
+                (build_scope(build, build_route, compiler)?, key_columns(self.keys, probe_side));
             route = FilterRoute::from_join(&filters, &keys, scope);
-            // Ranks exchange the keys if all of them read the build side.
-            let is_shared = scope == FilterScope::Share && query.exchanges.is_read_on_all_ranks();
-            if is_shared && query.settings.exchange.filters {
+            // Ranks exchange the keys if all of them read the build side: above all exchanges, only rank 0
+            // does.
+            let is_shared = scope == FilterScope::Share && compiler.exchange_depth > 0;
+            if is_shared && compiler.query.settings.exchange.filters {
                 let types = |key: &JoinKey| common_type(key.left.data_type(), key.right.data_type());
                 let of_all = SharedKeys::new(self.keys.iter().map(types).collect::<Result<_>>()?);
                 route = route.and(FilterRoute::from_all_ranks(&of_all.filters, &keys));
@@ -156,7 +162,7 @@ impl JoinOperator<'_> {
         &self,
         left: &CountedSource,
         right: &CountedSource,
-        query: &Query,
+        compiler: &Compiler<'_>,
     ) -> Result<(RowProgram, RowProgram)> {
         let (mut left_keys, mut right_keys) = (Vec::new(), Vec::new());
         for key in self.keys {
@@ -164,7 +170,7 @@ impl JoinOperator<'_> {
             left_keys.push(retyped(&key.left, &common));
             right_keys.push(retyped(&key.right, &common));
         }
-        let parameters = &query.parameters;
+        let parameters = &compiler.query.parameters;
         Ok((
             RowProgram::compile(&left_keys, &left.columns, parameters)?,
             RowProgram::compile(&right_keys, &right.columns, parameters)?,
@@ -174,8 +180,8 @@ impl JoinOperator<'_> {
 
 /// Which rows of a build side a filter covers. It lacks rows of other ranks, and rows that a filter
 /// of this rank's rows has dropped.
-fn build_scope(build: &Relation, build_route: &FilterRoute, query: &Query) -> Result<FilterScope> {
-    match query.exchanges.place() {
+fn build_scope(build: &Relation, build_route: &FilterRoute, compiler: &Compiler<'_>) -> Result<FilterScope> {
+    match compiler.resources.exchanges.place() {
         None => Ok(FilterScope::Complete),
         Some(_) if build_route.has_share() => Ok(FilterScope::Share),
         Some(_) => filter_scope(build),
@@ -191,18 +197,18 @@ pub(super) struct FirstPlaces {
 }
 
 impl FirstPlaces {
-    pub(super) fn of(query: &mut Query) -> Self {
+    pub(super) fn of(compiler: &mut Compiler<'_>) -> Self {
         Self {
-            operator: query.metrics_mut().operators.len(),
-            scan: query.readers.scan_count(),
-            exchange: query.exchanges.count(),
+            operator: compiler.query.metrics_mut().operators.len(),
+            scan: compiler.resources.readers.scan_count(),
+            exchange: compiler.exchange_scans.len(),
         }
     }
 
     /// The scans of the relation compiled since then, by their numbers among the query's. Scans
     /// below an exchange belong to the exchange.
-    fn scans_until(&self, end: &Self, query: &Query) -> Vec<usize> {
-        let below = query.exchanges.scans_between(self.exchange, end.exchange);
+    fn scans_until(&self, end: &Self, compiler: &Compiler<'_>) -> Vec<usize> {
+        let below = compiler.exchange_scans.get(self.exchange..end.exchange).unwrap_or_default();
         (self.scan..end.scan).filter(|scan| !below.iter().any(|scans| scans.contains(scan))).collect()
     }
 
@@ -213,11 +219,11 @@ impl FirstPlaces {
 
     /// The place of the relation compiled since then, which ends at `end`, as the build side of a
     /// join. `None` if it is no fragment: it reads nothing, or the query runs without fragments.
-    fn fragment(&self, join: usize, end: &Self, query: &Query) -> Option<FragmentPlace> {
-        let scans = self.scans_until(end, query);
-        let rank = query.readers.last_rank(&scans)?;
-        let filters = query.reduced.passing(self.operator);
-        query.settings.concurrent_builds.then_some(FragmentPlace { join, rank, filters })
+    fn fragment(&self, join: usize, end: &Self, compiler: &Compiler<'_>) -> Option<FragmentPlace> {
+        let scans = self.scans_until(end, compiler);
+        let rank = compiler.resources.readers.last_rank(&scans)?;
+        let filters = compiler.scans.reduced.passing(self.operator);
+        compiler.query.settings.concurrent_builds.then_some(FragmentPlace { join, rank, filters })
     }
 }
 

@@ -1,5 +1,6 @@
 //! A plan becomes a tree of sources.
 //!
+//! - `compiler.rs`: what is known of a plan meanwhile, and what its sources use
 //! - `relations.rs`: every operator but joins
 //! - `exchanges.rs`: exchanges, at which the tree is cut
 //! - `joins.rs`: joins, the filters that they send to scans below, and their build sides as fragments
@@ -11,9 +12,13 @@
 //!
 //! Deliberately absent: choices between plans. The planner and the host made them.
 
+mod compiler;
 mod exchanges;
 mod joins;
 mod picks;
 mod relations;
 
-pub(super) use self::{picks::Picks, relations::compile};
+pub(super) use self::{
+    compiler::{CompiledPlan, QueryResources, RefusedPlan},
+    relations::compile,
+};

@@ -41,14 +41,17 @@ use pystachio_plan::{
     Value, WindowCall, WindowFrame, WindowFunction,
 };
 
-use super::relations::{Window, aggregate, guarded, operator, project, windowed};
+use super::{
+    compiler::Compiler,
+    relations::{Window, aggregate, guarded, project, windowed},
+};
 use crate::execution::{
-    CountedSource, Query, expressions::RowCondition, query::NO_OPERATOR, row_wise::FilterSource,
+    CountedSource, expressions::RowCondition, query::NO_OPERATOR, row_wise::FilterSource,
 };
 
 /// The picks of a plan.
 #[derive(Default)]
-pub(in crate::execution) struct Picks {
+pub(super) struct Picks {
     /// By the id of the array.
     of_arrays: HashMap<ColumnId, Vec<Pick>>,
     next_column: u32,
@@ -163,7 +166,7 @@ impl Picks {
 pub(super) fn aggregate_picks(
     (place, mut input): (usize, CountedSource),
     relation: &Relation,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
 ) -> Result<CountedSource> {
     let Operator::Aggregate { input: below, groups, aggregates, phase: AggregatePhase::Whole } =
         &relation.operator
@@ -174,7 +177,7 @@ pub(super) fn aggregate_picks(
     let mut orders: Vec<Ordered> = Vec::new();
     let mut picked = Picked::default();
     for call in aggregates {
-        let Some(picks) = query.picks.of_arrays.get(&call.id).cloned() else {
+        let Some(picks) = compiler.picks.of_arrays.get(&call.id).cloned() else {
             others.push(call.clone());
             continue;
         };
@@ -185,18 +188,18 @@ pub(super) fn aggregate_picks(
         let order = match orders.iter().position(known) {
             Some(order) => order,
             None => {
-                let (number, count) = (query.picks.fresh_column()?, query.picks.fresh_column()?);
+                let (number, count) = (compiler.picks.fresh_column()?, compiler.picks.fresh_column()?);
                 orders.push(Ordered { argument, descending, number, count, peers: None });
                 orders.len() - 1
             }
         };
         for pick in picks {
-            picked.add(&mut orders[order], pick, &mut query.picks)?;
+            picked.add(&mut orders[order], pick, &mut compiler.picks)?;
         }
     }
     let partition: Vec<Expression> = groups.iter().map(|named| named.expression.clone()).collect();
     for order in &orders {
-        input = order.numbered(input, &partition, below.estimate.rows, query)?;
+        input = order.numbered(input, &partition, below.estimate.rows, compiler)?;
     }
     let Picked { mut calls, conditions, results } = picked;
     if others.is_empty() {
@@ -204,8 +207,8 @@ pub(super) fn aggregate_picks(
         let first =
             |order: &Ordered| equal(int64(order.number), Expression::literal(Value::Int(1), DataType::Int64));
         let kept = any_of(orders.iter().map(first).chain(conditions).collect());
-        let predicate = RowCondition::compile(&kept, &input.columns, &query.parameters)?;
-        input = operator(input.columns.clone(), FilterSource { input, predicate }, NO_OPERATOR);
+        let predicate = RowCondition::compile(&kept, &input.columns, &compiler.query.parameters)?;
+        input = CountedSource::new(input.columns.clone(), FilterSource { input, predicate }, NO_OPERATOR);
     }
     calls.extend(others.iter().cloned());
     let whole = Relation {
@@ -217,14 +220,14 @@ pub(super) fn aggregate_picks(
         },
         estimate: relation.estimate,
     };
-    let grouped = aggregate((place, input), groups, (&calls, AggregatePhase::Whole), &whole, query)?;
+    let grouped = aggregate((place, input), groups, (&calls, AggregatePhase::Whole), &whole, compiler)?;
     let same = |id: ColumnId, data_type: &DataType| NamedExpression {
         id,
         expression: Expression::column(id, data_type.clone()),
     };
     let kept = groups.iter().map(|named| same(named.id, named.expression.data_type()));
     let kept = kept.chain(others.iter().map(|call| same(call.id, &call.data_type)));
-    project(grouped, &kept.chain(results).collect::<Vec<_>>(), query)
+    project(grouped, &kept.chain(results).collect::<Vec<_>>(), compiler)
 }
 
 impl Ordered {
@@ -234,7 +237,7 @@ impl Ordered {
         input: CountedSource,
         partition: &[Expression],
         rows: f64,
-        query: &mut Query,
+        compiler: &mut Compiler<'_>,
     ) -> Result<CountedSource> {
         let key =
             SortKey { expression: self.argument.clone(), descending: self.descending, nulls_first: false };
@@ -268,7 +271,7 @@ impl Ordered {
         if !of_group.is_empty() {
             windows.push(Window { partition, order: &[], calls: &of_group, place: NO_OPERATOR });
         }
-        windowed(input, rows, &windows, query)
+        windowed(input, rows, &windows, compiler)
     }
 
     /// `fraction · (count - less)`, with the count of a row or of a group.

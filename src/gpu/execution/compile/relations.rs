@@ -1,24 +1,22 @@
 //! Compiles a plan into a tree of sources; joins are in `joins.rs`.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use pystachio_plan::{
     AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function,
-    JoinKind, JoinSide, Literal, NamedExpression, Operator, OperatorMetrics, Plan, Relation, RepeatedParts,
-    Result, SortKey, UnnestedArray, Value, WindowCall, columns_above_scans,
+    JoinKind, JoinSide, Literal, NamedExpression, Operator, OperatorMetrics, Plan, Relation, Result, SortKey,
+    UnnestedArray, Value, WindowCall,
 };
 
 use super::{
+    compiler::{CompiledPlan, Compiler, QueryResources, RefusedPlan},
     exchanges::{ExchangeOperator, rank_place, unread},
     joins::JoinOperator,
     picks::{Picks, aggregate_picks, same_place},
 };
 use crate::{
     execution::{
-        Columns, CountedSource, Query, Source,
+        Columns, CountedSource, QueryContext,
         aggregate::{AggregateSource, PlannedAggregate},
         expressions::{RowCondition, RowProgram},
         query::NO_OPERATOR,
@@ -36,29 +34,36 @@ use crate::{
 /// Relations nested deeper are refused, so that a plan can't exhaust the stack.
 const DEPTH_MAX: usize = 500;
 
-/// The sources of a plan; the columns of their chunks are the plan's outputs in order. Blocks on files.
+/// The sources of a plan. Blocks on files.
 ///
 /// # Errors
 ///
 /// Errors of the files; `NotSupported` if a kernel is missing.
-pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<CountedSource> {
-    let (picks, root) = Picks::of(plan)?;
-    query.picks = picks;
-    let compiled = compile_whole(&Plan { root: root.clone(), outputs: plan.outputs.clone() }, query);
-    query.refused_operator =
-        query.refused_operator.and_then(|operator| same_place(&root, &plan.root, operator));
-    compiled
+pub(in crate::execution) fn compile(
+    plan: &Plan,
+    query: &mut QueryContext,
+    resources: &QueryResources,
+) -> std::result::Result<CompiledPlan, RefusedPlan> {
+    let (picks, root) = Picks::of(plan).map_err(|error| RefusedPlan { error, operator: None })?;
+    let picked = Plan { root: root.clone(), outputs: plan.outputs.clone() };
+    let mut compiler = Compiler::new(&picked, picks, query, resources);
+    match compile_whole(&picked, &mut compiler) {
+        Ok(root) => {
+            compiler.query.memory.expect_parts(resources.readers.part_bytes_max());
+            Ok(CompiledPlan { root, reduced: compiler.scans.reduced })
+        }
+        Err(error) => {
+            let refused = compiler.refused_operator;
+            let operator = refused.and_then(|operator| same_place(&root, &plan.root, operator));
+            Err(RefusedPlan { error, operator })
+        }
+    }
 }
 
 /// The sources of a plan whose picks are known.
-fn compile_whole(plan: &Plan, query: &mut Query) -> Result<CountedSource> {
-    query.scan_ranks = scan_ranks(&plan.root);
-    query.columns_above_scans = columns_above_scans(plan);
-    query.only_keys = only_keys(&plan.root);
-    // Two aggregates that are alike may have different values picked.
-    query.repeated = RepeatedParts::of(&plan.root, |part| !query.picks.are_of(part));
-    let mut root = relation(&plan.root, FilterRoute::none(), query, 0)?;
-    if !query.exchanges.gives_rows() {
+fn compile_whole(plan: &Plan, compiler: &mut Compiler<'_>) -> Result<CountedSource> {
+    let mut root = relation(&plan.root, FilterRoute::none(), compiler, 0)?;
+    if !compiler.resources.exchanges.gives_rows() {
         // Other ranks run only the parts below exchanges.
         root = unread(root, NO_OPERATOR);
     }
@@ -71,38 +76,7 @@ fn compile_whole(plan: &Plan, query: &mut Query) -> Result<CountedSource> {
             Ok(NamedExpression { id: *id, expression: Expression::column(*id, data_type.clone()) })
         })
         .collect::<Result<Vec<_>>>()?;
-    project(root, &outputs, query)
-}
-
-/// The order in which a query wants its scans: build sides before probe sides. By the relation's address.
-fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
-    let mut ranks = HashMap::new();
-    // Those nearest to the root are wanted first.
-    let mut waiting = vec![root];
-    while let Some(relation) = waiting.pop() {
-        match &relation.operator {
-            Operator::Scan { .. } => {
-                let rank = ranks.len();
-                ranks.insert(std::ptr::from_ref(relation) as usize, rank);
-            }
-            Operator::Filter { input, .. }
-            | Operator::Project { input, .. }
-            | Operator::Aggregate { input, .. }
-            | Operator::Sort { input, .. }
-            | Operator::Limit { input, .. }
-            | Operator::Unnest { input, .. }
-            | Operator::Window { input, .. }
-            | Operator::Exchange { input, .. } => waiting.push(input),
-            Operator::Join { kind, left, right, build, .. } => match build_side(*kind, *build) {
-                JoinSide::Left => waiting.extend([right, left].map(Arc::as_ref)),
-                JoinSide::Right => waiting.extend([left, right].map(Arc::as_ref)),
-            },
-            Operator::UnionAll { inputs, .. } => {
-                waiting.extend(inputs.iter().rev().map(|(input, _)| input.as_ref()));
-            }
-        }
-    }
-    ranks
+    project(root, &outputs, compiler)
 }
 
 /// The side that is hashed.
@@ -111,21 +85,9 @@ pub(super) fn build_side(kind: JoinKind, planned: JoinSide) -> JoinSide {
     if kind == JoinKind::NullAwareAnti { JoinSide::Right } else { planned }
 }
 
-pub(super) fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> CountedSource {
-    CountedSource {
-        columns,
-        source: Box::new(source),
-        place,
-        rest: None,
-        merges: false,
-        after: None,
-        is_ended: false,
-    }
-}
-
 /// Reserves a place for an operator's counts, above its inputs'.
-pub(super) fn describe(query: &mut Query, description: String, depth: usize) -> usize {
-    let operators = &mut query.metrics_mut().operators;
+pub(super) fn describe(compiler: &mut Compiler<'_>, description: String, depth: usize) -> usize {
+    let operators = &mut compiler.query.metrics_mut().operators;
     operators.push(OperatorMetrics { description, depth: depth as u32, ..OperatorMetrics::default() });
     operators.len() - 1
 }
@@ -134,15 +96,15 @@ pub(super) fn describe(query: &mut Query, description: String, depth: usize) -> 
 pub(super) fn relation(
     relation: &Relation,
     route: FilterRoute,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
     depth: usize,
 ) -> Result<CountedSource> {
-    let compiled = compile_operator(relation, route, query, depth);
+    let compiled = compile_operator(relation, route, compiler, depth);
     if let Err(error) = &compiled
         && error.kind == ErrorKind::NotSupported
     {
         // Those below were asked first.
-        query.refused_operator.get_or_insert(std::ptr::from_ref(relation) as usize);
+        compiler.refused_operator.get_or_insert(std::ptr::from_ref(relation) as usize);
     }
     compiled
 }
@@ -150,7 +112,7 @@ pub(super) fn relation(
 fn compile_operator(
     relation: &Relation,
     route: FilterRoute,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
     depth: usize,
 ) -> Result<CountedSource> {
     if depth > DEPTH_MAX {
@@ -159,86 +121,87 @@ fn compile_operator(
     }
     match &relation.operator {
         Operator::Scan { table, files, columns: scan_columns, filters, extent } => {
-            let place = describe(query, format!("Scan {table}"), depth);
-            let share = ScanShare::of(extent, scan_columns, || rank_place(query))?;
-            let rank = query.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
+            let place = describe(compiler, format!("Scan {table}"), depth);
+            let share = ScanShare::of(extent, scan_columns, || rank_place(compiler))?;
+            let rank = compiler.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
             let rank = rank.unwrap_or(usize::MAX);
             let scan_place = ScanPlace { operator: place, rank, route: route.below(place), share };
-            let source = ScanSource::open(table, files, scan_columns, filters, scan_place, query)?;
-            Ok(operator(source.columns(), source, place))
+            let compiled = (&mut compiler.scans, &mut *compiler.query);
+            let source = ScanSource::open((table, files), scan_columns, filters, scan_place, compiled)?;
+            Ok(CountedSource::new(source.columns(), source, place))
         }
         Operator::Filter { input, predicate } => {
-            let place = describe(query, "Filter".to_owned(), depth);
+            let place = describe(compiler, "Filter".to_owned(), depth);
             let route = route.below(place).past([predicate], input);
-            let input = self::relation(input, route, query, depth + 1)?;
-            let predicate = RowCondition::compile(predicate, &input.columns, &query.parameters)?;
-            Ok(operator(input.columns.clone(), FilterSource { input, predicate }, place))
+            let input = self::relation(input, route, compiler, depth + 1)?;
+            let predicate = RowCondition::compile(predicate, &input.columns, &compiler.query.parameters)?;
+            Ok(CountedSource::new(input.columns.clone(), FilterSource { input, predicate }, place))
         }
         Operator::Project { input, expressions } => {
-            let place = describe(query, "Project".to_owned(), depth);
+            let place = describe(compiler, "Project".to_owned(), depth);
             let computed = expressions.iter().map(|named| &named.expression);
             let route = route.below(place).past(computed, input).through(expressions);
-            let input = self::relation(input, route, query, depth + 1)?;
-            let program = compile_named(expressions, &input.columns, &query.parameters)?;
-            Ok(operator(relation.columns(), ProjectSource { input, program }, place))
+            let input = self::relation(input, route, compiler, depth + 1)?;
+            let program = compile_named(expressions, &input.columns, &compiler.query.parameters)?;
+            Ok(CountedSource::new(relation.columns(), ProjectSource { input, program }, place))
         }
         Operator::Join { kind, left, right, keys, residual, build } => {
             let join =
                 JoinOperator { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
-            join.compile(route, query, depth)
+            join.compile(route, compiler, depth)
         }
-        Operator::Aggregate { .. } if query.repeated.group(relation).is_some() => {
-            shared(relation, query, depth)
+        Operator::Aggregate { .. } if compiler.repeated.group(relation).is_some() => {
+            shared(relation, compiler, depth)
         }
-        Operator::Aggregate { .. } => whole_aggregate(relation, route, query, depth),
-        Operator::Unnest { .. } => repeated(relation, route, query, depth),
-        Operator::Window { .. } => windows(relation, query, depth),
-        Operator::Sort { input, keys } => sort(input, keys, None, query, depth),
+        Operator::Aggregate { .. } => whole_aggregate(relation, route, compiler, depth),
+        Operator::Unnest { .. } => repeated(relation, route, compiler, depth),
+        Operator::Window { .. } => windows(relation, compiler, depth),
+        Operator::Sort { input, keys } => sort(input, keys, None, compiler, depth),
         Operator::Limit { input, offset, count } => {
-            let place = describe(query, "Limit".to_owned(), depth);
-            let skip = row_count(offset.as_ref(), "OFFSET", &query.parameters)?.unwrap_or(0);
-            let count = row_count(count.as_ref(), "LIMIT", &query.parameters)?;
+            let place = describe(compiler, "Limit".to_owned(), depth);
+            let skip = row_count(offset.as_ref(), "OFFSET", &compiler.query.parameters)?.unwrap_or(0);
+            let count = row_count(count.as_ref(), "LIMIT", &compiler.query.parameters)?;
             let input = match (&input.operator, count) {
                 (Operator::Sort { input, keys }, Some(count)) => {
-                    sort(input, keys, Some(skip.saturating_add(count)), query, depth + 1)?
+                    sort(input, keys, Some(skip.saturating_add(count)), compiler, depth + 1)?
                 }
                 (Operator::Exchange { input, id, kind, reach }, Some(count)) => {
                     let exchange = ExchangeOperator { id: *id, input, kind, reach: *reach };
                     let count = skip.saturating_add(count);
-                    exchange.compile(FilterRoute::none(), Some(count), query, depth + 1)?
+                    exchange.compile(FilterRoute::none(), Some(count), compiler, depth + 1)?
                 }
-                _ => self::relation(input, FilterRoute::none(), query, depth + 1)?,
+                _ => self::relation(input, FilterRoute::none(), compiler, depth + 1)?,
             };
             let columns = input.columns.clone();
-            Ok(operator(columns, LimitSource { input: Some(input), skip, count }, place))
+            Ok(CountedSource::new(columns, LimitSource { input: Some(input), skip, count }, place))
         }
-        Operator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
+        Operator::UnionAll { inputs, columns } => union(inputs, columns, route, compiler, depth),
         Operator::Exchange { input, id, kind, reach } => {
-            ExchangeOperator { id: *id, input, kind, reach: *reach }.compile(route, None, query, depth)
+            ExchangeOperator { id: *id, input, kind, reach: *reach }.compile(route, None, compiler, depth)
         }
     }
 }
 
 /// A part that is computed once, for one of its readers.
-fn shared(part: &Relation, query: &mut Query, depth: usize) -> Result<CountedSource> {
-    let group = query.repeated.group(part).unwrap_or(usize::MAX);
-    if let Some(known) = query.shared.get(&group).cloned() {
-        let place = describe_again(part, query, depth);
-        return Ok(operator(part.columns(), SharedSource::new(known), place));
+fn shared(part: &Relation, compiler: &mut Compiler<'_>, depth: usize) -> Result<CountedSource> {
+    let group = compiler.repeated.group(part).unwrap_or(usize::MAX);
+    if let Some(known) = compiler.shared.get(&group).cloned() {
+        let place = describe_again(part, compiler, depth);
+        return Ok(CountedSource::new(part.columns(), SharedSource::new(known), place));
     }
-    let source = whole_aggregate(part, FilterRoute::none(), query, depth)?;
-    query.memory.add_holder(part.estimate.rows, &part.columns());
+    let source = whole_aggregate(part, FilterRoute::none(), compiler, depth)?;
+    compiler.query.memory.add_holder(part.estimate.rows, &part.columns());
     let part_read = SharedPart::new(source);
-    query.shared.insert(group, part_read.clone());
+    compiler.shared.insert(group, part_read.clone());
     // Its rows are counted where they are computed.
-    Ok(operator(part.columns(), SharedSource::new(part_read), NO_OPERATOR))
+    Ok(CountedSource::new(part.columns(), SharedSource::new(part_read), NO_OPERATOR))
 }
 
 /// Places for a part whose rows another reader's operators compute: only the uppermost counts.
-fn describe_again(part: &Relation, query: &mut Query, depth: usize) -> usize {
-    let place = describe(query, "Shared".to_owned(), depth);
+fn describe_again(part: &Relation, compiler: &mut Compiler<'_>, depth: usize) -> usize {
+    let place = describe(compiler, "Shared".to_owned(), depth);
     for input in part.inputs() {
-        describe_again(input, query, depth + 1);
+        describe_again(input, compiler, depth + 1);
     }
     place
 }
@@ -246,7 +209,7 @@ fn describe_again(part: &Relation, query: &mut Query, depth: usize) -> usize {
 fn whole_aggregate(
     relation: &Relation,
     route: FilterRoute,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
     depth: usize,
 ) -> Result<CountedSource> {
     let Operator::Aggregate { input, groups, aggregates, phase } = &relation.operator else {
@@ -257,15 +220,15 @@ fn whole_aggregate(
         AggregatePhase::Partial => "Partial aggregate",
         AggregatePhase::Final => "Final aggregate",
     };
-    let place = describe(query, description.to_owned(), depth);
+    let place = describe(compiler, description.to_owned(), depth);
     // The filter drops whole groups.
     let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
     let computed = groups.iter().map(|named| &named.expression).chain(inputs);
     let route = route.below(place).past(computed, input).through(groups);
-    let input = self::relation(input, route, query, depth + 1)?;
-    match query.picks.are_of(relation) {
-        true => aggregate_picks((place, input), relation, query),
-        false => aggregate((place, input), groups, (aggregates, *phase), relation, query),
+    let input = self::relation(input, route, compiler, depth + 1)?;
+    match compiler.picks.are_of(relation) {
+        true => aggregate_picks((place, input), relation, compiler),
+        false => aggregate((place, input), groups, (aggregates, *phase), relation, compiler),
     }
 }
 
@@ -274,13 +237,13 @@ fn sort(
     input: &Relation,
     keys: &[SortKey],
     row_count_max: Option<usize>,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
     depth: usize,
 ) -> Result<CountedSource> {
-    let place = describe(query, "Sort".to_owned(), depth);
+    let place = describe(compiler, "Sort".to_owned(), depth);
     let rows = input.estimate.rows;
-    let input = relation(input, FilterRoute::none(), query, depth + 1)?;
-    sorted((place, input, rows), keys, row_count_max, query)
+    let input = relation(input, FilterRoute::none(), compiler, depth + 1)?;
+    sorted((place, input, rows), keys, row_count_max, compiler)
 }
 
 /// Rows in order, or the first of them. `input`: with its place and the planner's rows.
@@ -288,18 +251,18 @@ pub(super) fn sorted(
     (place, mut input, rows): (usize, CountedSource, f64),
     keys: &[SortKey],
     row_count_max: Option<usize>,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
 ) -> Result<CountedSource> {
     input.expect_whole();
     let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
-    let program = Program::compile(&values, &input.columns, &query.parameters)?;
+    let program = Program::compile(&values, &input.columns, &compiler.query.parameters)?;
     let columns = input.columns.clone();
-    query.memory.add_holder(row_count_max.map_or(rows, |count| rows.min(count as f64)), &columns);
-    Ok(operator(columns, SortSource::new(input, program, keys.to_vec(), row_count_max), place))
+    compiler.query.memory.add_holder(row_count_max.map_or(rows, |count| rows.min(count as f64)), &columns);
+    Ok(CountedSource::new(columns, SortSource::new(input, program, keys.to_vec(), row_count_max), place))
 }
 
 /// A window, and those below it whose rows are in an order that serves it: the innermost sorts, and all are computed over the same rows.
-fn windows(relation: &Relation, query: &mut Query, depth: usize) -> Result<CountedSource> {
+fn windows(relation: &Relation, compiler: &mut Compiler<'_>, depth: usize) -> Result<CountedSource> {
     let mut chain = vec![relation];
     while let Operator::Window { input, .. } = &chain[chain.len() - 1].operator
         && is_ordered_for(&chain, input)
@@ -308,11 +271,11 @@ fn windows(relation: &Relation, query: &mut Query, depth: usize) -> Result<Count
     }
     // Operators have their places from the root on.
     let places: Vec<usize> =
-        (0..chain.len()).map(|below| describe(query, "Window".to_owned(), depth + below)).collect();
+        (0..chain.len()).map(|below| describe(compiler, "Window".to_owned(), depth + below)).collect();
     let Operator::Window { input, .. } = &chain[chain.len() - 1].operator else {
         return Err(Error::internal("a window is another operator"));
     };
-    let input = self::relation(input, FilterRoute::none(), query, depth + chain.len())?;
+    let input = self::relation(input, FilterRoute::none(), compiler, depth + chain.len())?;
     let windows: Vec<Window<'_>> = chain
         .iter()
         .zip(&places)
@@ -324,7 +287,7 @@ fn windows(relation: &Relation, query: &mut Query, depth: usize) -> Result<Count
             _ => None,
         })
         .collect();
-    windowed(input, relation.estimate.rows, &windows, query)
+    windowed(input, relation.estimate.rows, &windows, compiler)
 }
 
 /// The functions of one window.
@@ -341,7 +304,7 @@ pub(super) fn windowed(
     mut input: CountedSource,
     rows: f64,
     windows: &[Window<'_>],
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
 ) -> Result<CountedSource> {
     let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return Ok(input) };
     input.expect_whole();
@@ -350,7 +313,13 @@ pub(super) fn windowed(
     let mut shared_key_count = first.partition.len();
     for Window { partition, order, calls, place } in windows {
         shared_key_count = shared_key_count.min(partition.len());
-        stages.push(WindowStage::compile((partition, order), calls, &columns, &query.parameters, *place)?);
+        stages.push(WindowStage::compile(
+            (partition, order),
+            calls,
+            &columns,
+            &compiler.query.parameters,
+            *place,
+        )?);
         columns.extend(calls.iter().map(|call| (call.id, call.data_type.clone())));
     }
     let keys = window_keys(first.partition, first.order);
@@ -359,8 +328,8 @@ pub(super) fn windowed(
         key_types: keys.iter().map(|key| key.expression.data_type().clone()).collect(),
         shared_key_count,
     };
-    query.memory.add_holder(rows, &columns);
-    Ok(operator(columns, WindowSource::new(input, stages, order), last.place))
+    compiler.query.memory.add_holder(rows, &columns);
+    Ok(CountedSource::new(columns, WindowSource::new(input, stages, order), last.place))
 }
 
 /// What rows of a window are sorted by.
@@ -399,16 +368,16 @@ fn compile_named(
 pub(super) fn project(
     input: CountedSource,
     expressions: &[NamedExpression],
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
 ) -> Result<CountedSource> {
     let columns: Columns =
         expressions.iter().map(|named| (named.id, named.expression.data_type().clone())).collect();
     if columns == input.columns {
         return Ok(input);
     }
-    let program = compile_named(expressions, &input.columns, &query.parameters)?;
+    let program = compile_named(expressions, &input.columns, &compiler.query.parameters)?;
     // Its rows are its input's, so it has no counts of its own.
-    Ok(operator(columns, ProjectSource { input, program }, NO_OPERATOR))
+    Ok(CountedSource::new(columns, ProjectSource { input, program }, NO_OPERATOR))
 }
 
 /// A value as another type.
@@ -426,10 +395,10 @@ fn union(
     inputs: &[(Arc<Relation>, Vec<ColumnId>)],
     columns: &[(ColumnId, DataType)],
     route: FilterRoute,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
     depth: usize,
 ) -> Result<CountedSource> {
-    let place = describe(query, format!("Union all of {}", inputs.len()), depth);
+    let place = describe(compiler, format!("Union all of {}", inputs.len()), depth);
     let route = route.below(place);
     let inputs = inputs
         .iter()
@@ -441,7 +410,7 @@ fn union(
                     input.columns().into_iter().find(|(below, _)| Some(below) == ids.get(place))?;
                 columns.get(place).is_some_and(|(_, data_type)| *data_type == found).then_some(below)
             };
-            let input = relation(input, route.clone().renamed(own), query, depth + 1)?;
+            let input = relation(input, route.clone().renamed(own), compiler, depth + 1)?;
             let values = ids
                 .iter()
                 .zip(columns)
@@ -451,11 +420,11 @@ fn union(
                     Ok(retyped(&Expression::column(*id, own.clone()), data_type))
                 })
                 .collect::<Result<Vec<_>>>()?;
-            let program = RowProgram::compile(&values, &input.columns, &query.parameters)?;
+            let program = RowProgram::compile(&values, &input.columns, &compiler.query.parameters)?;
             Ok((input, program))
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok(operator(columns.to_vec(), UnionSource { inputs, current: 0 }, place))
+    Ok(CountedSource::new(columns.to_vec(), UnionSource { inputs, current: 0 }, place))
 }
 
 /// What an aggregate takes of a row: its argument where FILTER lets the row through, and NULL elsewhere.
@@ -472,7 +441,7 @@ pub(super) fn aggregate(
     groups: &[NamedExpression],
     (aggregates, phase): (&[AggregateCall], AggregatePhase),
     relation: &Relation,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
 ) -> Result<CountedSource> {
     let mut values: Vec<Expression> = groups.iter().map(|named| named.expression.clone()).collect();
     let mut arguments: Vec<Expression> = Vec::new();
@@ -489,45 +458,32 @@ pub(super) fn aggregate(
     }
     let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
     values.extend(arguments.iter().cloned());
-    let program = RowProgram::compile(&values, &input.columns, &query.parameters)?;
+    let program = RowProgram::compile(&values, &input.columns, &compiler.query.parameters)?;
     let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
     input.expect_whole();
     let expected_keys = match groups {
-        [NamedExpression { expression: Expression::Column { id, .. }, .. }] => query.integer_ranges.get(id),
+        [NamedExpression { expression: Expression::Column { id, .. }, .. }] => {
+            compiler.scans.integer_ranges.get(id)
+        }
         _ => None,
     };
     let source = AggregateSource::new(input, program, group_types, argument_types, calls)
         .expecting(expected_keys.cloned())
-        .folding(groups, &arguments, &query.parameters);
+        .folding(groups, &arguments, &compiler.query.parameters);
     let source = if phase == AggregatePhase::Partial { source.in_first_phase() } else { source };
     let columns = relation.columns();
-    query.memory.add_holder(relation.estimate.rows, &columns);
+    compiler.query.memory.add_holder(relation.estimate.rows, &columns);
     for _ in 1..source.holder_count() {
-        query.memory.add_small_holder();
+        compiler.query.memory.add_small_holder();
     }
-    Ok(operator(columns, source, place))
-}
-
-/// The columns by which an aggregate alone groups.
-fn only_keys(root: &Relation) -> HashSet<ColumnId> {
-    let mut keys = HashSet::new();
-    let mut waiting = vec![root];
-    while let Some(relation) = waiting.pop() {
-        if let Operator::Aggregate { groups, .. } = &relation.operator
-            && let [NamedExpression { expression: Expression::Column { id, .. }, .. }] = groups.as_slice()
-        {
-            keys.insert(*id);
-        }
-        waiting.extend(relation.inputs().into_iter().map(|input| &**input));
-    }
-    keys
+    Ok(CountedSource::new(columns, source, place))
 }
 
 /// Rows once for each number of a series. Arrays have no kernel.
 fn repeated(
     relation: &Relation,
     route: FilterRoute,
-    query: &mut Query,
+    compiler: &mut Compiler<'_>,
     depth: usize,
 ) -> Result<CountedSource> {
     let Operator::Unnest { input, arrays, number, keeps_rows } = &relation.operator else {
@@ -539,16 +495,17 @@ fn repeated(
     if *last.data_type() != DataType::Int64 {
         return Err(Error::new(ErrorKind::NotSupported, "no kernel handles arrays"));
     }
-    let place = describe(query, "Repeat".to_owned(), depth);
+    let place = describe(compiler, "Repeat".to_owned(), depth);
     let route = route.below(place).past([last], input).within(&input.columns());
-    let input = self::relation(input, route, query, depth + 1)?;
-    let program = RowProgram::compile(std::slice::from_ref(last), &input.columns, &query.parameters)?;
+    let input = self::relation(input, route, compiler, depth + 1)?;
+    let program =
+        RowProgram::compile(std::slice::from_ref(last), &input.columns, &compiler.query.parameters)?;
     // A scan below may give fewer columns than the plan's.
     let mut all = input.columns.clone();
     let numbers: Vec<_> = columns.iter().chain(number).map(|id| (*id, DataType::Int64)).collect();
     let number_columns = numbers.len();
     all.extend(numbers);
-    Ok(operator(all, RepeatSource::new(input, program, number_columns, *keeps_rows), place))
+    Ok(CountedSource::new(all, RepeatSource::new(input, program, number_columns, *keeps_rows), place))
 }
 
 /// The value of LIMIT or OFFSET.

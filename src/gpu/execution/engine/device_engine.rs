@@ -1,11 +1,8 @@
 //! A device and what runs on it, as its host starts it.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
 };
 
 use pystachio_engine::{QueryPlace, ResultStream, StopFlag, spill::Spilling};
@@ -14,7 +11,7 @@ use pystachio_files::PageCacheProbe;
 use pystachio_files::{FileCatalog, FileIdentity, QueryFiles};
 use pystachio_plan::{
     CacheEntry, DeviceMemoryStatus, DeviceSettings, ErrorKind, QueryEngine, QueryMetrics, QueryRequest,
-    QueryTimeline, RepeatedParts, Result,
+    QueryTimeline, Result,
 };
 
 use super::{
@@ -26,11 +23,9 @@ use crate::{
     device::{ActivityLog, DeviceMemory, HostBudget, HostMemory, MemoryTechniques, Platform},
     exchange::QueryId,
     execution::{
-        compile::{Picks, compile},
+        compile::{QueryResources, RefusedPlan, compile},
         exchange::{Exchanges, RankPart},
-        join::Fragments,
-        query::{Driver, NO_OPERATOR, Query, QueryMemory, QueryMeter, Threads},
-        runtime_filter::ReducedOperators,
+        query::{Driver, NO_OPERATOR, QueryContext, QueryMemory, QueryMeter, Threads},
         scan::{ChunkCache, ReaderPlace, ReaderPool},
     },
     file_systems::FileSystems,
@@ -142,8 +137,8 @@ impl DeviceEngine {
         let place = QueryPlace { engine: QueryEngine::Gpu, rank_count: 1 };
         stop.begin(place);
         let first = self.prepare(request.clone(), (stop.clone(), None), guard.clone())?;
-        let query = &first.driver.query;
-        let (has_begun, minimum) = (query.fragments.has_begun(), query.memory.minimum());
+        let has_begun = first.resources.fragments.has_begun();
+        let minimum = first.driver.query.memory.minimum();
         let could_have_more = || has_begun.load(Ordering::Relaxed) || minimum.is_below_cap();
         let stream = match DeviceStream::start(first).await {
             Err(error) if error.kind == ErrorKind::OutOfMemory && could_have_more() => {
@@ -200,9 +195,9 @@ impl DeviceEngine {
             false => (queue, None),
         };
         let queue = queue.with_deferred_faults();
-        let query = Arc::new(self.query(&request, queue.memory(), (stop.clone(), part)));
-        let driver = Driver::new(query, queue, stop, NO_OPERATOR);
-        Ok(QueryRun { request, driver, takes_cap: false, timeline, guard: Box::new(guard) })
+        let (query, resources) = self.query(&request, queue.memory(), (stop.clone(), part));
+        let driver = Driver::new(Arc::new(query), queue, stop, NO_OPERATOR);
+        Ok(QueryRun { request, driver, resources, takes_cap: false, timeline, guard: Box::new(guard) })
     }
 
     /// A query whose plan is not compiled yet.
@@ -211,7 +206,7 @@ impl DeviceEngine {
         request: &QueryRequest,
         memory: &DeviceMemory,
         (stop, part): (StopFlag, Option<RankPart>),
-    ) -> Query {
+    ) -> (QueryContext, QueryResources) {
         let settings = request.device;
         let spill = self.spill.of_query(&request.spill);
         let store = SpillStore::new(self.spill_memory.clone(), spill);
@@ -220,26 +215,19 @@ impl DeviceEngine {
         let meter = QueryMeter::new(memory, &query_memory);
         let number = stop.account().number();
         let readers = ReaderPool::new(memory, &query_memory, place, stop.clone(), settings);
-        Query {
+        let resources = QueryResources {
+            cache: self.cache.clone(),
+            readers,
+            fragments: Arc::default(),
+            exchanges: Arc::new(Exchanges::new(part, settings.exchange, stop.clone())),
+        };
+        let context = QueryContext {
             number: number.unwrap_or_else(|| self.queries_started.fetch_add(1, Ordering::Relaxed) + 1),
             role: request.role,
             settings,
             memory: query_memory,
             threads: self.reader_place.threads.clone(),
-            fragments: Fragments::default(),
-            exchanges: Exchanges::new(part, settings.exchange, stop.clone()),
-            cache: self.cache.clone(),
-            readers,
-            scan_ranks: HashMap::new(),
-            integer_ranges: HashMap::new(),
-            only_keys: HashSet::new(),
-            columns_above_scans: HashSet::new(),
-            repeated: RepeatedParts::default(),
-            shared: HashMap::new(),
-            picks: Picks::default(),
-            refused_operator: None,
             file_systems: self.file_systems.clone(),
-            reduced: ReducedOperators::default(),
             files: QueryFiles::new(
                 self.catalog.for_request(&request.access, &stop),
                 request.planned_files.clone(),
@@ -249,7 +237,8 @@ impl DeviceEngine {
             stop,
             meter,
             metrics: Mutex::default(),
-        }
+        };
+        (context, resources)
     }
 
     /// A preview of the files that a query reads. Blocks.
@@ -258,8 +247,8 @@ impl DeviceEngine {
     ///
     /// Errors of [`DeviceEngine::run`].
     pub fn preview(&self, request: &QueryRequest, stop: &StopFlag) -> Result<QueryMetrics> {
-        let mut query = self.query(request, &self.memory.open_account(), (stop.clone(), None));
-        compile(&request.plan, &mut query)?;
+        let (mut query, resources) = self.query(request, &self.memory.open_account(), (stop.clone(), None));
+        compile(&request.plan, &mut query, &resources).map_err(|refused| refused.error)?;
         let mut metrics = std::mem::take(query.metrics_mut());
         metrics.operators.clear();
         Ok(metrics)
@@ -271,10 +260,10 @@ impl DeviceEngine {
     ///
     /// Errors of [`DeviceEngine::preview`] that are no operator's.
     pub fn refused_operator(&self, request: &QueryRequest, stop: &StopFlag) -> Result<Option<usize>> {
-        let mut query = self.query(request, &self.memory.open_account(), (stop.clone(), None));
-        match compile(&request.plan, &mut query) {
+        let (mut query, resources) = self.query(request, &self.memory.open_account(), (stop.clone(), None));
+        match compile(&request.plan, &mut query, &resources) {
             Ok(_) => Ok(None),
-            Err(error) => query.refused_operator.map(Some).ok_or(error),
+            Err(RefusedPlan { error, operator }) => operator.map(Some).ok_or(error),
         }
     }
 

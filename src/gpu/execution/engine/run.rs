@@ -23,11 +23,13 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use super::timeline::Timelines;
 use crate::{
     device::{ActivityLog, NotedActivity, device_work},
+    exchange::QueryId,
     execution::{
         CountedSource,
-        compile::compile,
-        exchange::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN},
-        query::{Driver, Query, WantedMinimum, failure_of_panic},
+        compile::{CompiledPlan, QueryResources, compile},
+        exchange::{BROADCAST_CHOSEN, Exchanges, HEAVY_ROWS, SHUFFLE_CHOSEN},
+        query::{Driver, QueryContext, WantedMinimum, failure_of_panic},
+        runtime_filter::ReducedOperators,
         waiting::wait_at_most,
     },
     operation::{ArrowBatches, column_schema},
@@ -41,6 +43,7 @@ pub(super) struct QueryRun {
     pub(super) request: QueryRequest,
     /// The query's own driver: no other driver runs yet.
     pub(super) driver: Driver,
+    pub(super) resources: QueryResources,
     /// Whether it reserves as much memory as a query may, whatever its plan says.
     pub(super) takes_cap: bool,
     /// Where to put its timeline, if the query wants one.
@@ -128,18 +131,28 @@ struct Worker {
 impl Worker {
     fn work(self) {
         let Self { run, schema, sender, metrics } = self;
-        let QueryRun { request, mut driver, takes_cap, timeline, guard } = run;
+        let QueryRun { request, mut driver, resources, takes_cap, timeline, guard } = run;
         let started = Instant::now();
         let watched = timeline.as_ref().map(|(log, timelines)| WatchedQuery { log, timelines });
         let request = &request;
-        let output = QueryOutput { request, takes_cap, schema, sender: &sender, metrics, started, watched };
+        let mut output = QueryOutput {
+            request,
+            resources: &resources,
+            takes_cap,
+            schema,
+            sender: &sender,
+            metrics,
+            started,
+            watched,
+            reduced: ReducedOperators::default(),
+        };
         let mut spool = Spool::new(driver.query.memory.store.space().clone());
         // A panic ends the query, not the process.
         let work = AssertUnwindSafe(|| output.execute(&mut driver, &mut spool));
         let result = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
         // The other drivers end, then the readers; then other queries may use the memory.
-        driver.query.fragments.end();
-        driver.query.exchanges.end();
+        resources.end();
+        drop(resources);
         drop(driver);
         // Rows before an error are given before it.
         if let Err(error) = give_spooled(spool, &sender).and(result) {
@@ -165,12 +178,15 @@ fn cancelled() -> Error {
 /// The destination of the rows.
 struct QueryOutput<'a> {
     request: &'a QueryRequest,
+    resources: &'a QueryResources,
     takes_cap: bool,
     schema: SchemaRef,
     sender: &'a mpsc::Sender<Result<RecordBatch>>,
     metrics: Arc<Mutex<QueryMetrics>>,
     started: Instant,
     watched: Option<WatchedQuery<'a>>,
+    /// Known once the plan is compiled.
+    reduced: ReducedOperators,
 }
 
 /// The timeline of the device's activity, and where to put it.
@@ -181,7 +197,7 @@ struct WatchedQuery<'a> {
 
 impl WatchedQuery<'_> {
     /// Summarises the activity and keeps it. All drivers have ended.
-    fn finish(&self, driver: &Driver, elapsed: Duration) {
+    fn finish(&self, driver: &Driver, shared: Option<QueryId>, elapsed: Duration) {
         let noted = self.log.take();
         let query = &driver.query;
         let mut metrics = lock_whole(&query.metrics);
@@ -199,7 +215,7 @@ impl WatchedQuery<'_> {
         let activities = noted.into_iter().map(|noted| noted.activity).collect();
         self.timelines.add(QueryTimeline {
             query: query.number,
-            shared: query.exchanges.shared_query().map(|query| query.0),
+            shared: shared.map(|query| query.0),
             role: query.role,
             started_unix_us: self.log.started_unix_us(),
             elapsed_us: elapsed.as_micros() as u64,
@@ -209,19 +225,19 @@ impl WatchedQuery<'_> {
 }
 
 impl QueryOutput<'_> {
-    fn execute(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
+    fn execute(&mut self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
+        let exchanges = &self.resources.exchanges;
         let result = self.give_rows(driver, spool);
         let result = driver.first_failure(result);
         // A failure of another rank counts first; the other ranks are told of this one's.
-        let result = result.map_err(|error| driver.query.exchanges.fail(error));
-        driver.query.fragments.end();
-        driver.query.exchanges.end();
+        let result = result.map_err(|error| exchanges.fail(error));
+        self.resources.end();
         // An earlier or later message reports this error already.
         let ended = driver.queue.wait();
         driver.merge_metrics();
-        count_moved(&driver.query);
+        count_moved(exchanges, &driver.query);
         if let Some(watched) = &self.watched {
-            watched.finish(driver, self.started.elapsed());
+            watched.finish(driver, exchanges.shared_query(), self.started.elapsed());
         }
         result?;
         ended?;
@@ -230,35 +246,34 @@ impl QueryOutput<'_> {
     }
 
     /// Compiles the plan into sources.
-    fn compile(&self, driver: &mut Driver) -> Result<CountedSource> {
+    fn compile(&mut self, driver: &mut Driver) -> Result<CountedSource> {
         let query = Arc::get_mut(&mut driver.query);
         let query = query.ok_or_else(|| Error::internal("a query runs before its plan is compiled"))?;
-        let root = compile(&self.request.plan, query)?;
+        let compiled = compile(&self.request.plan, query, self.resources);
+        let CompiledPlan { root, reduced } = compiled.map_err(|refused| refused.error)?;
+        self.reduced = reduced;
         query.metrics_mut().prepare_us = self.started.elapsed().as_micros() as u64;
         query.meter.show(&query.stop);
         Ok(root)
     }
 
-    fn give_rows(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
-        let compiled = self.compile(driver);
-        let mut root = compiled.inspect_err(|error| driver.query.exchanges.refuse(error))?;
+    fn give_rows(&mut self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
+        let QueryResources { exchanges, fragments, .. } = self.resources;
+        let mut root = self.compile(driver).inspect_err(|error| exchanges.refuse(error))?;
         let query = driver.query.clone();
-        let share = query.exchanges.await_start(&query.files)?;
+        let share = exchanges.await_start(&query.files)?;
         {
             let _waits = query.stop.wait_for_turn();
             let wanted = match share {
                 Some(share) => WantedMinimum::Share(share),
                 None if self.takes_cap => WantedMinimum::Cap,
-                None => WantedMinimum::OfPlan {
-                    part_bytes: query.readers.part_bytes_max(),
-                    exchange_count: query.exchanges.planned_count(),
-                },
+                None => WantedMinimum::OfPlan { exchange_count: exchanges.planned_count() },
             };
             query.memory.admit(wanted, &query.stop)?;
         }
-        query.exchanges.open(&query.files, query.memory.share())?;
-        query.exchanges.begin(&query)?;
-        query.fragments.begin(&query);
+        exchanges.open(&query.files, query.memory.share())?;
+        exchanges.begin(&query)?;
+        fragments.begin(&query);
         let batch_rows = (self.request.batch_rows_max as usize).max(1);
         while let Some(chunk) = root.next_chunk(driver)? {
             if chunk.row_count == 0 {
@@ -277,7 +292,7 @@ impl QueryOutput<'_> {
         // Even if no row of the chunk passed.
         driver.check_faults()?;
         drop(root);
-        driver.while_waiting(|_| query.exchanges.finish())
+        driver.while_waiting(|_| exchanges.finish())
     }
 
     /// Gives a batch to the reader; or to the spool, if earlier batches are there, or if the reader
@@ -317,7 +332,7 @@ impl QueryOutput<'_> {
             counted.row_count += row_count as u64;
             counted.clone()
         };
-        let actual_rows = if with_operators { actual_rows(query, &counted) } else { Vec::new() };
+        let actual_rows = if with_operators { actual_rows(&self.reduced, &counted) } else { Vec::new() };
         let mut metrics = lock_whole(&self.metrics);
         *metrics = counted;
         if !with_operators {
@@ -334,8 +349,8 @@ impl QueryOutput<'_> {
 }
 
 /// Adds the exchanges' counts of moved rows.
-fn count_moved(query: &Query) {
-    let (rank, moved) = (query.exchanges.place(), query.exchanges.take_moved());
+fn count_moved(exchanges: &Exchanges, query: &QueryContext) {
+    let (rank, moved) = (exchanges.place(), exchanges.take_moved());
     let mut metrics = lock_whole(&query.metrics);
     let QueryMetrics { operators, exchanges, .. } = &mut *metrics;
     for (place, moved) in moved {
@@ -371,13 +386,13 @@ fn count_moved(query: &Query) {
 
 /// Rows of the plan's operators, which are described in the plan's order. A limit stops the
 /// operators below it; joins drop rows of those that they filter.
-fn actual_rows(query: &Query, metrics: &QueryMetrics) -> Vec<Option<ActualRows>> {
+fn actual_rows(reduced: &ReducedOperators, metrics: &QueryMetrics) -> Vec<Option<ActualRows>> {
     let mut limit_depth: Option<u32> = None;
     let rows = metrics.operators.iter().enumerate().map(|(place, operator)| {
         if limit_depth.is_some_and(|depth| operator.depth <= depth) {
             limit_depth = None;
         }
-        let is_reduced = limit_depth.is_some() || query.reduced.contains(place);
+        let is_reduced = limit_depth.is_some() || reduced.contains(place);
         if operator.description == "Limit" && limit_depth.is_none() {
             limit_depth = Some(operator.depth);
         }

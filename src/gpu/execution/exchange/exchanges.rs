@@ -11,7 +11,6 @@
 
 use std::{
     collections::BTreeMap,
-    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock},
@@ -36,10 +35,10 @@ use crate::{
     device::Claim,
     exchange::{
         ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, Narrowing, QueryExchanges, QueryId, Rank,
+        RankPlace,
     },
     execution::{
-        query::{MemoryShare, Query, StartedWork, failure_of_panic},
-        ranks::never_begun,
+        query::{MemoryShare, QueryContext, StartedWork, failure_of_panic},
         waiting::wait_at_most,
     },
 };
@@ -74,13 +73,6 @@ pub enum QueryStart {
     Told(Arc<watch::Sender<Option<QueryBegin>>>),
     /// This is another rank, which reads the same files and reserves the same share.
     Awaited(BegunOnFirst),
-}
-
-/// A rank among all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::execution) struct RankPlace {
-    pub(in crate::execution) rank: Rank,
-    pub(in crate::execution) rank_count: usize,
 }
 
 impl RankPart {
@@ -132,10 +124,6 @@ struct ExchangesState {
     key_threads: Vec<StartedWork>,
     /// For filters of shared keys, until the query ends.
     claims: Vec<Claim>,
-    /// The number of row-moving exchanges above the relation that is being compiled.
-    depth: usize,
-    /// The scans below each compiled exchange, by their numbers among the query's.
-    scans: Vec<Range<usize>>,
     /// From opening to the end.
     open: Option<QueryExchanges>,
     /// Each exchange's place in the metrics, and its received rows.
@@ -185,43 +173,14 @@ impl Exchanges {
         self.place().is_none_or(|place| place.rank == Rank(0))
     }
 
-    /// The number of compiled exchanges.
-    pub(in crate::execution) fn count(&self) -> usize {
-        self.lock().scans.len()
-    }
-
-    /// The scans below the exchanges that were compiled in a range of numbers.
-    pub(in crate::execution) fn scans_between(&self, first: usize, end: usize) -> Vec<Range<usize>> {
-        self.lock().scans.get(first..end).unwrap_or_default().to_vec()
-    }
-
-    /// Adds a compiled exchange, whose fragment has these scans.
+    /// Adds a compiled exchange.
     pub(in crate::execution) fn add(
         &self,
         id: ExchangeId,
         operator: usize,
         (sending, received): (SendingFragment, Arc<ReceivedRows>),
-        scans: Range<usize>,
     ) {
-        let mut state = self.lock();
-        state.scans.push(scans);
-        state.planned.push(PlannedExchange { id, operator, sending, received });
-    }
-
-    /// Compiles the part of a plan below a row-moving exchange.
-    pub(in crate::execution) fn enter(&self) {
-        self.lock().depth += 1;
-    }
-
-    /// Ends what [`Self::enter`] began.
-    pub(in crate::execution) fn leave(&self) {
-        self.lock().depth -= 1;
-    }
-
-    /// Whether all ranks read the relation that is being compiled: above all exchanges, only rank 0
-    /// does.
-    pub(in crate::execution) fn is_read_on_all_ranks(&self) -> bool {
-        self.lock().depth > 0
+        self.lock().planned.push(PlannedExchange { id, operator, sending, received });
     }
 
     /// Adds keys of a compiled join that ranks share.
@@ -229,11 +188,6 @@ impl Exchanges {
         let mut state = self.lock();
         let id = ExchangeId(FIRST_SHARED_ID + state.shared.len() as u32);
         state.shared.push(PlannedKeys { id, operator, keys });
-    }
-
-    /// Keeps a claim until the query ends.
-    pub(in crate::execution) fn keep_claim(&self, claim: Claim) {
-        self.lock().claims.push(claim);
     }
 
     /// Tells the other ranks that this one can't prepare the query.
@@ -311,8 +265,8 @@ impl Exchanges {
     /// # Errors
     ///
     /// `Internal` if no thread can start.
-    pub(in crate::execution) fn begin(&self, query: &Arc<Query>) -> Result<()> {
-        let Some(RankPlace { rank, .. }) = self.place() else { return Ok(()) };
+    pub(in crate::execution) fn begin(self: &Arc<Self>, query: &Arc<QueryContext>) -> Result<()> {
+        let Some(RankPlace { rank, rank_count }) = self.place() else { return Ok(()) };
         let mut state = self.lock();
         let ExchangesState { planned, shared, open, begun, threads, key_threads, .. } = &mut *state;
         let Some(open) = open else { return Ok(()) };
@@ -320,10 +274,15 @@ impl Exchanges {
             let (outbox, inbox) = (open.take_outbox(*id)?, open.take_inbox(*id)?);
             watch(open, *id, *operator, query);
             keys.begin(outbox);
-            let (of_query, keys, operator) = (query.clone(), keys.clone(), *operator);
+            let (exchanges, of_query) = (self.clone(), query.clone());
+            let (keys, operator) = (keys.clone(), *operator);
             key_threads.push(query.threads.start(THREAD_NAME, move || {
                 // The thread records its failure.
-                let _ = guarded(&of_query, || keys.receive(&of_query, inbox, operator));
+                let _ = exchanges.guarded(|| {
+                    let claim = keys.receive(&of_query, inbox, (operator, rank_count))?;
+                    exchanges.lock().claims.extend(claim);
+                    Ok(())
+                });
             })?);
         }
         let choices: BTreeMap<ExchangeId, BroadcastChoice> = planned
@@ -341,23 +300,37 @@ impl Exchanges {
             if !received.is_unwanted() {
                 received.begin(query.memory.claim()?);
             }
-            let of_query = query.clone();
+            let (exchanges, of_query) = (self.clone(), query.clone());
             let choice = choices.get(&sending.chosen_by().unwrap_or(id)).cloned();
-            let way = WayOut { outbox, rank, received: received.clone(), choice, operator };
+            let way = WayOut {
+                exchanges: self.clone(),
+                outbox,
+                rank,
+                received: received.clone(),
+                choice,
+                operator,
+            };
             threads.push(query.threads.start(THREAD_NAME, move || {
                 // The thread records its failure.
-                let _ = guarded(&of_query, || sending.send(&of_query, way));
+                let _ = exchanges.guarded(|| sending.send(&of_query, way));
             })?);
             if received.is_unwanted() {
                 continue;
             }
-            let of_query = query.clone();
+            let (exchanges, of_query) = (self.clone(), query.clone());
             threads.push(query.threads.start(THREAD_NAME, move || {
-                let result = guarded(&of_query, || received.receive(&of_query, inbox, operator));
+                let result = exchanges.guarded(|| received.receive(&of_query, inbox, operator));
                 received.end(result);
             })?);
         }
         Ok(())
+    }
+
+    /// A thread's work: if it fails, the query fails. A panic ends the query, not the process.
+    fn guarded(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let result = catch_unwind(AssertUnwindSafe(work));
+        let result = result.unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
+        result.map_err(|error| self.fail(error))
     }
 
     /// Records why the query fails here, tells the other ranks, and stops all its drivers. Returns
@@ -462,9 +435,14 @@ impl Exchanges {
 
 impl Drop for Exchanges {
     fn drop(&mut self) {
-        let never_begun = || Error::new(ErrorKind::Cancelled, "the query was given up before it had begun");
-        self.refuse(&self.failure.get().cloned().unwrap_or_else(never_begun));
+        let given_up = || Error::new(ErrorKind::Cancelled, "the query was given up before it had begun");
+        self.refuse(&self.failure.get().cloned().unwrap_or_else(given_up));
     }
+}
+
+/// The error of a prepared query that rank 0 gives up before it begins.
+pub fn never_begun() -> Error {
+    Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query")
 }
 
 /// When to narrow outgoing blocks. If there are several hosts, links within hosts are not measured.
@@ -478,15 +456,8 @@ fn narrowing(compression: ExchangeCompression, reach: ExchangeReach) -> Narrowin
 }
 
 /// Records an exchange's movements in the query's timeline, if it has one.
-fn watch(open: &QueryExchanges, id: ExchangeId, operator: usize, query: &Query) {
+fn watch(open: &QueryExchanges, id: ExchangeId, operator: usize, query: &QueryContext) {
     if let Some(log) = query.memory.log() {
         open.watch(id, log, operator as u32);
     }
-}
-
-/// A thread's work: if it fails, the query fails. A panic ends the query, not the process.
-fn guarded(query: &Arc<Query>, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let result = catch_unwind(AssertUnwindSafe(work));
-    let result = result.unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
-    result.map_err(|error| query.exchanges.fail(error))
 }

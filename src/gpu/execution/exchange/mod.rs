@@ -54,10 +54,10 @@ mod sending;
 mod shared_keys;
 mod source;
 
-pub use self::exchanges::{BegunOnFirst, QueryStart, RankPart};
+pub use self::exchanges::{BegunOnFirst, QueryStart, RankPart, never_begun};
 pub(super) use self::{
     buffers::block_bytes_of,
-    exchanges::{Exchanges, RankPlace},
+    exchanges::Exchanges,
     owner_keys::{HeavyRows, OwnerKeys},
     received::ReceivedRows,
     sending::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN, SendTarget, SendingFragment},

@@ -11,14 +11,11 @@
 //!
 //! Deliberately absent: which keys are heavy (`pystachio_plan`'s `distribute`).
 
-use pystachio_plan::{ColumnId, DataType, Error, Expression, Result, Value, is_heavy};
+use pystachio_plan::{ColumnId, DataType, Error, Expression, Literal, Result, Value, is_heavy};
 
 use crate::{
     device::{Buffer, Chunk, Column, Rows},
-    execution::{
-        Query,
-        expressions::{RowCondition, RowProgram},
-    },
+    execution::expressions::{RowCondition, RowProgram},
     operation::{Queue, RowNumbers},
 };
 
@@ -62,14 +59,13 @@ impl OwnerKeys {
     pub(in crate::execution) fn compile(
         keys: &[Expression],
         (heavy, what): (&[Value], HeavyRows),
-        (columns, query): (&[(ColumnId, DataType)], &Query),
+        (columns, parameters): (&[(ColumnId, DataType)], &[Literal]),
     ) -> Result<Self> {
         let condition = match keys {
             [key] => is_heavy(key, heavy),
             _ if heavy.is_empty() => None,
             _ => return Err(Error::internal("heavy values of several keys")),
         };
-        let parameters = &query.parameters;
         let compiled = |condition: Expression| RowCondition::compile(&condition, columns, parameters);
         let heavy = condition.map(compiled).transpose()?.map(|condition| (condition, what));
         Ok(Self { keys: RowProgram::compile(keys, columns, parameters)?, heavy })

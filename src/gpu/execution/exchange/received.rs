@@ -22,7 +22,7 @@ use crate::{
     exchange::{InboxConsumer, ReceivedBlock},
     execution::{
         Driver,
-        query::{Query, Spilling, WAIT_INTERVAL},
+        query::{QueryContext, Spilling, WAIT_INTERVAL},
     },
     spill::SpilledPart,
 };
@@ -112,7 +112,12 @@ impl ReceivedRows {
     ///
     /// The query's failure, here or on another rank; errors of the spill store, and faults of the
     /// device.
-    pub(super) fn receive(&self, query: &Arc<Query>, inbox: InboxConsumer, operator: usize) -> Result<()> {
+    pub(super) fn receive(
+        &self,
+        query: &Arc<QueryContext>,
+        inbox: InboxConsumer,
+        operator: usize,
+    ) -> Result<()> {
         let queue = query.memory.open_queue(query.stop.clone())?;
         let mut driver = Driver::new(query.clone(), queue, query.stop.clone(), operator);
         let spilled = self.receive_rows(&mut driver, inbox);

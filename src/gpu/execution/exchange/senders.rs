@@ -34,7 +34,7 @@ use crate::{
     device::Rows,
     execution::{
         Driver,
-        query::{Query, StartedWork},
+        query::{QueryContext, StartedWork},
     },
     operation::FaultReport,
 };
@@ -53,7 +53,7 @@ struct HandedRows {
 /// The sending drivers of a fragment. The first one is the fragment's own; dropping this waits for
 /// the others.
 pub(super) struct Senders {
-    query: Arc<Query>,
+    query: Arc<QueryContext>,
     /// How many more may begin.
     left: usize,
     /// The channel to them; absent after the last rows.
@@ -65,7 +65,7 @@ pub(super) struct Senders {
 
 impl Senders {
     /// Those of a fragment that has not begun.
-    pub(super) fn new(query: &Arc<Query>) -> Self {
+    pub(super) fn new(query: &Arc<QueryContext>) -> Self {
         Self {
             query: query.clone(),
             left: usize::from(query.settings.exchange.senders_max).saturating_sub(1),
@@ -105,8 +105,8 @@ impl Senders {
     /// Starts further drivers, as far as there is memory.
     fn begin(&mut self, way: &WayOut, route: &Arc<Route>) -> Result<()> {
         let Some((_, receiver)) = &self.queue else { return Ok(()) };
-        let Query { memory, readers, .. } = &*self.query;
-        while self.left > 0 && memory.has_room_for_driver(readers.part_bytes_max()) {
+        let memory = &self.query.memory;
+        while self.left > 0 && memory.has_room_for_driver() {
             let queue = memory.open_queue(self.query.stop.clone())?;
             // Counted before it exists: otherwise drivers that begin one after another would all
             // see the same free memory.

@@ -20,6 +20,7 @@ use pystachio_plan::{Error, ExchangeReach, Result};
 
 use super::{
     choice::{BroadcastChoice, UndecidedRows},
+    exchanges::Exchanges,
     held_back::HeldBack,
     owner_keys::{ChunkOwners, HeavyChunkRows, HeavyRows, OwnerKeys},
     received::ReceivedRows,
@@ -30,7 +31,7 @@ use crate::{
     exchange::{ExchangeId, OutboxProducer, Rank, Routing},
     execution::{
         CountedSource, Driver,
-        query::{Query, failure_of_panic},
+        query::{QueryContext, failure_of_panic},
         runtime_filter::RuntimeFilter,
     },
     operation::Queue,
@@ -78,7 +79,7 @@ impl SendingFragment {
     /// # Errors
     ///
     /// Errors of the rows and of sending, and the query's failure on other ranks.
-    pub(super) fn send(self, query: &Arc<Query>, way: WayOut) -> Result<()> {
+    pub(super) fn send(self, query: &Arc<QueryContext>, way: WayOut) -> Result<()> {
         let queue = query.memory.open_queue(query.stop.clone())?;
         let mut senders = Senders::new(query);
         let sent = drive((query, queue), way, |driver, way| {
@@ -222,7 +223,7 @@ impl Rest {
 ///
 /// Errors of the work, and the query's failure on other ranks.
 pub(super) fn drive(
-    (query, queue): (&Arc<Query>, Queue),
+    (query, queue): (&Arc<QueryContext>, Queue),
     way: WayOut,
     work: impl FnOnce(&mut Driver, &WayOut) -> Result<()>,
 ) -> Result<()> {
@@ -239,7 +240,7 @@ pub(super) fn drive(
         }
         Err(error) => {
             // Before the producer itself reports an early end.
-            let error = query.exchanges.fail(error);
+            let error = way.exchanges.fail(error);
             way.outbox.fail(&error);
             Err(error)
         }
@@ -268,6 +269,8 @@ impl Route {
 /// The output of a fragment's rows. A clone serves one more driver.
 #[derive(Clone)]
 pub(super) struct WayOut {
+    /// Where a failure is recorded.
+    pub(super) exchanges: Arc<Exchanges>,
     pub(super) outbox: OutboxProducer,
     /// This rank.
     pub(super) rank: Rank,

@@ -22,11 +22,11 @@ use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{DataType, Result};
 
 use crate::{
-    device::{CellType, Chunk, Column, HeldMemory},
+    device::{CellType, Chunk, Claim, Column, HeldMemory},
     exchange::{InboxConsumer, OutboxProducer, ReceivedBlock, Routing},
     execution::{
         Driver,
-        query::Query,
+        query::QueryContext,
         runtime_filter::{JoinFilters, MeasuredKeys},
     },
     operation::Queue,
@@ -128,15 +128,21 @@ impl SharedKeys {
         Ok(())
     }
 
-    /// Receives the keys of all ranks by a driver of its own, and makes filters of them.
+    /// Receives the keys of all ranks by a driver of its own, and makes filters of them. Returns the
+    /// filters' claim, which lasts until the query ends. `operator`: the join's place in the metrics.
     ///
     /// # Errors
     ///
     /// The query's failure, here or on another rank; faults of the device.
-    pub(super) fn receive(&self, query: &Arc<Query>, inbox: InboxConsumer, operator: usize) -> Result<()> {
+    pub(super) fn receive(
+        &self,
+        query: &Arc<QueryContext>,
+        inbox: InboxConsumer,
+        (operator, rank_count): (usize, usize),
+    ) -> Result<Option<Claim>> {
         let queue = query.memory.open_queue(query.stop.clone())?;
         let mut driver = Driver::new(query.clone(), queue, query.stop.clone(), operator);
-        let received = self.receive_keys(&mut driver, &inbox);
+        let received = self.receive_keys(&mut driver, &inbox, rank_count);
         drop(inbox);
         driver.merge_metrics();
         // After a failure too: no scan waits for a filter that does not come.
@@ -144,8 +150,12 @@ impl SharedKeys {
         received
     }
 
-    fn receive_keys(&self, driver: &mut Driver, inbox: &InboxConsumer) -> Result<()> {
-        let rank_count = driver.query.exchanges.place().map_or(1, |place| place.rank_count);
+    fn receive_keys(
+        &self,
+        driver: &mut Driver,
+        inbox: &InboxConsumer,
+        rank_count: usize,
+    ) -> Result<Option<Claim>> {
         let mut claim = driver.query.memory.claim()?;
         let mut measured = MeasuredKeys::default();
         let mut held: Option<Vec<Chunk>> = Some(Vec::new());
@@ -170,7 +180,7 @@ impl SharedKeys {
                 }
             }
         }
-        let Some(chunks) = held.filter(|_| end_count == rank_count) else { return Ok(()) };
+        let Some(chunks) = held.filter(|_| end_count == rank_count) else { return Ok(None) };
         let queue = &driver.queue;
         self.filters.publish(queue, &measured, &mut claim, |insert| {
             chunks.iter().try_for_each(|chunk| {
@@ -178,10 +188,7 @@ impl SharedKeys {
                 insert(keys, chunk.row_count)
             })
         })?;
-        drop(chunks);
-        // The filters keep their part of it until the query ends.
-        driver.query.exchanges.keep_claim(claim);
-        Ok(())
+        Ok(Some(claim))
     }
 }
 

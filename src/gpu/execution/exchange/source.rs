@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use pystachio_plan::{Error, Result};
 
-use super::{
-    exchanges::RankPlace,
-    received::{Received, ReceivedRows},
-};
+use super::received::{Received, ReceivedRows};
 use crate::{
     device::Rows,
-    exchange::Rank,
+    exchange::{Rank, RankPlace},
     execution::{CountedSource, Driver, Source, expressions::RowProgram},
     operation::{EXCHANGE_LEVEL, HashPartitioning, RowNumbers},
     spill::SpilledPart,

@@ -29,20 +29,20 @@ use self::split::{Part, Split};
 use crate::{
     device::{AnyColumn, Buffer, Chunk, CodedColumn, Column},
     operation::Queue,
-    program::{Filter, Program},
+    program::{Comparison, Filter, Program},
 };
 
 /// Columns by id, in the order in which they are given.
 type Input = [(ColumnId, DataType)];
 
-/// A condition over columns of which some come as codes.
+/// A condition over columns of which some, or none, come as codes.
 pub(super) struct CodedCondition {
     parts: CodedParts,
     /// Over the cells and the parts' values; absent if it is a single part, which is never NULL.
     rest: Option<Filter>,
 }
 
-/// Expressions over columns of which some come as codes.
+/// Expressions over columns of which some, or none, come as codes.
 pub(super) struct CodedProgram {
     parts: CodedParts,
     outputs: Vec<CodedOutput>,
@@ -112,9 +112,8 @@ impl CodedParts {
         column: &impl Fn(usize) -> Result<&'a AnyColumn>,
     ) -> Result<Vec<(&'a CodedColumn, Vec<Column>)>> {
         let values = |own: &EntryExpressions| {
-            let AnyColumn::Codes(coded) = column(own.place)? else {
-                return Err(Error::internal("an expression reads codes of cells"));
-            };
+            let lacks = || Error::internal("an expression reads codes of cells");
+            let coded = column(own.place)?.codes().ok_or_else(lacks)?;
             let entries = Chunk { row_count: coded.entry_count, columns: vec![coded.entries.clone()] };
             Ok((coded, own.parts.evaluate(queue, &entries)?))
         };
@@ -176,6 +175,17 @@ impl CodedCondition {
         Ok(Self { parts, rest })
     }
 
+    /// Places of the columns whose cells it reads.
+    pub(super) fn cell_places(&self) -> &[usize] {
+        &self.parts.cell_places
+    }
+
+    /// The comparisons of integers that it consists of, by their places among the columns whose cells it
+    /// reads; `None` if it is anything else.
+    pub(super) fn comparisons(&self) -> Option<Vec<Comparison>> {
+        self.rest.as_ref()?.comparisons()
+    }
+
     /// A flag a row: whether the condition is true. `column` returns the input's columns by place.
     ///
     /// # Errors
@@ -198,9 +208,9 @@ impl CodedCondition {
 }
 
 impl CodedProgram {
-    /// Whether anything is evaluated once an entry.
-    pub(super) fn has_parts(&self) -> bool {
-        self.parts.columns.iter().any(|own| !own.results.is_empty())
+    /// Places of the columns whose cells it reads.
+    pub(super) fn cell_places(&self) -> &[usize] {
+        &self.parts.cell_places
     }
 
     /// The expressions over the input, of which these columns come as codes. None is a column by itself.

@@ -11,26 +11,40 @@ use std::{
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{ColumnId, DataType, Error, Expression, Literal, Result};
 
-use super::coded::{CodedCondition, CodedProgram, columns_of};
+use super::coded::{CodedCondition, CodedProgram};
 use crate::{
-    device::{AnyColumn, Buffer, Chunk, Column, Rows},
+    device::{AnyColumn, Buffer, Column, Rows},
     execution::Columns,
     operation::Queue,
-    program::{Comparison, Filter, Program},
+    program::Comparison,
     segment::TextSearch,
 };
 
-/// Compiled variants by columns that come as codes; `None` if no program can do it. There are as
-/// few of these sets as ways in which files are written.
-type Variants<T> = Mutex<HashMap<BTreeSet<ColumnId>, Option<Arc<T>>>>;
+/// What is compiled of columns, by those that come as codes. There are as few of these sets as ways
+/// in which files are written.
+struct Variants<T> {
+    /// For columns that all come as cells.
+    of_cells: Arc<T>,
+    of_codes: Mutex<HashMap<BTreeSet<ColumnId>, Arc<T>>>,
+}
 
-fn variant<T>(
-    variants: &Variants<T>,
-    coded: BTreeSet<ColumnId>,
-    compile: impl FnOnce(&BTreeSet<ColumnId>) -> Option<T>,
-) -> Option<Arc<T>> {
-    let mut known = lock_whole(variants);
-    known.entry(coded).or_insert_with_key(|coded| compile(coded).map(Arc::new)).clone()
+impl<T> Variants<T> {
+    fn new(of_cells: T) -> Self {
+        Self { of_cells: Arc::new(of_cells), of_codes: Mutex::default() }
+    }
+
+    /// The variant for these codes. `compile` makes it; without its result the cells are looked up.
+    fn of(
+        &self,
+        coded: BTreeSet<ColumnId>,
+        compile: impl FnOnce(&BTreeSet<ColumnId>) -> Option<T>,
+    ) -> Arc<T> {
+        if coded.is_empty() {
+            return self.of_cells.clone();
+        }
+        let compiled = |coded: &_| compile(coded).map_or_else(|| self.of_cells.clone(), Arc::new);
+        lock_whole(&self.of_codes).entry(coded).or_insert_with_key(compiled).clone()
+    }
 }
 
 /// The columns at some places that are codes.
@@ -41,7 +55,7 @@ fn coded_among<'a>(
 ) -> Result<BTreeSet<ColumnId>> {
     let mut coded = BTreeSet::new();
     for place in places {
-        if let AnyColumn::Codes(_) = column(*place)? {
+        if column(*place)?.codes().is_some() {
             coded.insert(input[*place].0);
         }
     }
@@ -61,11 +75,7 @@ pub(in crate::execution) struct RowCondition {
     condition: Expression,
     input: Columns,
     parameters: Vec<Literal>,
-    /// Places of the columns that it reads.
-    places: Vec<usize>,
-    /// Over these columns.
-    filter: Filter,
-    coded: Variants<CodedCondition>,
+    variants: Variants<CodedCondition>,
 }
 
 impl RowCondition {
@@ -73,38 +83,34 @@ impl RowCondition {
     ///
     /// # Errors
     ///
-    /// Errors of [`Filter::compile`].
+    /// Errors of [`crate::program::Filter::compile`].
     pub(in crate::execution) fn compile(
         condition: &Expression,
         input: &[(ColumnId, DataType)],
         parameters: &[Literal],
     ) -> Result<Self> {
-        let places = places_of(&columns_of(condition), input);
-        let known: Columns = places.iter().map(|place| input[*place].clone()).collect();
-        let filter = Filter::compile(condition, &known, parameters)?;
+        let of_cells = CodedCondition::compile(condition, &BTreeSet::new(), input, parameters)?;
         Ok(Self {
             condition: condition.clone(),
             input: input.to_vec(),
             parameters: parameters.to_vec(),
-            places,
-            filter,
-            coded: Mutex::default(),
+            variants: Variants::new(of_cells),
         })
     }
 
     /// Places of the columns that it reads.
     pub(in crate::execution) fn places(&self) -> &[usize] {
-        &self.places
+        self.variants.of_cells.cell_places()
     }
 
     /// The comparisons of integers that it consists of, by place of their columns; `None` if it is anything else.
     pub(in crate::execution) fn comparisons(&self) -> Option<Vec<Comparison>> {
-        let mut comparisons = self.filter.comparisons()?;
+        let (mut comparisons, places) = (self.variants.of_cells.comparisons()?, self.places());
         for comparison in &mut comparisons {
             match comparison {
-                Comparison::Within { column, .. } => *column = self.places[*column],
+                Comparison::Within { column, .. } => *column = places[*column],
                 Comparison::Ordered { column, other, .. } => {
-                    (*column, *other) = (self.places[*column], self.places[*other]);
+                    (*column, *other) = (places[*column], places[*other]);
                 }
             }
         }
@@ -119,7 +125,7 @@ impl RowCondition {
     /// Places of the columns whose cells it does not need if they come as codes.
     pub(in crate::execution) fn places_without_cells(&self) -> Vec<usize> {
         let without_cells = CodedCondition::columns_without_cells(&self.condition, &self.input);
-        self.places.iter().copied().filter(|place| without_cells.contains(&self.input[*place].0)).collect()
+        self.places().iter().copied().filter(|place| without_cells.contains(&self.input[*place].0)).collect()
     }
 
     /// A flag a row: whether it is true. `column` returns the columns by place.
@@ -133,18 +139,11 @@ impl RowCondition {
         row_count: usize,
         column: impl Fn(usize) -> Result<&'a AnyColumn>,
     ) -> Result<Buffer> {
-        let coded = coded_among(&self.places, &self.input, &column)?;
-        if !coded.is_empty() {
-            let compile = |coded: &BTreeSet<ColumnId>| {
-                CodedCondition::compile(&self.condition, coded, &self.input, &self.parameters).ok()
-            };
-            if let Some(condition) = variant(&self.coded, coded, compile) {
-                return condition.flags(queue, row_count, column);
-            }
-        }
-        let cells = |place: &usize| queue.cells_of(column(*place)?, row_count);
-        let columns = self.places.iter().map(cells).collect::<Result<_>>()?;
-        Ok(self.filter.evaluate(queue, &Chunk { row_count, columns })?.values)
+        let coded = coded_among(self.places(), &self.input, &column)?;
+        let compile = |coded: &BTreeSet<ColumnId>| {
+            CodedCondition::compile(&self.condition, coded, &self.input, &self.parameters).ok()
+        };
+        self.variants.of(coded, compile).flags(queue, row_count, column)
     }
 }
 
@@ -155,11 +154,7 @@ pub(in crate::execution) struct RowProgram {
     expressions: Vec<Expression>,
     input: Columns,
     parameters: Vec<Literal>,
-    /// Places of the columns that these read.
-    places: Vec<usize>,
-    /// Over these columns.
-    program: Program,
-    coded: Variants<CodedProgram>,
+    variants: Variants<CodedProgram>,
 }
 
 /// The origin of an output.
@@ -175,7 +170,7 @@ impl RowProgram {
     ///
     /// # Errors
     ///
-    /// Errors of [`Program::compile`].
+    /// Errors of [`crate::program::Program::compile`].
     pub(in crate::execution) fn compile(
         expressions: &[Expression],
         input: &[(ColumnId, DataType)],
@@ -193,18 +188,13 @@ impl RowProgram {
         let outputs = expressions.iter().map(output).collect::<Result<_>>()?;
         let is_computed = |expression: &&Expression| !matches!(expression, Expression::Column { .. });
         let expressions: Vec<Expression> = expressions.iter().filter(is_computed).cloned().collect();
-        let read: BTreeSet<ColumnId> = expressions.iter().flat_map(columns_of).collect();
-        let places = places_of(&read, input);
-        let known: Columns = places.iter().map(|place| input[*place].clone()).collect();
-        let program = Program::compile(&expressions, &known, parameters)?;
+        let of_cells = CodedProgram::compile(&expressions, &BTreeSet::new(), input, parameters)?;
         Ok(Self {
             outputs,
             expressions,
             input: input.to_vec(),
             parameters: parameters.to_vec(),
-            places,
-            program,
-            coded: Mutex::default(),
+            variants: Variants::new(of_cells),
         })
     }
 
@@ -215,7 +205,7 @@ impl RowProgram {
 
     /// The expressions' values. Those that are columns are the rows' own.
     ///
-    /// Waits as [`Program::evaluate`] does.
+    /// Waits as [`crate::program::Program::evaluate`] does.
     ///
     /// # Errors
     ///
@@ -251,21 +241,12 @@ impl RowProgram {
         row_count: usize,
         column: impl Fn(usize) -> Result<&'a AnyColumn>,
     ) -> Result<Vec<AnyColumn>> {
-        let coded = coded_among(&self.places, &self.input, &column)?;
-        if !coded.is_empty() {
-            let compile = |coded: &BTreeSet<ColumnId>| {
-                let (expressions, input) = (&self.expressions, &self.input);
-                let program = CodedProgram::compile(expressions, coded, input, &self.parameters).ok()?;
-                program.has_parts().then_some(program)
-            };
-            if let Some(program) = variant(&self.coded, coded, compile) {
-                return program.evaluate(queue, row_count, column);
-            }
-        }
-        let cells = |place: &usize| queue.cells_of(column(*place)?, row_count);
-        let columns = self.places.iter().map(cells).collect::<Result<_>>()?;
-        let values = self.program.evaluate(queue, &Chunk { row_count, columns })?;
-        Ok(values.into_iter().map(AnyColumn::Cells).collect())
+        let coded = coded_among(self.variants.of_cells.cell_places(), &self.input, &column)?;
+        let compile = |coded: &BTreeSet<ColumnId>| {
+            let (expressions, input) = (&self.expressions, &self.input);
+            CodedProgram::compile(expressions, coded, input, &self.parameters).ok()
+        };
+        self.variants.of(coded, compile).evaluate(queue, row_count, column)
     }
 }
 
@@ -274,7 +255,7 @@ mod tests {
     use pystachio_plan::{CaseBranch, Ctype, Function, Value};
 
     use super::*;
-    use crate::device::{CellType, CodedColumn, DeviceMemory, EmulatedPlatform, StringCell};
+    use crate::device::{CellType, Chunk, CodedColumn, DeviceMemory, EmulatedPlatform, StringCell};
 
     const TEXT: ColumnId = ColumnId(1);
     const NUMBER: ColumnId = ColumnId(2);

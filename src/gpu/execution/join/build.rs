@@ -10,9 +10,12 @@
 //! build side, and another one run the rest of the join (`fragment.rs`); it uses the rows after
 //! [`ReadBuild::publish`] and [`ReadBuild::use_on`].
 
+use std::sync::Arc;
+
 use pystachio_plan::{DataType, JoinKind, Result};
 
 use super::{
+    fragment::Fragments,
     matching::{Built, Matching},
     partitions::{PartitionedJoin, SpilledSide},
 };
@@ -180,17 +183,18 @@ impl HeldBuild {
 }
 
 impl UnreadBuild {
-    /// Reads the build side, and settles the filters of the scans.
+    /// Reads the build side, and settles the filters of the scans. Begins the fragments that have
+    /// waited for these.
     ///
     /// # Errors
     ///
     /// Errors of the rows and of spilling; `Cancelled`, and faults of the device.
-    pub(super) fn read(mut self, driver: &mut Driver) -> Result<ReadBuild> {
+    pub(super) fn read(mut self, driver: &mut Driver, fragments: &Arc<Fragments>) -> Result<ReadBuild> {
         let rows = self.read_rows(driver)?;
         let Self { matching, operator, .. } = self;
         // From now on other operators may use the memory that those below held and claimed.
         drop(operator);
-        driver.query.fragments.begin(&driver.query);
+        fragments.begin(&driver.query);
         Ok(ReadBuild { matching, rows })
     }
 

@@ -39,7 +39,7 @@ use pystachio_plan::{Error, Result};
 
 use super::build::{ReadBuild, UnreadBuild};
 use crate::execution::{
-    query::{Driver, NO_OPERATOR, Query, StartedWork, WAIT_INTERVAL, failure_of_panic},
+    query::{Driver, NO_OPERATOR, QueryContext, StartedWork, WAIT_INTERVAL, failure_of_panic},
     runtime_filter::RuntimeFilter,
 };
 
@@ -104,11 +104,15 @@ enum FragmentState {
 }
 
 /// A build side until its join asks for it. Dropping it stops the fragment.
-pub(in crate::execution) struct BuildFragment(Arc<Fragment>);
+pub(in crate::execution) struct BuildFragment {
+    fragment: Arc<Fragment>,
+    /// Those of the query, which may begin once this one's filters are settled.
+    all: Arc<Fragments>,
+}
 
 impl Drop for BuildFragment {
     fn drop(&mut self) {
-        let Self(fragment) = self;
+        let fragment = &self.fragment;
         fragment.stop.stop();
         let mut progress = fragment.lock();
         // A running driver drops its rows.
@@ -131,7 +135,7 @@ impl BuildFragment {
     ///
     /// The failure of reading the build side; `Cancelled`.
     pub(super) fn take(self, driver: &mut Driver) -> Result<ReadBuild> {
-        let Self(fragment) = &self;
+        let Self { fragment, all } = &self;
         let before = {
             let mut progress = fragment.lock();
             match &*progress {
@@ -140,7 +144,7 @@ impl BuildFragment {
             }
         };
         let read = match before {
-            Some(FragmentState::Waiting(unread)) => return unread.read(driver),
+            Some(FragmentState::Waiting(unread)) => return unread.read(driver, all),
             Some(FragmentState::Ended(read)) => read,
             Some(FragmentState::Starting(_) | FragmentState::Running | FragmentState::Taken) => {
                 Err(Error::internal("a build side is asked for twice"))
@@ -207,7 +211,7 @@ impl Fragment {
     }
 
     /// Its thread's work.
-    fn run(&self, query: &Arc<Query>) {
+    fn run(&self, query: &Arc<QueryContext>, all: &Arc<Fragments>) {
         let mut progress = self.lock();
         let unread = match std::mem::replace(&mut *progress, FragmentState::Running) {
             FragmentState::Starting(unread) => unread,
@@ -219,7 +223,7 @@ impl Fragment {
         };
         drop(progress);
         // A panic ends the query, not the process.
-        let work = AssertUnwindSafe(|| self.read(query, unread));
+        let work = AssertUnwindSafe(|| self.read(query, unread, all));
         let read = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
         let mut progress = self.lock();
         // The join no longer wants the result.
@@ -234,10 +238,15 @@ impl Fragment {
     }
 
     /// Reads the build side by a driver of its own, and makes the table, ready for the join's stream.
-    fn read(&self, query: &Arc<Query>, unread: UnreadBuild) -> Result<ReadBuild> {
+    fn read(
+        &self,
+        query: &Arc<QueryContext>,
+        unread: UnreadBuild,
+        all: &Arc<Fragments>,
+    ) -> Result<ReadBuild> {
         let queue = query.memory.open_queue(self.stop.clone())?;
         let mut driver = Driver::new(query.clone(), queue, self.stop.clone(), self.place.join);
-        let read = unread.read(&mut driver).and_then(|read| read.with_table(&driver.queue));
+        let read = unread.read(&mut driver, all).and_then(|read| read.with_table(&driver.queue));
         let read = driver.first_failure(read).and_then(|read| {
             driver.check_faults()?;
             read.publish(&driver.queue)?;
@@ -252,7 +261,7 @@ impl Fragments {
     /// Adds a build side of a query that is being compiled. Without a place it never begins by
     /// itself: its join's driver reads it.
     pub(in crate::execution) fn add(
-        &self,
+        self: &Arc<Self>,
         unread: UnreadBuild,
         place: Option<FragmentPlace>,
         stop: &StopFlag,
@@ -270,12 +279,12 @@ impl Fragments {
             let place = waiting.partition_point(|known| known.place.rank <= fragment.place.rank);
             waiting.insert(place, fragment.clone());
         }
-        BuildFragment(fragment)
+        BuildFragment { fragment, all: self.clone() }
     }
 
     /// Begins fragments of an admitted query, as far as filters are settled and there are threads
     /// and memory.
-    pub(in crate::execution) fn begin(&self, query: &Arc<Query>) {
+    pub(in crate::execution) fn begin(self: &Arc<Self>, query: &Arc<QueryContext>) {
         let mut state = lock_whole(&self.state);
         state.waiting.retain(|fragment| fragment.is_waiting());
         let mut place = 0;
@@ -284,7 +293,7 @@ impl Fragments {
                 place += 1;
                 continue;
             }
-            if !query.memory.has_room_for_driver(query.readers.part_bytes_max()) {
+            if !query.memory.has_room_for_driver() {
                 break;
             }
             let fragment = state.waiting.remove(place);
@@ -294,12 +303,12 @@ impl Fragments {
             // Counted before it exists: otherwise fragments that begin one after another would all
             // see the same free memory.
             let working = query.memory.enter();
-            let (of_query, begun) = (query.clone(), fragment.clone());
+            let (all, of_query, begun) = (self.clone(), query.clone(), fragment.clone());
             let started = query.threads.start(THREAD_NAME, move || {
                 drop(working);
-                begun.run(&of_query);
-                of_query.fragments.note_ended();
-                of_query.fragments.begin(&of_query);
+                begun.run(&of_query, &all);
+                all.note_ended();
+                all.begin(&of_query);
             });
             match started {
                 Ok(work) => {

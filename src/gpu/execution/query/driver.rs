@@ -1,10 +1,9 @@
 //! The state that all drivers of a query share, and the state of each driver.
 //!
 //! ```text
-//! Query ─┬─ driver of the query's own thread: stream, metrics, faults ─► the root, chunk by chunk
-//!        ├─ driver of a fragment (`join/fragment.rs`): the same       ─► a build side, as a whole
-//!        ├─ drivers of an exchange (`exchange`): the same             ─► the rows below it, to other ranks; and those of others
-//!        └─ readers (`scan/readers.rs`), which all drivers wait for
+//! QueryContext ─┬─ driver of the query's own thread: stream, metrics, faults ─► the root, chunk by chunk
+//!               ├─ driver of a fragment (`join/fragment.rs`): the same       ─► a build side, as a whole
+//!               └─ drivers of an exchange (`exchange`): the same             ─► the rows below it, to other ranks; and those of others
 //! ```
 //!
 //! Invariants: one thread uses a driver, and all its device work is in the order of one stream. A
@@ -13,8 +12,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, HashMap, HashSet},
-    ops::RangeInclusive,
+    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -25,8 +23,7 @@ use pystachio_engine::{
 };
 use pystachio_files::QueryFiles;
 use pystachio_plan::{
-    ColumnId, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, RepeatedParts,
-    Result, StoragePath,
+    DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result, StoragePath,
 };
 
 use super::{
@@ -35,26 +32,14 @@ use super::{
     threads::Threads,
 };
 use crate::{
-    execution::{
-        compile::Picks,
-        exchange::Exchanges,
-        join::Fragments,
-        runtime_filter::ReducedOperators,
-        scan::{ChunkCache, ReaderPool},
-        shared::SharedPart,
-    },
     file_systems::FileSystems,
     operation::{FaultReport, Queue},
 };
 
-/// The state that all drivers of a query share. The plan is compiled into it before any driver
-/// runs; from then on it is shared, and fields that change have locks of their own.
-///
-/// # Ordering
-///
-/// Drivers and readers have ended when it is dropped: [`Fragments::end`] and [`Exchanges::end`]
-/// first.
-pub(in crate::execution) struct Query {
+/// What every driver of a query needs, whatever operators it runs. The compilation of the plan
+/// completes it before any driver runs; from then on it is shared, and fields that change have
+/// locks of their own.
+pub(in crate::execution) struct QueryContext {
     /// Queries of an engine are numbered in the order of their start.
     pub(in crate::execution) number: u64,
     /// The user of the query.
@@ -63,29 +48,6 @@ pub(in crate::execution) struct Query {
     pub(in crate::execution) memory: QueryMemory,
     /// Where drivers run.
     pub(in crate::execution) threads: Threads,
-    pub(in crate::execution) cache: ChunkCache,
-    pub(in crate::execution) readers: ReaderPool,
-    /// Build sides that may have drivers of their own.
-    pub(in crate::execution) fragments: Fragments,
-    /// Rows to and from other ranks.
-    pub(in crate::execution) exchanges: Exchanges,
-    /// The position in which the query will want each scan, by the address of its relation.
-    pub(in crate::execution) scan_ranks: HashMap<usize, usize>,
-    /// Bounds of the integers of scanned columns, from footers. They serve as estimates; results
-    /// must not depend on them.
-    pub(in crate::execution) integer_ranges: HashMap<ColumnId, RangeInclusive<i64>>,
-    /// The columns whose ranges are asked for: those by which an aggregate alone groups.
-    pub(in crate::execution) only_keys: HashSet<ColumnId>,
-    /// The columns of scans that the query reads outside of their own conditions.
-    pub(in crate::execution) columns_above_scans: HashSet<ColumnId>,
-    /// The parts that are computed once, and those of them that were compiled, by their group.
-    pub(in crate::execution) repeated: RepeatedParts,
-    pub(in crate::execution) shared: HashMap<usize, Arc<SharedPart>>,
-    /// The values that aggregates of ordered rows pick.
-    pub(in crate::execution) picks: Picks,
-    /// The lowest operator of the plan that could not be compiled for want of a kernel, by the address of its relation.
-    pub(in crate::execution) refused_operator: Option<usize>,
-    pub(in crate::execution) reduced: ReducedOperators,
     pub(in crate::execution) files: QueryFiles,
     pub(in crate::execution) file_systems: Arc<FileSystems>,
     pub(in crate::execution) parameters: Vec<Literal>,
@@ -98,7 +60,7 @@ pub(in crate::execution) struct Query {
     pub(in crate::execution) metrics: Mutex<QueryMetrics>,
 }
 
-impl Query {
+impl QueryContext {
     /// The metrics, while no driver runs.
     pub(in crate::execution) fn metrics_mut(&mut self) -> &mut QueryMetrics {
         whole(self.metrics.get_mut())
@@ -115,7 +77,7 @@ pub(in crate::execution) const WAIT_INTERVAL: Duration = Duration::from_millis(1
 /// Kernels report faults in values later than the work that causes them. Before a driver sends rows
 /// or hands a build side over, it calls [`Driver::check_faults`].
 pub(in crate::execution) struct Driver {
-    pub(in crate::execution) query: Arc<Query>,
+    pub(in crate::execution) query: Arc<QueryContext>,
     /// All device work of the driver goes through it: it has a stream of its own.
     pub(in crate::execution) queue: Queue,
     /// Stops the driver when its fragment is no longer wanted.
@@ -174,7 +136,7 @@ impl Driver {
     /// A driver on a stream, for work of the operator at `operator` until another one runs. `stop`:
     /// set when the fragment is no longer wanted.
     pub(in crate::execution) fn new(
-        query: Arc<Query>,
+        query: Arc<QueryContext>,
         queue: Queue,
         stop: StopFlag,
         operator: usize,

@@ -110,6 +110,15 @@ struct QueryNeed {
     holder_count: u64,
     /// What they are expected to hold, all together.
     held_bytes: u64,
+    /// Memory to decode one part of any scan, at most.
+    part_bytes: u64,
+}
+
+impl QueryNeed {
+    /// What a driver has at least for chunks.
+    fn driver_bytes(&self) -> u64 {
+        self.part_bytes.saturating_mul(PARTS_OF_DRIVER)
+    }
 }
 
 /// The parts of a query's minimum.
@@ -126,15 +135,14 @@ impl MinimumParts {
         Self { held_bytes: bytes, working_bytes: bytes }
     }
 
-    /// What a plan needs, between the floor and the cap. `part_bytes`: memory to decode one part of
-    /// a scan.
-    fn of(need: QueryNeed, part_bytes: u64, arena_bytes: u64) -> Self {
+    /// What a plan needs, between the floor and the cap.
+    fn of(need: QueryNeed, arena_bytes: u64) -> Self {
         let cap = Self::cap(arena_bytes);
         // Evenly, so that there are never too many queries.
         let least = arena_bytes / QUERIES_MAX / CAP_PARTS;
         let held_min = need.holder_count.saturating_mul(HOLDER_BYTES_MIN);
         let held = need.held_bytes.max(held_min).max(least);
-        let working = part_bytes.saturating_mul(PARTS_OF_DRIVER).max(WORKING_BYTES_MIN).max(least);
+        let working = need.driver_bytes().max(WORKING_BYTES_MIN).max(least);
         Self { held_bytes: held.min(cap.held_bytes), working_bytes: working.min(cap.working_bytes) }
     }
 
@@ -198,8 +206,6 @@ impl MemoryShare {
 pub(in crate::execution) enum WantedMinimum {
     /// By what the plan says.
     OfPlan {
-        /// Memory to read one part of a scan.
-        part_bytes: u64,
         /// The number of exchanges with other ranks, if there are other ranks.
         exchange_count: Option<usize>,
     },
@@ -288,10 +294,9 @@ impl QueryMemory {
         self.driver_count.load(Ordering::Relaxed).max(1)
     }
 
-    /// Whether there is memory now for the chunks of one more driver. `part_bytes`: memory to
-    /// decode one part of a scan.
-    pub(in crate::execution) fn has_room_for_driver(&self, part_bytes: u64) -> bool {
-        let driver_bytes = part_bytes.saturating_mul(PARTS_OF_DRIVER).max(self.working_bytes());
+    /// Whether there is memory now for the chunks of one more driver.
+    pub(in crate::execution) fn has_room_for_driver(&self) -> bool {
+        let driver_bytes = self.need.driver_bytes().max(self.working_bytes());
         self.memory.available_bytes() / (self.driver_count() + 1) >= driver_bytes
     }
 
@@ -333,6 +338,11 @@ impl QueryMemory {
         self.add_holder(0.0, &[]);
     }
 
+    /// Sets the memory to decode one part of any scan, at most.
+    pub(in crate::execution) fn expect_parts(&mut self, part_bytes: u64) {
+        self.need.part_bytes = part_bytes;
+    }
+
     fn working_bytes(&self) -> u64 {
         self.minimum.parts().working_bytes
     }
@@ -355,8 +365,8 @@ impl QueryMemory {
     pub(in crate::execution) fn admit(&self, wanted: WantedMinimum, stop: &StopFlag) -> Result<()> {
         let arena_bytes = self.memory.bytes_max();
         let parts = match wanted {
-            WantedMinimum::OfPlan { part_bytes, exchange_count } => {
-                let parts = MinimumParts::of(self.need, part_bytes, arena_bytes);
+            WantedMinimum::OfPlan { exchange_count } => {
+                let parts = MinimumParts::of(self.need, arena_bytes);
                 match exchange_count {
                     None => parts,
                     Some(exchanges) => {

@@ -1,17 +1,16 @@
 //! The parts of a query that do not depend on its operators: drivers, their memory, and held rows.
 //!
-//! - `driver.rs`: the shared state of a query's drivers (`Query`), and the state of each one
+//! - `driver.rs`: the shared state of a query's drivers (`QueryContext`), and the state of each one
 //! - `memory.rs`: the memory of a query, and the limits of its operators
 //! - `threads.rs`: threads of drivers and readers, which later queries reuse
 //! - `meter.rs`: the progress of a query, for monitoring
 //! - `held.rs`: rows that an operator holds, and their way off the device
 //!
-//! Each module of operators imports this one, and so do `compile` and `engine`. `Query` has one
-//! value of each module whose state the drivers share: the scans' readers and cache, the joins'
-//! fragments, the exchanges, and the operators that filters reduce. The other files here import no
-//! operator.
+//! Each module of operators imports this one, and so do `compile` and `engine`; it imports none of
+//! them.
 //!
-//! Deliberately absent: operators, and the device's memory itself (`device/memory`).
+//! Deliberately absent: operators, and what they share beside the context (`QueryResources` in
+//! `compile`); the device's memory itself (`device/memory`).
 
 mod driver;
 mod held;
@@ -20,7 +19,7 @@ mod meter;
 mod threads;
 
 pub(super) use self::{
-    driver::{Driver, NO_OPERATOR, Query, WAIT_INTERVAL, failure_of_panic},
+    driver::{Driver, NO_OPERATOR, QueryContext, WAIT_INTERVAL, failure_of_panic},
     held::{Held, Spilling, for_each_block, groups_within},
     memory::{
         LARGE_QUERIES, MemoryShare, PARTITION_LEVELS_MAX, PARTITIONS, QueryMemory, ROWS_MAX, SHARES_OF_CAP,

@@ -51,5 +51,4 @@ pub use self::{
     rank_device::RankDevice,
     rank_table::RankTable,
     ranked_engine::{RankedEngine, RankedOptions},
-    stream::never_begun,
 };

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::peer::RankPeer;
 use crate::{
     exchange::{QueryId, Rank},
-    execution::BegunOnFirst,
+    execution::{BegunOnFirst, never_begun},
 };
 
 /// The way out of a query that another rank has failed, where that rank has not said why.
@@ -98,11 +98,6 @@ impl PeerRuns {
             None => error,
         }
     }
-}
-
-/// The error of a prepared query that rank 0 gives up before it begins.
-pub fn never_begun() -> Error {
-    Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query")
 }
 
 /// Whether a rank's failure only says that it was told to end.

@@ -27,7 +27,7 @@ use pystachio_plan::{Error, Expression, Literal, OperatorMetrics, Result, ScanCo
 
 use crate::{
     decode::{ResidentChunk, RowSelection},
-    device::{AnyColumn, CodedColumn},
+    device::AnyColumn,
     execution::{
         Columns,
         expressions::{RowCondition, is_text},
@@ -339,8 +339,8 @@ impl RowTest<'_> {
 
     fn count_entries(&self, own: &OwnConditions, early: &EarlyColumns) -> Result<()> {
         for place in own.condition.places() {
-            if let AnyColumn::Codes(CodedColumn { entry_count, .. }) = self.column(early, *place)? {
-                self.filter.count_entries(*entry_count, early.row_count);
+            if let Some(coded) = self.column(early, *place)?.codes() {
+                self.filter.count_entries(coded.entry_count, early.row_count);
             }
         }
         Ok(())

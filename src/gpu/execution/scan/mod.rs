@@ -35,5 +35,5 @@ pub(super) use self::{
     chunk_cache::ChunkCache,
     readers::{ReaderPlace, ReaderPool},
     share::ScanShare,
-    source::{ScanPlace, ScanSource},
+    source::{PlannedScans, ScanPlace, ScanSource},
 };

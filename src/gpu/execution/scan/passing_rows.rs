@@ -263,7 +263,7 @@ impl ScanWork {
                 let mut late = late.wait_decoded()?;
                 // Decoding has gathered columns of cells already.
                 let coded: Vec<usize> =
-                    (0..late.len()).filter(|place| matches!(late[*place], AnyColumn::Codes(_))).collect();
+                    (0..late.len()).filter(|place| late[*place].codes().is_some()).collect();
                 let gathered = gather(&coded.iter().map(|place| &late[*place]).collect::<Vec<_>>())?;
                 for (place, column) in coded.into_iter().zip(gathered) {
                     late[place] = column;

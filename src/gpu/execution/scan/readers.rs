@@ -33,7 +33,7 @@ use std::{
 
 use pystachio_engine::{
     StopFlag,
-    locking::{lock, lock_whole, whole},
+    locking::{lock, lock_whole},
 };
 use pystachio_plan::{DeviceSettings, Error, ErrorKind, Result};
 
@@ -93,13 +93,14 @@ pub(in crate::execution) struct ReaderPlace {
 }
 
 /// The readers of one query. They start with the first part that is waited for, and end with the pool.
+/// No driver waits for a part after that.
 pub(in crate::execution) struct ReaderPool {
     shared: Arc<ReaderPoolInner>,
-    threads: Threads,
-    started: Mutex<Vec<StartedWork>>,
 }
 
 struct ReaderPoolInner {
+    threads: Threads,
+    started: Mutex<Vec<StartedWork>>,
     memory: DeviceMemory,
     stop: StopFlag,
     reader_count: usize,
@@ -171,6 +172,42 @@ pub(super) struct WantedScan {
 }
 
 impl WantedScan {
+    /// Waits for the next part; `None` after the last. One driver at a time waits for a scan, until
+    /// `stop` is set.
+    ///
+    /// # Errors
+    ///
+    /// The failure of reading the part; `Cancelled`.
+    pub(super) fn next_part(&self, stop: &StopFlag) -> Result<Option<PartRows>> {
+        let Self { shared, number } = self;
+        shared.start()?;
+        let mut state = shared.lock();
+        loop {
+            let Some(known) = state.scans.get_mut(*number) else {
+                return Err(Error::internal("a scan that no reader knows"));
+            };
+            if known.wanted == known.work.part_count() {
+                return Ok(None);
+            }
+            if let Some((chunk, bytes)) = known.done.remove(&known.wanted) {
+                known.wanted += 1;
+                state.ahead_bytes -= bytes;
+                state.waited.remove(number);
+                drop(state);
+                shared.changed.notify_all();
+                return chunk.map(Some);
+            }
+            if stop.is_stopped() {
+                state.waited.remove(number);
+                return Err(cancelled());
+            }
+            if state.waited.insert(*number) {
+                shared.changed.notify_all();
+            }
+            state = shared.wait(state, WAIT_INTERVAL);
+        }
+    }
+
     /// Marks the scan as no longer wanted.
     pub(super) fn finish(&self) {
         self.shared.finish([self.number]);
@@ -194,6 +231,8 @@ impl ReaderPool {
     ) -> Self {
         let ReaderPlace { threads, processors } = place;
         let shared = ReaderPoolInner {
+            threads,
+            started: Mutex::default(),
             memory: memory.clone(),
             stop,
             reader_count: memory.platform().reader_count().max(1),
@@ -204,7 +243,7 @@ impl ReaderPool {
             state: Mutex::default(),
             changed: Condvar::new(),
         };
-        Self { shared: Arc::new(shared), threads, started: Mutex::default() }
+        Self { shared: Arc::new(shared) }
     }
 
     /// Adds a scan. The query wants scans in the order of `rank`.
@@ -243,55 +282,6 @@ impl ReaderPool {
         let works = state.scans.iter().map(|scan| &scan.work);
         works.flat_map(|work| (0..work.part_count()).map(|part| work.part_bytes(part))).max().unwrap_or(0)
     }
-
-    /// Waits for the next part of a scan; `None` after the last. One driver at a time waits for a
-    /// scan, until `stop` is set.
-    ///
-    /// # Errors
-    ///
-    /// The failure of reading the part; `Cancelled`.
-    pub(super) fn next_part(&self, scan: &WantedScan, stop: &StopFlag) -> Result<Option<PartRows>> {
-        self.start()?;
-        let (shared, number) = (&self.shared, scan.number);
-        let mut state = shared.lock();
-        loop {
-            let Some(known) = state.scans.get_mut(number) else {
-                return Err(Error::internal("a scan that no reader knows"));
-            };
-            if known.wanted == known.work.part_count() {
-                return Ok(None);
-            }
-            if let Some((chunk, bytes)) = known.done.remove(&known.wanted) {
-                known.wanted += 1;
-                state.ahead_bytes -= bytes;
-                state.waited.remove(&number);
-                drop(state);
-                shared.changed.notify_all();
-                return chunk.map(Some);
-            }
-            if stop.is_stopped() {
-                state.waited.remove(&number);
-                return Err(cancelled());
-            }
-            if state.waited.insert(number) {
-                shared.changed.notify_all();
-            }
-            state = shared.wait(state, WAIT_INTERVAL);
-        }
-    }
-
-    fn start(&self) -> Result<()> {
-        let mut started = lock_whole(&self.started);
-        if !started.is_empty() {
-            return Ok(());
-        }
-        let parts: usize = self.shared.lock().scans.iter().map(|scan| scan.work.part_count()).sum();
-        for _ in 0..self.shared.budget.reader_share().min(parts).max(1) {
-            let shared = self.shared.clone();
-            started.push(self.threads.start("pystachio-reader", move || shared.read())?);
-        }
-        Ok(())
-    }
 }
 
 impl Drop for ReaderPool {
@@ -302,7 +292,8 @@ impl Drop for ReaderPool {
             state.scans.len()
         };
         self.shared.finish(0..scan_count);
-        whole(self.started.get_mut()).drain(..).for_each(StartedWork::join);
+        let started = std::mem::take(&mut *lock_whole(&self.shared.started));
+        started.into_iter().for_each(StartedWork::join);
     }
 }
 
@@ -311,6 +302,19 @@ fn cancelled() -> Error {
 }
 
 impl ReaderPoolInner {
+    fn start(self: &Arc<Self>) -> Result<()> {
+        let mut started = lock_whole(&self.started);
+        if !started.is_empty() {
+            return Ok(());
+        }
+        let parts: usize = self.lock().scans.iter().map(|scan| scan.work.part_count()).sum();
+        for _ in 0..self.budget.reader_share().min(parts).max(1) {
+            let shared = self.clone();
+            started.push(self.threads.start("pystachio-reader", move || shared.read())?);
+        }
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, ReaderPoolState> {
         lock(&self.state)
     }

@@ -113,10 +113,8 @@ impl<'a> RowTest<'a> {
             let columns = rows.read(queue, condition.places(), selected.as_ref(), takes_codes)?;
             let flags =
                 condition.flags(queue, row_count, |place| column_of(condition.places(), &columns, place))?;
-            for column in &columns {
-                if let AnyColumn::Codes(coded) = column {
-                    self.filter.count_entries(coded.entry_count, row_count);
-                }
+            for coded in columns.iter().filter_map(AnyColumn::codes) {
+                self.filter.count_entries(coded.entry_count, row_count);
             }
             selected = Some(narrowed(queue, rows, selected.as_ref(), &flags)?);
         }

@@ -16,7 +16,7 @@ use super::{
     assignment::{AssignedRows, RowGroupSize, assign, reassign},
     parts::{row_group_sizes, rows_of},
 };
-use crate::{exchange::Rank, execution::exchange::RankPlace};
+use crate::exchange::{Rank, RankPlace};
 
 /// Which rows of its table a scan reads.
 pub(in crate::execution) enum ScanShare {

@@ -9,7 +9,7 @@
 //! piece of one that does not fit into memory.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::{Range, RangeInclusive},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
@@ -30,7 +30,7 @@ use super::{
     parts::{PartSize, RowGroup, ScanFile, ScanFileColumn, chunk_rows, cut, parts},
     passing_rows::{LoadedRowGroup, ReadRowGroups},
     pieces::PIECE_ROWS_MIN,
-    readers::{ScanParts, WantedScan},
+    readers::{ReaderPool, ScanParts, WantedScan},
     residency::declaration_of,
     share::{RangePart, ScanShare},
 };
@@ -38,10 +38,10 @@ use crate::{
     decode::{DerivedChunk, check_column},
     device::{CellType, Rows},
     execution::{
-        Columns, Driver, FoldedRows, Query, Source,
-        aggregate::{FoldedColumn, ScanFold},
+        Columns, Driver, FoldedRows, QueryContext, Source,
         query::QueryMeter,
-        runtime_filter::FilterRoute,
+        runtime_filter::{FilterRoute, ReducedOperators},
+        scan_fold::{FoldedColumn, ScanFold},
     },
     file_systems::FileSystems,
     operation::Queue,
@@ -83,6 +83,22 @@ pub(in crate::execution) struct ScanPlace {
     pub(in crate::execution) route: FilterRoute,
     /// Which rows of the table it reads.
     pub(in crate::execution) share: ScanShare,
+}
+
+/// What the scans of a plan share while it is compiled: what is asked of their columns, and what
+/// they tell of them.
+pub(in crate::execution) struct PlannedScans<'a> {
+    pub(in crate::execution) readers: &'a ReaderPool,
+    pub(in crate::execution) cache: &'a ChunkCache,
+    /// The columns that the query reads outside of the scans' own conditions.
+    pub(in crate::execution) columns_above: HashSet<ColumnId>,
+    /// The columns whose ranges are asked for: those by which an aggregate alone groups.
+    pub(in crate::execution) only_keys: HashSet<ColumnId>,
+    /// Bounds of their integers, from footers. They serve as estimates; results must not depend on
+    /// them.
+    pub(in crate::execution) integer_ranges: HashMap<ColumnId, RangeInclusive<i64>>,
+    /// The operators that the scans' runtime filters have passed.
+    pub(in crate::execution) reduced: ReducedOperators,
 }
 
 /// Chunks of a part that were loaded ahead, by the row group's place in the part.
@@ -165,15 +181,14 @@ impl ScanSource {
     ///
     /// Errors of the files; `NotSupported` for columns that no kernel decodes.
     pub(in crate::execution) fn open(
-        table: &str,
-        files: &FileSet,
+        (table, files): (&str, &FileSet),
         columns: &[ScanColumn],
         filters: &[Expression],
         place: ScanPlace,
-        query: &mut Query,
+        (scans, query): (&mut PlannedScans<'_>, &mut QueryContext),
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
-        let is_ranged = |id: &ColumnId| query.only_keys.contains(id);
+        let is_ranged = |id: &ColumnId| scans.only_keys.contains(id);
         let is_bounded = |id| is_ranged(&id) || place.share.column() == Some(id);
         let bounded = BoundedColumns::of(columns, filters, is_bounded);
         let mut ranges = ColumnRanges::of(columns.iter().map(|column| column.id).filter(is_ranged));
@@ -229,13 +244,12 @@ impl ScanSource {
                 }
             }
         }
-        ranges.add_to(&mut query.integer_ranges);
-        let given = (0..columns.len())
-            .filter(|place| query.columns_above_scans.contains(&columns[*place].id))
-            .collect();
+        ranges.add_to(&mut scans.integer_ranges);
+        let given =
+            (0..columns.len()).filter(|place| scans.columns_above.contains(&columns[*place].id)).collect();
         columns.iter().try_for_each(|column| CellType::of(&column.data_type).map(|_| ()))?;
         let row_count: u64 = row_groups.iter().map(|row_group| row_group.rows.len() as u64).sum();
-        let runtime = place.route.arrive(columns, row_count, &mut query.reduced);
+        let runtime = place.route.arrive(columns, row_count, &mut scans.reduced);
         let of_rank = place.share.condition();
         let filter = ScanFilter::compile(filters, of_rank, columns, &query.parameters, runtime)?;
         let filter = if query.settings.page_skipping { filter } else { filter.without_skipping() };
@@ -254,7 +268,7 @@ impl ScanSource {
             given,
             filter,
             parts: Vec::new(),
-            cache: (query.settings.cache && !files.is_sent()).then(|| query.cache.clone()),
+            cache: (query.settings.cache && !files.is_sent()).then(|| scans.cache.clone()),
             makes_segments: query.settings.segments,
             file_systems: query.file_systems.clone(),
             storage_path: query.settings.storage,
@@ -262,7 +276,7 @@ impl ScanSource {
             bytes_to_read,
             avoids_page_cache: query.settings.storage == StoragePath::Auto
                 && query.settings.cache
-                && bytes_to_read <= query.cache.bytes().1 / CACHE_PART_OF_SCAN,
+                && bytes_to_read <= scans.cache.bytes().1 / CACHE_PART_OF_SCAN,
             paths_taken: Mutex::default(),
             query: query.number,
             operator: place.operator,
@@ -282,7 +296,7 @@ impl ScanSource {
         let count_min = if work.is_resident { 1 } else { reader_count };
         work.parts = parts(row_groups, PartSize { rows_min: CHUNK_ROWS_MIN, bytes_max, count_min });
         let work = Arc::new(work);
-        let wanted = query.readers.add(work.clone(), place.rank);
+        let wanted = scans.readers.add(work.clone(), place.rank);
         Ok(Self { work, wanted })
     }
 
@@ -322,7 +336,7 @@ impl ColumnRanges {
 impl ScanSource {
     fn next_part(&mut self, driver: &mut Driver) -> Result<Option<PartRows>> {
         driver.check_last_faults()?;
-        let chunk = driver.query.readers.next_part(&self.wanted, driver.stop())?;
+        let chunk = self.wanted.next_part(driver.stop())?;
         let (counts, metrics) = (&self.work.counts, &mut driver.metrics);
         let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);
         let paths = std::mem::take(&mut *self.work.paths_taken());

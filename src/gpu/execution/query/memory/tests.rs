@@ -6,13 +6,13 @@ const GIGABYTE: u64 = 1 << 30;
 /// The arena of a large device.
 const ARENA_BYTES: u64 = 128 * GIGABYTE;
 
-fn need(held_bytes: u64) -> QueryNeed {
-    QueryNeed { holder_count: 3, held_bytes }
+fn need(held_bytes: u64, part_bytes: u64) -> QueryNeed {
+    QueryNeed { holder_count: 3, held_bytes, part_bytes }
 }
 
 #[test]
 fn a_query_reserves_what_its_plan_needs_between_a_floor_and_a_cap() {
-    let parts = |held_bytes, part_bytes| MinimumParts::of(need(held_bytes), part_bytes, ARENA_BYTES);
+    let parts = |held_bytes, part_bytes| MinimumParts::of(need(held_bytes, part_bytes), ARENA_BYTES);
     let expected = |held_bytes, working_bytes| MinimumParts { held_bytes, working_bytes };
     // A query of some kilobytes: so many of them fit at once.
     assert_eq!(parts(0, 0), expected(GIGABYTE, GIGABYTE));
@@ -28,7 +28,7 @@ fn a_query_reserves_what_its_plan_needs_between_a_floor_and_a_cap() {
 #[test]
 fn in_a_small_arena_every_query_reserves_the_cap() {
     for arena_bytes in [0, 1000, 1 << 20, LARGE_QUERIES * CAP_PARTS * WORKING_BYTES_MIN] {
-        let parts = MinimumParts::of(QueryNeed { holder_count: 4, held_bytes: 0 }, 0, arena_bytes);
+        let parts = MinimumParts::of(QueryNeed { holder_count: 4, ..QueryNeed::default() }, arena_bytes);
         assert_eq!(parts, MinimumParts::cap(arena_bytes), "{arena_bytes} bytes");
         assert_eq!(parts.reservation(4, arena_bytes).pool_bytes, parts.held_bytes % 4, "guarantees are all");
     }
@@ -41,14 +41,14 @@ fn a_minimum_grows_with_rows_and_parts_and_has_room_for_guarantees_and_pool() {
         let bytes = 1u64 << power;
         for part_bytes in [bytes / 2, bytes] {
             for holder_count in [0, 1, 7, 1000] {
-                let parts =
-                    MinimumParts::of(QueryNeed { holder_count, held_bytes: bytes }, part_bytes, ARENA_BYTES);
+                let need = QueryNeed { holder_count, ..need(bytes, part_bytes) };
+                let parts = MinimumParts::of(need, ARENA_BYTES);
                 let reservation = parts.reservation(holder_count, ARENA_BYTES);
                 let guaranteed = parts.guaranteed_bytes(holder_count) * holder_count.max(1);
                 assert_eq!(guaranteed + reservation.pool_bytes, parts.held_bytes);
                 assert!(reservation.minimum_bytes <= reservation.growth_bytes);
             }
-            let parts = MinimumParts::of(need(bytes), part_bytes, ARENA_BYTES);
+            let parts = MinimumParts::of(need(bytes, part_bytes), ARENA_BYTES);
             assert!(parts.bytes() >= last, "{bytes} bytes need less than fewer");
             last = parts.bytes();
         }
@@ -63,7 +63,7 @@ fn a_share_of_every_rank_has_room_for_the_need_and_for_the_exchanges() {
             assert_eq!(MinimumParts::of_share(share, arena_bytes).share(arena_bytes), share);
         }
         for power in 0..50 {
-            let parts = MinimumParts::of(need(1 << power), 1 << (power / 2), arena_bytes);
+            let parts = MinimumParts::of(need(1 << power, 1 << (power / 2)), arena_bytes);
             let rounded = MinimumParts::of_share(parts.share(arena_bytes), arena_bytes);
             assert!(rounded.held_bytes >= parts.held_bytes && rounded.working_bytes >= parts.working_bytes);
         }

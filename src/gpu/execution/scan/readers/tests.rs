@@ -126,8 +126,8 @@ fn pool(combines: bool) -> (ReaderPool, StopFlag) {
     (ReaderPool::new(&memory, &budget, ReaderPlace::default(), stop.clone(), settings), stop)
 }
 
-fn drain(pool: &ReaderPool, scan: &WantedScan) -> Vec<usize> {
-    std::iter::from_fn(|| pool.next_part(scan, &StopFlag::default()).unwrap())
+fn drain(scan: &WantedScan) -> Vec<usize> {
+    std::iter::from_fn(|| scan.next_part(&StopFlag::default()).unwrap())
         .map(|chunk| chunk.rows.row_count)
         .collect()
 }
@@ -137,9 +137,9 @@ fn parts_come_in_order_whatever_scan_is_asked_first() {
     for combines in [true, false] {
         let (pool, _) = pool(combines);
         let scans = [40, 0, 7].map(|count| pool.add(Numbers::new(count, 1, usize::MAX), count));
-        assert_eq!(drain(&pool, &scans[2]), (0..7).collect::<Vec<_>>());
-        assert_eq!(drain(&pool, &scans[1]), Vec::<usize>::new());
-        assert_eq!(drain(&pool, &scans[0]), (0..40).collect::<Vec<_>>());
+        assert_eq!(drain(&scans[2]), (0..7).collect::<Vec<_>>());
+        assert_eq!(drain(&scans[1]), Vec::<usize>::new());
+        assert_eq!(drain(&scans[0]), (0..40).collect::<Vec<_>>());
     }
 }
 
@@ -148,7 +148,7 @@ fn parts_larger_than_all_memory_still_come() {
     let (pool, _) = pool(true);
     let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1000, usize::MAX), rank));
     for scan in &scans {
-        assert_eq!(drain(&pool, scan).len(), 9);
+        assert_eq!(drain(scan).len(), 9);
     }
 }
 
@@ -159,11 +159,11 @@ fn an_error_or_a_panic_comes_at_its_place() {
         let scan = pool.add(Numbers::new(9, bytes, 3), 0);
         for part in 0..3 {
             assert_eq!(
-                pool.next_part(&scan, &StopFlag::default()).unwrap().map(|chunk| chunk.rows.row_count),
+                scan.next_part(&StopFlag::default()).unwrap().map(|chunk| chunk.rows.row_count),
                 Some(part)
             );
         }
-        pool.next_part(&scan, &StopFlag::default()).unwrap_err();
+        scan.next_part(&StopFlag::default()).unwrap_err();
     }
 }
 
@@ -171,9 +171,9 @@ fn an_error_or_a_panic_comes_at_its_place() {
 fn a_query_that_is_stopped_is_not_waited_for() {
     let (pool, stop) = pool(true);
     let scan = pool.add(Numbers::new(9, 1, usize::MAX), 0);
-    pool.next_part(&scan, &StopFlag::default()).unwrap();
+    scan.next_part(&StopFlag::default()).unwrap();
     stop.stop();
-    let rest: Result<Vec<_>> = (0..9).map(|_| pool.next_part(&scan, &stop)).collect();
+    let rest: Result<Vec<_>> = (0..9).map(|_| scan.next_part(&stop)).collect();
     // Parts read before may still come.
     assert!(rest.is_err() || rest.unwrap().iter().flatten().count() <= 8);
 }
@@ -183,7 +183,7 @@ fn a_scan_that_is_finished_is_not_read_further() {
     let (pool, _) = pool(true);
     let work = Numbers::new(1000, 1, usize::MAX);
     let scan = pool.add(work.clone(), 0);
-    pool.next_part(&scan, &StopFlag::default()).unwrap();
+    scan.next_part(&StopFlag::default()).unwrap();
     scan.finish();
     drop(pool);
     assert!(work.read.load(Ordering::SeqCst) < 20);
@@ -195,11 +195,11 @@ fn the_end_of_a_scan_ends_the_parts_that_readers_are_at() {
     let (pool, _) = pool(true);
     let hanging = Numbers::hanging(1000, 1, usize::MAX, 1);
     let scans = [pool.add(hanging.clone(), 0), pool.add(Numbers::new(9, 1, usize::MAX), 1)];
-    assert!(pool.next_part(&scans[0], &StopFlag::default()).unwrap().is_some());
+    assert!(scans[0].next_part(&StopFlag::default()).unwrap().is_some());
     wait_until(|| hanging.hanging.load(Ordering::SeqCst) == pool.shared.reader_count);
     let [hanging_scan, other] = scans;
     drop(hanging_scan);
-    assert_eq!(drain(&pool, &other), (0..9).collect::<Vec<_>>(), "another scan of the query goes on");
+    assert_eq!(drain(&other), (0..9).collect::<Vec<_>>(), "another scan of the query goes on");
     assert_eq!(hanging.read.load(Ordering::SeqCst), 1);
     wait_until(|| hanging.hanging.load(Ordering::SeqCst) == 0);
 }
@@ -209,7 +209,7 @@ fn the_end_of_a_query_ends_the_parts_that_readers_are_at() {
     let (pool, _) = pool(true);
     let hanging = Numbers::hanging(1000, 1, usize::MAX, 1);
     let scan = pool.add(hanging.clone(), 0);
-    assert!(pool.next_part(&scan, &StopFlag::default()).unwrap().is_some());
+    assert!(scan.next_part(&StopFlag::default()).unwrap().is_some());
     wait_until(|| hanging.hanging.load(Ordering::SeqCst) > 0);
     drop(pool);
     assert_eq!((hanging.read.load(Ordering::SeqCst), hanging.hanging.load(Ordering::SeqCst)), (1, 0));
@@ -222,14 +222,14 @@ fn readers_without_work_rest() {
     let (pool, _) = pool(true);
     let work = Numbers::new(9, 1000, usize::MAX);
     let scan = pool.add(work.clone(), 0);
-    pool.next_part(&scan, &StopFlag::default()).unwrap();
+    scan.next_part(&StopFlag::default()).unwrap();
     let (began, before) = (std::time::Instant::now(), work.looks.load(Ordering::SeqCst));
     while began.elapsed() < Duration::from_millis(200) || work.looks.load(Ordering::SeqCst) == before {
         std::thread::sleep(Duration::from_millis(10));
     }
     let looks = work.looks.load(Ordering::SeqCst) - before;
     let intervals = began.elapsed().as_millis() / LOOK_INTERVAL.as_millis();
-    let thread_count = lock_whole(&pool.started).len();
+    let thread_count = lock_whole(&pool.shared.started).len();
     assert!(thread_count > 1 && looks > 0);
     assert!(looks as u128 <= (intervals + 2) * thread_count as u128, "{looks}");
     assert_eq!(work.read.load(Ordering::SeqCst), 1);
@@ -247,14 +247,14 @@ fn unready(pool: &ReaderPool, count: usize, bytes: u64) -> (WantedScan, WantedSc
 fn parts_of_a_scan_that_waits_for_a_join_are_only_loaded() {
     let (pool, _) = pool(true);
     let (build, probe, work) = unready(&pool, 50, 1);
-    assert_eq!(drain(&pool, &build).len(), 5);
+    assert_eq!(drain(&build).len(), 5);
     let ahead_max = pool.shared.reader_count * PARTS_AHEAD_PER_READER;
     while work.loaded.load(Ordering::SeqCst) < ahead_max || !pool.shared.lock().scans[1].loading.is_empty() {
         std::thread::yield_now();
     }
     assert_eq!(work.read.load(Ordering::SeqCst), 0);
     work.is_ready.store(true, Ordering::SeqCst);
-    assert_eq!(drain(&pool, &probe), (0..50).collect::<Vec<_>>());
+    assert_eq!(drain(&probe), (0..50).collect::<Vec<_>>());
     assert_eq!(work.loaded.load(Ordering::SeqCst), ahead_max);
     assert_eq!(work.used.load(Ordering::SeqCst), ahead_max);
     assert_eq!(pool.shared.lock().ahead_bytes, 0);
@@ -266,7 +266,7 @@ fn what_the_query_waits_for_is_read_even_if_nobody_said_what_is_wanted_of_it() {
         let (pool, _) = pool(combines);
         // Parts larger than the ahead limit are not loaded.
         let (_, probe, work) = unready(&pool, 7, 1000);
-        assert_eq!(drain(&pool, &probe), (0..7).collect::<Vec<_>>());
+        assert_eq!(drain(&probe), (0..7).collect::<Vec<_>>());
         assert_eq!(work.loaded.load(Ordering::SeqCst), 0);
     }
 }
@@ -310,12 +310,7 @@ fn drivers_at_once_get_all_parts_of_their_scans() {
     let (pool, _) = pool(true);
     let scans = [0, 1, 2].map(|rank| pool.add(Numbers::new(40, 100, usize::MAX), rank));
     std::thread::scope(|scope| {
-        let drained = scans.each_ref().map(|scan| {
-            scope.spawn({
-                let pool = &pool;
-                move || drain(pool, scan)
-            })
-        });
+        let drained = scans.each_ref().map(|scan| scope.spawn(move || drain(scan)));
         for parts in drained {
             assert_eq!(parts.join().unwrap(), (0..40).collect::<Vec<_>>());
         }
@@ -331,12 +326,12 @@ fn parts_without_memory_are_read_again_when_they_are_waited_for() {
     let later = Numbers::new(9, 1, usize::MAX);
     later.lacks.store(1, Ordering::SeqCst);
     let scans = [pool.add(Numbers::new(200, 1, usize::MAX), 0), pool.add(later.clone(), 1)];
-    let first = pool.next_part(&scans[0], &StopFlag::default()).unwrap();
+    let first = scans[0].next_part(&StopFlag::default()).unwrap();
     while later.lacks.load(Ordering::SeqCst) > 0 {
         std::thread::yield_now();
     }
-    assert_eq!(drain(&pool, &scans[0]).len() + first.iter().count(), 200);
-    assert_eq!(drain(&pool, &scans[1]), (0..9).collect::<Vec<_>>());
+    assert_eq!(drain(&scans[0]).len() + first.iter().count(), 200);
+    assert_eq!(drain(&scans[1]), (0..9).collect::<Vec<_>>());
     assert_eq!(pool.shared.lock().ahead_bytes, 0);
 }
 
@@ -346,5 +341,5 @@ fn a_part_that_there_is_never_memory_for_is_an_error() {
     let work = Numbers::new(3, 1, usize::MAX);
     work.lacks.store(usize::MAX, Ordering::SeqCst);
     let scan = pool.add(work, 0);
-    assert_eq!(pool.next_part(&scan, &StopFlag::default()).unwrap_err().kind, ErrorKind::OutOfMemory);
+    assert_eq!(scan.next_part(&StopFlag::default()).unwrap_err().kind, ErrorKind::OutOfMemory);
 }

@@ -13,22 +13,22 @@ use crate::{device::CellType, operation::SlotLayout};
 
 /// What a scan aggregates.
 #[derive(Debug)]
-pub(in crate::execution) struct ScanFold {
-    pub(in crate::execution) keys: Vec<ColumnId>,
+pub(super) struct ScanFold {
+    pub(super) keys: Vec<ColumnId>,
     /// Types of the keys in slots: codes for text.
-    pub(in crate::execution) key_types: Vec<DataType>,
+    pub(super) key_types: Vec<DataType>,
     /// Of each argument, the factors of its product.
-    pub(in crate::execution) arguments: Vec<Vec<FoldedColumn>>,
-    pub(in crate::execution) layout: SlotLayout,
-    pub(in crate::execution) partial_types: Vec<DataType>,
+    pub(super) arguments: Vec<Vec<FoldedColumn>>,
+    pub(super) layout: SlotLayout,
+    pub(super) partial_types: Vec<DataType>,
 }
 
 /// `constant + coefficient * column`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::execution) struct FoldedColumn {
-    pub(in crate::execution) constant: i64,
-    pub(in crate::execution) coefficient: i64,
-    pub(in crate::execution) column: ColumnId,
+pub(super) struct FoldedColumn {
+    pub(super) constant: i64,
+    pub(super) coefficient: i64,
+    pub(super) column: ColumnId,
 }
 
 /// A product of factors and a constant, in units of 10^-scale.
