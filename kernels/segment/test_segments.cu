@@ -353,8 +353,9 @@ DEVICE bool finds(const SegmentSearch &search, const SearchedText &text) {
 
 // Texts of 32 rows are staged if they have at most so many bytes together.
 #define STAGED_TEXT_BYTES (SEGMENT_BLOCK_ROWS * sizeof(uint32_t) - sizeof(Words4))
-// Of texts that are not, the threads of a warp search those from so many bytes on together, unless only ends are looked at.
-#define SHARED_TEXT_BYTES 256
+// Of texts that are not, the threads of a warp search those from so many bytes on together, unless only ends are looked at. On one H200 texts of
+// 2 to 8 KB took 0.8 of the time so, and texts of 300 to 1,000 bytes 1.2.
+#define SHARED_TEXT_BYTES 1024
 
 // Where a row's text ends, when the text of all rows of the block has so many bytes.
 DEVICE uint64_t text_end(const BlockColumn &column, const PlacedBlock &placed, uint32_t row, uint64_t all_bytes) {

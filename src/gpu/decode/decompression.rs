@@ -40,9 +40,10 @@ const STATUS_BYTES: u64 = 4;
 /// Bytes of the flag whether a page is refused.
 const FLAG_BYTES: u64 = 4;
 
-/// Pages of Snappy of which a block each keeps a device busy: eight blocks for each multiprocessor of a large one. Fewer
-/// are decompressed by several blocks each, as far as they have several parts.
-const SNAPPY_WHOLE_PAGES_MIN: usize = 1024;
+/// Pages of Snappy of which a block each keeps a device busy: two blocks for each multiprocessor of a large one. Fewer are decompressed by
+/// several blocks each, as far as they have several parts. On one H200 64 pages of 1 MB took 0.14 to 0.41 of the time so, and 512 pages 0.8 to
+/// 1.8.
+const SNAPPY_WHOLE_PAGES_MIN: usize = 256;
 
 /// Pages to decompress.
 #[derive(Default)]

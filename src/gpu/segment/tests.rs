@@ -367,7 +367,7 @@ fn searches_find_what_like_and_equality_do() {
             let length = match row {
                 _ if row % 400 == 7 => 3000,
                 // Each 32 rows of these have more bytes than the stage.
-                1000..1200 => [random.next(14), 150 + random.next(500)][row % 2],
+                1000..1200 => [random.next(14), 600 + random.next(1000)][row % 2],
                 _ => random.next(14),
             };
             let value = word(&mut random, length);
