@@ -303,7 +303,7 @@ impl fmt::Debug for CaseMap {
 
 #[cfg(test)]
 mod tests {
-    use pystachio_plan::LocaleName;
+    use pystachio_plan::{ErrorKind, LocaleName};
 
     use super::*;
 

@@ -10,7 +10,8 @@ use pystachio_gpu::device::{DeviceMemory, DeviceSpeed};
 
 /// What [`thread_ns`] and [`DeviceSpeed`] were on that machine.
 const REFERENCE_THREAD_NS: f64 = 2.63;
-const REFERENCE: DeviceSpeed = DeviceSpeed { wait_ns: 10_500.0, memory_byte_ns: 0.000_234, bus_byte_ns: 0.018 };
+const REFERENCE: DeviceSpeed =
+    DeviceSpeed { wait_ns: 10_500.0, memory_byte_ns: 0.000_234, bus_byte_ns: 0.018 };
 
 /// Slots of the table that threads are measured with, 4 MB: as many as a cache of the second level does not hold.
 const SLOTS: usize = 1 << 19;

@@ -24,7 +24,7 @@ use pystachio_plan::{ColumnId, Ctype, DataType, Expression, Value, expression_te
 
 use crate::{
     Call, CatalogFunction, Collation, ColumnReference, Constant, Lowered, LoweredResult, Lowering, Notes,
-    Origin, Part, Refusal, Scale, Scope, Server, Source, SourceType, TextForm, UnknownLetters,
+    Origin, Part, Refusal, Scale, Scope, Server, Source, SourceType, TextForm, TextOrder, UnknownLetters,
     type_magnitude,
 };
 
