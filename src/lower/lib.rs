@@ -11,7 +11,8 @@
 //! - `scope.rs`: how an expression finds the columns of a relation
 //! - `lowering.rs`: one expression; `runtime.rs`: values that are known when the query starts; `choice.rs`: CASE, COALESCE,
 //!   GREATEST, NULLIF; `comparison.rs`: comparisons, of rows too, `record.rs` those of composite values; `array.rs`: ANY and ALL
-//! - `call.rs`: functions and operators, `bucket.rs`: `width_bucket`, `moment.rs` those of dates and times; `zone.rs`: time zones
+//! - `call.rs`: functions and operators, `bucket.rs`: `width_bucket`, `moment.rs` those of dates and times; `zone.rs`: time zones; `span.rs`:
+//!   differences of timestamps
 //! - `json.rs`: fields of JSON that are fields of structs in the files; `json_value.rs`: JSON that is made of values
 //! - `number_text.rs`: numbers as texts, `number_format.rs` those by formats; `text_format.rs`: `format`, `quote_ident` and the arguments of `concat`
 //! - `encoding.rs`: what differs in databases that are not UTF-8

@@ -1,4 +1,4 @@
-use pystachio_plan::Function;
+use pystachio_plan::{Collator, Function, Interval, LocaleName};
 
 use super::*;
 use crate::RowColumn;
@@ -27,6 +27,32 @@ fn rows_are_bounded_by_their_first_column() {
 }
 
 #[test]
+fn text_of_a_language_is_ordered_by_keys() {
+    let order = TextOrder::Collated(Collator::Libc(LocaleName::C_UTF8));
+    let own = Collation { order, ..(*language_collation(true).unwrap()).clone() };
+    let of = |name: &str, collation: &Collation| {
+        let collation = Some(Rc::new(collation.clone()));
+        let call = Call { collation, ..call_of(name, vec![column(NAME), text("a")]) };
+        Source::new(Part::Call(call), SourceType::Bool)
+    };
+    assert_eq!(lowered(&of("text_lt", &own)), "(sort_key(column 4) < sort_key('a'))");
+    assert_eq!(lowered(&of("texteq", &own)), "(column 4 = 'a')");
+    let without_equality = Collation { is_deterministic: false, ..own };
+    let refusal = refused(&of("text_lt", &without_equality));
+    assert_eq!(refusal, Refusal::EqualityByCollation("de".into()));
+}
+
+#[test]
+fn differences_of_timestamps_are_compared_as_seconds() {
+    let difference = || call("timestamp_mi", SourceType::Interval, vec![column(LOCAL), column(LOCAL)]);
+    let seconds = "(extract(epoch FROM column 6) - extract(epoch FROM column 6))";
+    let hour = Value::Interval(Interval { months: 1, days: -1, microseconds: 3_600_000_000 });
+    let over = test("interval_gt", difference(), constant(hour, SourceType::Interval));
+    assert_eq!(lowered(&over), format!("({seconds} > 2509200.000000)"));
+    assert_eq!(lowered(&test("interval_eq", difference(), difference())), format!("({seconds} = {seconds})"));
+}
+
+#[test]
 fn text_is_ordered_by_bytes_only() {
     let of = |name: &str, collation| {
         let call = Call { collation, ..call_of(name, vec![column(NAME), text("a")]) };
@@ -44,7 +70,7 @@ fn text_is_ordered_by_bytes_only() {
 #[test]
 fn intervals_and_json_are_not_compared() {
     let span = test("interval_lt", column(SPAN), column(SPAN));
-    assert_eq!(refused(&span).to_string(), "equality of interval");
+    assert_eq!(refused(&span), Refusal::IntervalOfRow);
     assert_eq!(refused(&test("texteq", column(JSON), column(JSON))).to_string(), "equality of json");
 }
 
