@@ -468,8 +468,9 @@ def entries():
 
 
 # What the planner alone calls, for which SQL has no call, and functions of intervals, which no edge table has: they are tried on differences.
-PLANNERS_OWN = ["instant", "join_texts", "justify_days", "justify_hours", "justify_interval", "mode", "pad_blanks", "percentile_cont", "percentile_disc",
-                "quotient_scale", "root_scale", "row", "to_number_scale", "trim_blanks", "variance", "variance_scale"]
+PLANNERS_OWN = ["instant", "join_texts", "justify_days", "justify_hours", "justify_interval", "mean_span", "mode", "pad_blanks",
+                "percentile_cont", "percentile_disc", "quotient_scale", "root_scale", "row", "sort_key", "span", "text_of_sort_key",
+                "to_number_scale", "trim_blanks", "variance", "variance_scale"]
 
 
 def missing_examples(session):
