@@ -98,7 +98,7 @@ impl CallSite<'_> {
     /// The conditions under which a function with a caveat is PostgreSQL's.
     fn check_operands(&self, meaning: Meaning) -> Result<(), Refusal> {
         let Some(first) = self.call.arguments.first().map(|argument| &argument.of) else { return Ok(()) };
-        // What intervals are compared, comparing says.
+        // `compare` says which intervals engines compare.
         if meaning.comparison().is_some() && *first != SourceType::Interval {
             check_equality(first, self.collation(), self.server)?;
         }

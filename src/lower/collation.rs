@@ -37,7 +37,7 @@ pub enum TextOrder {
     Unknown,
 }
 
-/// What an engine compares instead of a value, to order values as PostgreSQL does.
+/// The key that an engine compares to order values as PostgreSQL does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKey {
     /// The value.
@@ -91,11 +91,11 @@ pub(crate) fn check_determined(
     Ok(())
 }
 
-/// What an engine compares to order values of the type as PostgreSQL does.
+/// The key by which an engine orders values of the type as PostgreSQL does.
 ///
 /// # Errors
 ///
-/// If there is nothing.
+/// If it has none.
 pub fn order_key(
     of: &SourceType,
     collation: Option<&Collation>,
@@ -120,7 +120,7 @@ pub fn order_key(
 }
 
 impl OrderKey {
-    /// What is compared, of a value.
+    /// The key of a value.
     pub fn of(self, value: Expression) -> Expression {
         match self {
             Self::Value => value,
@@ -130,7 +130,7 @@ impl OrderKey {
         }
     }
 
-    /// The value, of what is compared.
+    /// The value of a key.
     pub(crate) fn value(self, key: Expression) -> Expression {
         match self {
             Self::Value => key,
@@ -138,7 +138,7 @@ impl OrderKey {
         }
     }
 
-    /// The type of what is compared, of values of a type.
+    /// The type of the keys of values of a type.
     pub(crate) fn data_type(self, of: &DataType) -> DataType {
         match self {
             Self::Value => of.clone(),

@@ -314,7 +314,7 @@ impl Lowering<'_> {
         Ok(keys.map(|(key, by, _)| SortKey { expression: by.of(key.expression), ..key }).collect())
     }
 
-    /// A value that orders rows, what is compared of it, and whether it is not the same in every row.
+    /// A value that orders rows, its key, and whether it differs from row to row.
     fn order_key(&self, order: &OrderSource) -> Result<(SortKey, OrderKey, bool), Refusal> {
         let by = order_key(&order.key.of, order.collation.as_deref(), self.server)?;
         check_equality(&order.key.of, order.collation.as_deref(), self.server)?;

@@ -216,7 +216,7 @@ pub(super) fn mean_span(call: &Invocation<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(values))
 }
 
-/// Days and microseconds, divided. What is left of a day becomes seconds, rounded to microseconds.
+/// Divides days and microseconds. The fraction of a day becomes seconds, rounded to microseconds.
 fn mean_of(days: i64, microseconds: i64, factor: f64) -> Option<IntervalMonthDayNano> {
     const DAY_SECONDS: f64 = 86_400.0;
     let second = SECOND_MICROSECONDS as f64;

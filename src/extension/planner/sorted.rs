@@ -190,7 +190,7 @@ fn sort_keys<'p>(
     Some(keys)
 }
 
-/// What is compared of a member of an equivalence class, as an expression of the relation's columns.
+/// The key by which an engine orders a member of an equivalence class, over the relation's columns.
 fn member_of<'p>(relation: Rel<'p>, info: &RelationInfo<'p>, member: ClassMember<'p>) -> Option<Expression> {
     let is_upper = relation.kind() == pg_sys::RelOptKind::RELOPT_UPPER_REL;
     let is_own = is_upper || (!member.relids().is_empty() && member.relids().is_subset(relation.relids()));

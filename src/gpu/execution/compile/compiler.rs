@@ -1,5 +1,5 @@
-//! What is known of a plan while it is compiled. Nothing of it remains when the query runs, except
-//! the plan's sources and the operators that filters may reduce.
+//! The facts of a plan during its compilation. When the query runs, it keeps the plan's sources and
+//! the operators that filters may reduce.
 
 use std::{
     collections::{HashMap, HashSet},

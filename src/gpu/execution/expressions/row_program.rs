@@ -20,8 +20,8 @@ use crate::{
     segment::TextSearch,
 };
 
-/// What is compiled of columns, by those that come as codes. There are as few of these sets as ways
-/// in which files are written.
+/// Compiled variants, by the columns that come as codes. There are as few of these sets as ways in
+/// which files are written.
 struct Variants<T> {
     /// For columns that all come as cells.
     of_cells: Arc<T>,
