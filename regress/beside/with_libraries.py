@@ -10,10 +10,12 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import time
 
 from beside.support import HEAP, QUERIES, ROOT, require_equal
-from faults.support import IS_WHOLE, require, wait_until
+from faults.support import HANG_S, IS_WHOLE, require, wait_until
 
 # In the order in which they are loaded. pg_stat_kcache wants pg_stat_statements before it.
 CONTRIB = ["auto_explain", "pg_stat_statements"]
@@ -113,6 +115,30 @@ def _check_statements(place):
                                      "AND query !~ 'pg_stat_statements|(^| )(BEGIN|DO) ' ORDER BY query, toplevel").rows)
     require(len(found[0]) >= len(QUERIES) + 2, f"{len(found[0])} statements")
     require_equal(*found, "pg_stat_statements")
+    _check_times(place)
+
+
+def _check_times(place):
+    """The time that a query has waited for the engine is in pg_stat_statements: the engine is stopped meanwhile."""
+    query = "SELECT max(n_nationkey) FROM nation"
+    # Of a statement that these have PostgreSQL analyze, the engine is asked before the statement starts whether the plan holds.
+    with place.session("SET auto_explain.log_analyze = off", "SET pg_qualstats.enabled = off") as session:
+        # The session knows the table, so the planner has nothing to ask. There is an engine, and a connection to it.
+        session.run(query)
+        engine = place.engine_pid()
+        os.kill(engine, signal.SIGSTOP)
+        try:
+            session.start(query)
+            state = f"SELECT state = 'active' AND wait_event IS NOT NULL FROM pg_stat_activity WHERE pid = {session.backend_pid}"
+            wait_until(lambda: place.watch.run(state).scalar() == "t", "the query waits for the engine")
+            begin = time.monotonic()
+            time.sleep(0.2)
+            waited_ms = (time.monotonic() - begin) * 1000
+        finally:
+            os.kill(engine, signal.SIGCONT)
+        session.finish(HANG_S)
+        counted = session.run("SELECT round(sum(total_exec_time)) FROM pg_stat_statements WHERE query ~ 'max.n_nationkey'").scalar()
+    require(float(counted) >= waited_ms - 1, f"the query has waited for {waited_ms:.0f} ms, and {counted} ms are counted")
 
 
 def _check_audit(place):

@@ -204,6 +204,34 @@ def retired_engine(place):
     require(place.watch.run("SELECT count(*) FROM public.written").scalar() == "100002", "all rows are there")
 
 
+def written_while_planned(place):
+    """A query whose files change after the planner has read their footers is planned again: here by a key that is greater than those before."""
+    written = Written(place)
+    place.watch.run("INSERT INTO public.written SELECT i, 'row' FROM generate_series(1, 8) i")
+    # The planner calls a function that is said to be immutable, after it has read the footers of both tables. There the query waits.
+    place.watch.run(f"SELECT pystachio.write_parquet('SELECT 1 AS one', '{place.folder}/one.parquet', overwrite => true)")
+    place.watch.run(f"CREATE FOREIGN TABLE public.one (one integer) SERVER pystachio OPTIONS (path '{place.folder}/one.parquet')")
+    place.watch.run(f"""CREATE OR REPLACE FUNCTION public.gate() RETURNS integer LANGUAGE plpgsql IMMUTABLE AS
+        $$BEGIN PERFORM pg_advisory_lock({_GATE}); PERFORM pg_advisory_unlock({_GATE}); RETURN 0; END$$""")
+    rows = "SELECT string_agg(k::text, ',' ORDER BY k) FROM public.written, public.one WHERE k >"
+    with place.session() as keeper, place.session() as writer:
+        for key, prepare, read in ((9, "SELECT 1", f"{rows} public.gate()"),
+                                   (10, f"PREPARE by_value AS {rows} public.gate() + $1", "EXECUTE by_value(0)")):
+            with place.session() as reader:
+                reader.run(prepare)
+                keeper.run(f"SELECT pg_advisory_lock({_GATE})")
+                waits = f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {reader.backend_pid}"
+                reader.start(read)
+                wait_until(lambda: place.watch.run(waits).scalar() == "t", "the planner waits for the gate")
+                writer.run(f"INSERT INTO public.written VALUES ({key}, 'row')")
+                keeper.run(f"SELECT pg_advisory_unlock({_GATE})")
+                expected = ",".join(str(k) for k in range(1, key + 1))
+                require(reader.finish(HANG_S).scalar() == expected, "the query reads the new row")
+    require(len(written.names("rows-")) == 3, "each INSERT has written a file")
+    place.watch.run("DROP FUNCTION public.gate()")
+    place.watch.run("DROP FOREIGN TABLE public.one")
+
+
 def deletes_at_once(place):
     """Two transactions that delete partitions of one table wait for each other, and neither fails; so do readers and writers."""
     folder = pathlib.Path(place.folder) / "deleted"
@@ -286,4 +314,4 @@ def deletes_after_reads(place):
     place.watch.run("DROP FOREIGN TABLE public.deadlocked")
 
 
-TESTS = [deletes_at_once, deletes_after_reads, engine_killed, writer_cancelled, writer_terminated, engine_lost_before_commit, two_writers, a_name_taken_meanwhile, replaced_files_come_back, folder_gone, disk_full, retired_engine]
+TESTS = [written_while_planned, deletes_at_once, deletes_after_reads, engine_killed, writer_cancelled, writer_terminated, engine_lost_before_commit, two_writers, a_name_taken_meanwhile, replaced_files_come_back, folder_gone, disk_full, retired_engine]

@@ -505,7 +505,19 @@ pub fn run_early(started: &Started<'_>) -> Result<()> {
         let Some(state) = coming::state_of(node) else { return Ok(()) };
         let (context, state) = ((*node).ps_ExprContext, &mut *state);
         let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+        // Libraries count the time of the executor's run. This is a part of it, and may come before they have made their counter.
+        let execution = started.pointer();
+        if (*execution).totaltime.is_null() {
+            let former = pg_sys::MemoryContextSwitchTo((*(*execution).estate).es_query_cxt);
+            (*execution).totaltime =
+                pg_sys::InstrAlloc(1, pg_sys::InstrumentOption::INSTRUMENT_ALL as i32, false);
+            pg_sys::MemoryContextSwitchTo(former);
+        }
+        let counted = [(*execution).totaltime, (*node).instrument];
+        let counted = || counted.into_iter().filter(|counter| !counter.is_null());
+        counted().for_each(|counter| pg_sys::InstrStartNode(counter));
         let started = state.start(context).and_then(|()| state.fetch_batch()).map(drop);
+        counted().for_each(|counter| pg_sys::InstrStopNode(counter, 0.0));
         pg_sys::MemoryContextSwitchTo(former);
         started
     }

@@ -71,4 +71,5 @@ mod window;
 pub use crate::pg::tree::fill_routine;
 pub use hooks::install_hooks;
 pub use relation_info::is_our_table;
+pub use replan::start_written;
 pub use statistics::distinct_bound;

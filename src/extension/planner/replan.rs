@@ -8,7 +8,8 @@
 //!
 //! - A statement that is one scan is run as it is. The engine knows by [`pystachio_plan::PlannedFiles`] whether its plan holds.
 //!   If the run fails before its first row, not for want of an engine, and files have changed, the query is planned anew and run again. If the plan holds for
-//!   changed files, the rows are right, and the next run plans anew (`known_files::forget_plans`).
+//!   changed files, the rows are right, and the next run plans anew (`known_files::forget_plans`). A plan that was made just now is no
+//!   exception: another session may write between the two.
 //! - For other statements, cursors and EXPLAIN the engine is asked what the files are now, before the executor starts. So it is for
 //!   statements over the last version of a table with versions: their plans name the version that they were made for.
 //!
@@ -47,7 +48,7 @@ use crate::{
     settings,
 };
 
-/// A statement that is started for the first time this soon after it was planned is not looked at.
+/// Of a statement that is started for the first time this soon after it was planned, the engine is not asked before.
 const FRESH_MAX: Duration = Duration::from_secs(1);
 /// Statements that were planned and not yet started, of which is known when they were planned.
 const FRESH_PLANS_MAX: usize = 64;
@@ -57,6 +58,21 @@ thread_local! {
     static PLANNINGS: Cell<u64> = const { Cell::new(0) };
     /// Those that were not yet started, and when they were planned.
     static FRESH: RefCell<VecDeque<(u64, Instant)>> = const { RefCell::new(VecDeque::new()) };
+    /// Whether the statement that starts is one whose rows the engine may write to files itself.
+    static IS_WRITTEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Starts the executor of a statement whose scan must not have run then.
+pub fn start_written<T>(start: impl FnOnce() -> T) -> T {
+    struct Written;
+    impl Drop for Written {
+        fn drop(&mut self) {
+            IS_WRITTEN.set(false);
+        }
+    }
+    IS_WRITTEN.set(true);
+    let _written = Written;
+    start()
 }
 
 /// Puts our hook before those that are there. Called once, when the library is loaded.
@@ -72,10 +88,6 @@ pub fn copy_for_later(query: Query<'_>) -> Option<Query<'_>> {
 /// Leaves in the first scan of a statement what it was planned from. For the end of a run of the planner.
 pub fn attach_origin(statement: Statement<'_>, query: Query<'_>, cursor_options: i32, has_values: bool) {
     let (tables, is_old) = with_planning(|planning| (planning.described(), planning.uses_old_descriptions()));
-    // PostgreSQL never keeps a plan with values.
-    if has_values && !is_old {
-        return;
-    }
     let mut first = None;
     for_each_scan(statement, &mut |scan| first = first.or(Some(scan)));
     let Some(scan) = first.filter(|_| !tables.is_empty()) else { return };
@@ -136,23 +148,16 @@ fn doubt<'p>(call: &ExecutorCall<'p>) -> Doubt<'p> {
     if origin.pushdown != settings::pushdown() {
         return Doubt::Certain(origin, original);
     }
-    if is_fresh(origin.planning) {
-        return Doubt::None;
-    }
+    let is_fresh = is_fresh(origin.planning);
     let is_explained =
         call.flags as u32 & pg_sys::EXEC_FLAG_EXPLAIN_ONLY != 0 || call.execution.instrument_options() != 0;
     let is_cursor = origin.cursor_options as u32 & pg_sys::CURSOR_OPT_FAST_PLAN != 0;
     // A plan for a version of a table runs, whatever versions came since.
     let has_versions = origin.tables.iter().any(|(_, files, _)| files.format.is_latest());
-    if !is_explained
-        && !is_cursor
-        && !has_versions
-        && !call.execution.discards_rows()
-        && is_one_scan(statement)
-    {
+    if !is_explained && !is_cursor && !has_versions && !IS_WRITTEN.get() && is_one_scan(statement) {
         return Doubt::UntilRun(origin, original);
     }
-    match forget_changed(&origin) {
+    match !is_fresh && forget_changed(&origin) {
         true => Doubt::Certain(origin, original),
         false => Doubt::None,
     }

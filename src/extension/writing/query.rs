@@ -16,6 +16,7 @@ use crate::{
     functions::check_path,
     options,
     pg::{compat, list},
+    planner::start_written,
 };
 
 /// Where the executor's rows go: a receiver of PostgreSQL's with what it needs behind it.
@@ -140,7 +141,6 @@ unsafe fn run(
             rStartup: Some(start),
             rShutdown: Some(end),
             rDestroy: Some(end),
-            // The planner's hook runs no query ahead for it (`planner/replan.rs`).
             mydest: pg_sys::CommandDest::DestNone,
         },
         sink: None,
@@ -161,7 +161,7 @@ unsafe fn run(
             std::ptr::null_mut(),
             0,
         );
-        pg_sys::ExecutorStart(execution, 0);
+        start_written(|| pg_sys::ExecutorStart(execution, 0));
         let columns = list::attributes((*execution).tupDesc).into_iter().map(|attribute| RowColumn {
             name: attribute_name(attribute),
             type_oid: attribute.atttypid,

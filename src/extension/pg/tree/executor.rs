@@ -85,14 +85,6 @@ impl Started<'_> {
 }
 
 impl<'p> Execution<'p> {
-    /// Whether its rows go to no client: of EXPLAIN, or of a query whose rows are written to files.
-    pub fn discards_rows(self) -> bool {
-        // SAFETY: a receiver that outlives the statement, or NULL.
-        unsafe {
-            (*self.pointer()).dest.as_ref().is_some_and(|dest| dest.mydest == pg_sys::CommandDest::DestNone)
-        }
-    }
-
     /// Plans a query of the statement's text, with the values of its parameters if `has_values`. The query is used up.
     pub fn plan(self, query: Query<'p>, cursor_options: i32, has_values: bool) -> Statement<'p> {
         // SAFETY: the text, the values and the snapshot are those that the statement is run with.
