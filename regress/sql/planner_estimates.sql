@@ -36,6 +36,18 @@ SET ROLE regress_stranger;
 SELECT public.expected_rows('SELECT id FROM public.all_rows WHERE n > 1e12') AS view, public.expected_rows('SELECT id FROM public.parted WHERE n > 1e12') AS partition,
   public.expected_rows('SELECT id FROM public.some_rows WHERE n > 1e12') > 1 AS barrier_hides;
 RESET ROLE;
+-- How many values a column has that was never analyzed, by the dictionaries in files: few, many, and one for each row.
+SET client_min_messages = warning;
+DO $$ BEGIN
+  PERFORM pystachio.write_parquet('SELECT i % 7 * 1000000 AS few, ''k'' || (i % 1000) AS many, md5(i::text) AS each FROM generate_series(1, 100000) i',
+    current_setting('data_directory') || '/counted.parquet', overwrite => true);
+  EXECUTE format('CREATE FOREIGN TABLE public.counted (few integer, many text, each text) SERVER pystachio OPTIONS (path %L)', current_setting('data_directory') || '/counted.parquet');
+END $$;
+SET client_min_messages = notice;
+SELECT public.expected_rows('SELECT few FROM public.counted GROUP BY 1') AS few, public.expected_rows('SELECT many FROM public.counted GROUP BY 1') AS many,
+  public.expected_rows('SELECT each FROM public.counted GROUP BY 1') >= 20000 AS each;
+SELECT public.expected_rows('SELECT FROM public.counted a JOIN public.counted b USING (each)') <= 500000 AS joined;
+DROP FOREIGN TABLE public.counted;
 -- Extended statistics tell that two columns go together.
 SET client_min_messages = warning;
 SELECT format('CREATE FOREIGN TABLE public.twice (a integer, b integer OPTIONS (column_name %L)) SERVER pystachio OPTIONS (path %L)', 'a', :'data' || '/t1.parquet')

@@ -34,6 +34,17 @@ SELECT differing('WITH w AS (SELECT a, b, max(k) AS last FROM t GROUP BY a, b), 
 -- With another condition each: each reads less than both would.
 EXPLAIN (COSTS OFF) WITH w AS (SELECT a, c, sum(k) AS total FROM t GROUP BY a, c) SELECT x.total - y.total AS d FROM w x JOIN w y USING (a) WHERE x.c = 1 AND y.c = 2;
 SELECT differing('WITH w AS (SELECT a, c, sum(k) AS total FROM t GROUP BY a, c) SELECT x.total - y.total AS d FROM w x JOIN w y USING (a) WHERE x.c = 1 AND y.c = 2');
+-- With other columns: one part has the columns of both.
+EXPLAIN (COSTS OFF) WITH w AS (SELECT a, sum(k) AS total, min(c) AS least, count(*) AS n FROM t GROUP BY a) SELECT a, total FROM w WHERE total = (SELECT max(least) + min(n) FROM w);
+SELECT differing('WITH w AS (SELECT a, sum(k) AS total, min(c) AS least, count(*) AS n FROM t GROUP BY a) SELECT a, total FROM w WHERE total > (SELECT max(least) + min(n) FROM w)');
+SELECT differing('WITH w AS (SELECT a, sum(k) AS s, sum(k) AS u, max(b) AS m FROM t GROUP BY a) SELECT x.s, y.u, y.s, y.m FROM w x JOIN w y USING (a)');
+SELECT differing('WITH w AS (SELECT p.a, u.c, sum(p.k) AS s, sum(u.k) AS u FROM t p JOIN (SELECT * FROM t) u ON p.b = u.b AND p.a < u.c GROUP BY p.a, u.c) SELECT x.a, x.s, y.u FROM w x JOIN w y ON x.a = y.c AND x.c = y.a');
+-- Windows.
+EXPLAIN (COSTS OFF) WITH w AS (SELECT a, b, sum(k) AS s, avg(sum(k)) OVER (PARTITION BY a) AS mean, rank() OVER (PARTITION BY a ORDER BY b) AS place FROM t GROUP BY a, b)
+SELECT x.a, x.mean, y.s, z.s FROM w x JOIN w y ON x.a = y.a AND x.place = y.place + 1 JOIN w z ON x.a = z.a AND x.place = z.place - 1;
+SELECT differing('WITH w AS (SELECT a, b, sum(k) AS s, avg(sum(k)) OVER (PARTITION BY a) AS mean, rank() OVER (PARTITION BY a ORDER BY b) AS place FROM t GROUP BY a, b) SELECT x.a, x.mean, y.s, z.s FROM w x JOIN w y ON x.a = y.a AND x.place = y.place + 1 JOIN w z ON x.a = z.a AND x.place = z.place - 1');
+SELECT differing('WITH w AS (SELECT k, a, row_number() OVER (PARTITION BY a ORDER BY k) AS n, lag(b) OVER (PARTITION BY a ORDER BY k) AS before, c FROM t) SELECT x.k, x.before, y.n, y.c FROM w x JOIN w y ON x.a = y.a AND x.n = y.n - 1 WHERE x.n < 5');
+SELECT differing('WITH w AS (SELECT k, row_number() OVER (ORDER BY k) AS n FROM t) SELECT n FROM w UNION ALL SELECT k FROM w WHERE n <= 3');
 -- MATERIALIZED: no condition moves into it.
 EXPLAIN (COSTS OFF) WITH w AS MATERIALIZED (SELECT a, c, sum(k) AS total FROM t GROUP BY a, c) SELECT x.total - y.total AS d FROM w x JOIN w y USING (a) WHERE x.c = 1 AND y.c = 2;
 SELECT differing('WITH w AS MATERIALIZED (SELECT a, c, sum(k) AS total FROM t GROUP BY a, c) SELECT x.total - y.total AS d FROM w x JOIN w y USING (a) WHERE x.c = 1 AND y.c = 2');

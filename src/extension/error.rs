@@ -36,6 +36,7 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
         ErrorKind::InvalidPowerArgument => PgSqlErrorCode::ERRCODE_INVALID_ARGUMENT_FOR_POWER_FUNCTION,
         ErrorKind::InvalidLogarithmArgument => PgSqlErrorCode::ERRCODE_INVALID_ARGUMENT_FOR_LOG,
         ErrorKind::LimitExceeded => PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        ErrorKind::UntranslatableCharacter => PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER,
         ErrorKind::InvalidText => PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
         ErrorKind::NotSupported => PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
         ErrorKind::OutOfMemory => PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,

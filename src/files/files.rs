@@ -759,6 +759,11 @@ impl FileFooter {
         Arc::ptr_eq(&self.schema, &other.schema) && self.encrypted.is_none() && other.encrypted.is_none()
     }
 
+    /// Whether the file, or a column of it, is encrypted.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.encrypted.is_some()
+    }
+
     /// The leaves of a column, given by its place among the file's.
     pub fn leaves(&self, column: usize) -> Range<usize> {
         match self.leaf_starts.get(column..column + 2) {

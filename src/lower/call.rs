@@ -64,6 +64,8 @@ impl Lowering<'_> {
     fn lower_nested(&self, call: &Call) -> Option<LoweredResult> {
         self.lower_field_text(call)
             .map(Ok)
+            .or_else(|| self.lower_json_function(call))
+            .or_else(|| self.lower_numeric_of_text(call))
             .or_else(|| self.lower_matched_element(call))
             .or_else(|| self.lower_json_call(call))
             .or_else(|| self.lower_format(call))

@@ -13,7 +13,7 @@
 //!   GREATEST, NULLIF; `comparison.rs`: comparisons, of rows too, `record.rs` those of composite values; `array.rs`: ANY and ALL
 //! - `call.rs`: functions and operators, `bucket.rs`: `width_bucket`, `moment.rs` those of dates and times; `zone.rs`: time zones; `span.rs`:
 //!   differences of timestamps
-//! - `json.rs`: fields of JSON that are fields of structs in the files; `json_value.rs`: JSON that is made of values
+//! - `json.rs`: fields of JSON that are fields of structs in the files; `json_document.rs`: parts of other JSON; `json_value.rs`: JSON that is made of values
 //! - `number_text.rs`: numbers as texts, `number_format.rs` those by formats; `text_format.rs`: `format`, `quote_ident` and the arguments of `concat`
 //! - `encoding.rs`: what differs in databases that are not UTF-8
 //! - `numeric.rs`: scales, bounds and the arithmetic of numbers; `wide_quotient.rs`: the order of quotients that are too long
@@ -44,6 +44,7 @@ mod comparison;
 mod constant;
 mod encoding;
 mod json;
+mod json_document;
 mod json_value;
 mod lowered;
 mod lowering;

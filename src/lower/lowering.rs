@@ -2,10 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 
-use pystachio_plan::{DataType, Expression, Function};
+use pystachio_plan::{DataType, Expression, Function, Value};
 
 use crate::{
-    DEPTH_MAX, Lowered, LoweredResult, Notes, PARTS_MAX, Part, Refusal, Scope, Server, Source, constant,
+    Call, Constant, DEPTH_MAX, Lowered, LoweredResult, Notes, PARTS_MAX, Part, Refusal, Scale, Scope, Server,
+    Source, constant, numeric::type_magnitude, numeric_modifier,
 };
 
 /// Lowers expressions over one scope.
@@ -236,10 +237,48 @@ impl<'a> Lowering<'a> {
         Err(Refusal::Relabel { from: from.name().to_owned(), to: to.name().to_owned() })
     }
 
+    /// A text cast to `numeric(p,s)`, which PostgreSQL does in two steps; `None` for other calls.
+    pub(crate) fn lower_numeric_of_text(&self, call: &Call) -> Option<LoweredResult> {
+        let [number, modifier] = call.arguments.as_slice() else { return None };
+        let (Part::CoerceViaText(text), Part::Constant(Constant::Value(Value::Int(modifier)))) =
+            (&number.part, &modifier.part)
+        else {
+            return None;
+        };
+        let is_cast = call.function.is_builtin
+            && call.function.name == "numeric"
+            && number.of == crate::SourceType::Numeric
+            && text.of.is_collated_text();
+        let modifier = i32::try_from(*modifier).ok()?;
+        let (precision, own_scale) = numeric_modifier(modifier).filter(|_| is_cast)?;
+        // PostgreSQL allows more digits behind the point than there are.
+        let data_type = number.of.data_type_with(modifier).filter(|_| precision >= own_scale)?;
+        let DataType::Decimal { scale, .. } = data_type else { return None };
+        Some(self.parse(text, data_type, Scale::Fixed(i32::from(scale))))
+    }
+
+    /// A value that is read from a text.
+    fn parse(&self, text: &Source, data_type: DataType, scale: Scale) -> LoweredResult {
+        let text = self.lower(text)?.expression;
+        let has_bases = Expression::literal(Value::Bool(self.server.reads_bases()), DataType::Bool);
+        let magnitude = type_magnitude(&data_type);
+        let value = Expression::call(Function::Parse, vec![text, has_bases], data_type);
+        Ok(Lowered::number(value, scale, magnitude))
+    }
+
     fn lower_coerce_via_text(&self, argument: &Source, source: &Source) -> LoweredResult {
         use crate::SourceType::{BigInt, Integer, SmallInt, Time, Uuid};
         if let Some(field) = self.lower_field_cast(argument, &source.of) {
             return Ok(field);
+        }
+        if let Some(document) = self.lower_json_cast(argument, &source.of) {
+            return document;
+        }
+        if argument.of.is_collated_text()
+            && is_read_from_text(&argument.of, &source.of)
+            && let Some(data_type) = source.of.data_type()
+        {
+            return self.parse(argument, data_type, Scale::None);
         }
         let is_plain = matches!(argument.of, SmallInt | Integer | BigInt | Time | Uuid);
         if is_plain && source.of.is_unpadded_text() {
@@ -256,5 +295,16 @@ impl<'a> Lowering<'a> {
             }
         }
         Err(Refusal::Cast { from: argument.of.name().to_owned(), to: source.of.name().to_owned() })
+    }
+}
+
+/// Whether engines read a type's values from a type of text as PostgreSQL does: those that no setting and no time decides. The blanks at
+/// the end of a `character`, which plans lack, matter to a `uuid`.
+fn is_read_from_text(from: &crate::SourceType, to: &crate::SourceType) -> bool {
+    use crate::SourceType::{BigInt, Bool, Double, Integer, Real, SmallInt, Uuid};
+    match to {
+        SmallInt | Integer | BigInt | Real | Double | Bool => true,
+        Uuid => from.is_unpadded_text(),
+        _ => false,
     }
 }

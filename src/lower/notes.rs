@@ -27,6 +27,9 @@ pub trait Server {
     /// Whether intervals may be infinite.
     fn has_infinite_intervals(&self) -> bool;
 
+    /// Whether integers in text may be of other bases, and have underscores between digits.
+    fn reads_bases(&self) -> bool;
+
     /// Whether the session's DateStyle is ISO.
     fn has_iso_dates(&self) -> bool;
 

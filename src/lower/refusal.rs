@@ -300,6 +300,8 @@ pub enum FunctionRefusal {
     UnknownField,
     #[error("with a field that is no constant")]
     VaryingField,
+    #[error("with a step that is no constant")]
+    VaryingPath,
     #[error("of {field} on {of}")]
     FieldOf { field: String, of: DataType },
     #[error("to {field} on {of}")]

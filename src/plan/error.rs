@@ -45,6 +45,8 @@ pub enum ErrorKind {
     LimitExceeded,
     /// Text that can't be read as the type it is cast to.
     InvalidText,
+    /// A character that no text has: that of code 0.
+    UntranslatableCharacter,
     /// The plan asks for what this engine does not have.
     NotSupported,
     /// The memory that the server option `memory` allows is used up.

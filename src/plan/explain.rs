@@ -254,6 +254,9 @@ impl Names {
                 _ => self.prefix("divide", arguments),
             },
             Shown::Cast => format!("({})::{data_type}", self.list(arguments)),
+            Shown::CastOfFirst => {
+                format!("({})::{data_type}", self.list(arguments.get(..1).unwrap_or_default()))
+            }
             Shown::FieldFrom => format!("{}({} FROM {})", entry.name, field(function), self.list(arguments)),
             Shown::Field => format!("{}({}, {})", entry.name, field(function), self.list(arguments)),
             Shown::Trim => {

@@ -249,6 +249,35 @@ pub enum Function {
     /// second argument may be that of [`Function::NumberText`]; of a timestamptz it is the zone as of [`Function::LocalTime`]. Of an
     /// array it is JSON of the elements, with their second argument.
     JsonText,
+    /// A text as another type: (text, whether digits may be of other bases and grouped, as from PostgreSQL 16 on: Bool) → integers, floats,
+    /// decimals, Bool, Uuid.
+    Parse,
+    /// `json -> step`: (document: text, [`crate::JsonPath`]: text) → the text of the part.
+    JsonPart,
+    /// The same of `jsonb`.
+    JsonbPart,
+    /// `json ->> step`: (document: text, [`crate::JsonPath`]: text) → text; NULL for null.
+    JsonPartText,
+    /// The same of `jsonb`.
+    JsonbPartText,
+    /// `json_typeof(document: text)`.
+    JsonType,
+    /// `jsonb_typeof(document: text)`.
+    JsonbType,
+    /// `json_array_length(document: text)` → Int32.
+    JsonLength,
+    /// `jsonb_array_length(document: text)` → Int32.
+    JsonbLength,
+    /// `text::json`: the text, which must be JSON.
+    JsonCast,
+    /// `text::jsonb`: the text, which must be a value of `jsonb`.
+    JsonbCast,
+    /// `jsonb::text`: (document: text) → text, as PostgreSQL prints it.
+    JsonbText,
+    /// `jsonb ? key`: (document: text, key: text) → Bool.
+    JsonbExists,
+    /// `jsonb @> jsonb`: (document: text, document: text) → Bool.
+    JsonbContains,
     /// `md5` of text or bytea → 32 digits as text; `sha224` to `sha512` of bytea → bytea.
     Digest(Digest),
     /// `encode(bytea, format)` → text. The format is `hex`, `base64` or `escape`; any other is an error.

@@ -12,14 +12,14 @@
 //! - `failure.rs`: which expressions could fail
 //! - `ctype.rs`: the locale that decides character case
 //! - `relation.rs`: relational operators; `prune.rs`: drops unused columns
-//! - `repeated.rs`: parts of a plan that occur more than once; `grouping_sets.rs`: coarse groups made of fine ones
+//! - `repeated.rs`: parts of a plan that occur more than once; `alike.rs`: parts that differ in their columns become such; `grouping_sets.rs`: coarse groups made of fine ones
 //! - `eager_aggregation.rs`: groups that are made below joins
 //! - `narrow.rs`: conditions that a plan is given, or loses, after it was made
 //! - `group_filter.rs`: how many groups pass a condition on an aggregate
 //! - `gate.rs`: parts of a plan that are skipped because a condition without columns is not true
 //! - `moment.rs`: comparisons of dates and timestamps of several types; `zone.rs`: time zones as tables
 //! - `moment_format.rs`, `number_format.rs`: formats of `to_char`; `moment_reading.rs`: those of `to_date`; `number_text.rs`: numbers as C prints them;
-//!   `regular_expression.rs`: patterns of `~`
+//!   `regular_expression.rs`: patterns of `~`; `json_path.rs`: ways to a part of a JSON document
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
 //! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod affinity;
+mod alike;
 mod ctype;
 mod depth;
 mod distribute;
@@ -58,6 +59,7 @@ mod gate;
 mod greeting;
 mod group_filter;
 mod grouping_sets;
+mod json_path;
 mod memory;
 mod message;
 mod moment;
@@ -80,6 +82,7 @@ mod window;
 mod zone;
 
 pub use affinity::{AffinityPolicy, AffinityRule};
+pub use alike::with_equal_parts;
 pub use ctype::{Collator, Ctype, LocaleName};
 pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use distribute::{
@@ -110,6 +113,7 @@ pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use greeting::{ANSWER_TO_OLDER, GREETING_HEADER_BYTES, GREETING_MARK_BYTES, Greeting, GreetingHeader};
 pub use group_filter::passing_share;
 pub use grouping_sets::{members_of_finest, share_finest_groups};
+pub use json_path::{JsonPath, JsonStep};
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, CatalogView, ColumnDescription, DescribeExtent,

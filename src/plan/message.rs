@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 38;
+pub const PROTOCOL_VERSION: u32 = 39;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -1037,6 +1037,8 @@ pub struct ColumnDescription {
     pub maximum: Option<Value>,
     /// How many values there are besides NULL, of a key of folders.
     pub distinct_count: Option<u64>,
+    /// About how many values there are besides NULL, by the dictionaries of some chunks.
+    pub distinct_estimate: Option<f64>,
     /// Bytes in the files, compressed.
     pub compressed_bytes: u64,
     /// Bytes of the pages, uncompressed.

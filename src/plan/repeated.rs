@@ -3,10 +3,11 @@
 //! PostgreSQL plans each reference of its own, so the parts differ in the ids of their columns and in nothing else. An engine may
 //! compute such a part once and hand its rows to all that read it.
 //!
-//! Invariants: parts of one group give the same rows, whatever their order, in columns of the same places. A part is an aggregate:
-//! it reads all of its input before it gives a row, so no limit above it is what keeps its input from being read.
+//! Invariants: parts of one group give the same rows, whatever their order, in columns of the same places. A part is an aggregate or
+//! a window: it reads all of its input before it gives a row, so no limit above it is what keeps its input from being read.
 //!
-//! Deliberately absent: parts that are alike but for a condition or a column. Each of them reads less than both would together.
+//! Deliberately absent: parts that are alike but for a condition. Each of them reads less than both would together. Of parts that are
+//! alike but for columns, `alike.rs` makes parts that are the same.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -41,13 +42,7 @@ impl RepeatedParts {
     /// A part whose every reader joins it with few rows is none: of such a join's keys only a few groups are computed, again and
     /// again, faster than all of them once. Nor is one for which `is_kept` says that its rows are too many.
     pub fn of(root: &Relation, is_kept: impl Fn(&Relation) -> bool) -> Self {
-        let scans = root.scans();
-        let files = scans.iter().filter_map(|scan| match scan {
-            Operator::Scan { files, .. } => Some(files),
-            _ => None,
-        });
-        let files: Vec<_> = files.collect();
-        if files.iter().enumerate().all(|(place, one)| !files[..place].contains(one)) {
+        if !reads_files_twice(root) {
             return Self::default();
         }
         let mut found = Vec::new();
@@ -94,31 +89,50 @@ fn count_readers(relation: &Relation, groups: &HashMap<usize, usize>, readers: &
     relation.inputs().into_iter().for_each(|input| count_readers(input, groups, readers));
 }
 
-/// Notes the aggregates, from the highest down.
-fn find<'a>(relation: &'a Relation, is_narrowed: bool, found: &mut Vec<Group<'a>>) {
-    let mut narrowed = vec![is_narrowed; relation.inputs().len()];
+/// Whether two scans read the same files, without which no part occurs twice.
+pub(crate) fn reads_files_twice(root: &Relation) -> bool {
+    let scans = root.scans();
+    let files = scans.iter().filter_map(|scan| match scan {
+        Operator::Scan { files, .. } => Some(files),
+        _ => None,
+    });
+    let files: Vec<_> = files.collect();
+    files.iter().enumerate().any(|(place, one)| files[..place].contains(one))
+}
+
+/// Whether a relation is worth computing once: it reads all of its input before it gives a row.
+pub(crate) fn is_part(relation: &Relation) -> bool {
+    matches!(relation.operator, Operator::Aggregate { .. } | Operator::Window { .. })
+}
+
+/// Of each input of a relation whether its rows are joined with few others, above or here. `is_narrowed`: those of the relation are.
+pub(crate) fn narrowed_inputs(relation: &Relation, is_narrowed: bool) -> Vec<bool> {
     match &relation.operator {
-        Operator::Aggregate { .. } => {
-            let canonical = canonical(relation);
-            let known = found.iter().position(|group| group.canonical == canonical);
-            let place = known.unwrap_or_else(|| {
-                found.push(Group { first: relation, canonical, parts: Vec::new(), is_read_whole: false });
-                found.len() - 1
-            });
-            found[place].parts.push(address(relation));
-            found[place].is_read_whole |= !is_narrowed;
-            narrowed = vec![false];
-        }
+        Operator::Aggregate { .. } | Operator::Window { .. } => vec![false],
         Operator::Join { kind, left, right, keys, .. } if !keys.is_empty() => {
             let (few, many) = (left.estimate.rows, right.estimate.rows);
             let left_narrows = few < many * NARROWING_SHARE && *kind != JoinKind::Full;
             let right_narrows =
                 many < few * NARROWING_SHARE && matches!(kind, JoinKind::Inner | JoinKind::Semi);
-            narrowed = vec![is_narrowed || right_narrows, is_narrowed || left_narrows];
+            vec![is_narrowed || right_narrows, is_narrowed || left_narrows]
         }
-        _ => {}
+        _ => vec![is_narrowed; relation.inputs().len()],
     }
-    for (input, is_narrowed) in relation.inputs().into_iter().zip(narrowed) {
+}
+
+/// Notes the parts, from the highest down.
+fn find<'a>(relation: &'a Relation, is_narrowed: bool, found: &mut Vec<Group<'a>>) {
+    if is_part(relation) {
+        let canonical = canonical(relation);
+        let known = found.iter().position(|group| group.canonical == canonical);
+        let place = known.unwrap_or_else(|| {
+            found.push(Group { first: relation, canonical, parts: Vec::new(), is_read_whole: false });
+            found.len() - 1
+        });
+        found[place].parts.push(address(relation));
+        found[place].is_read_whole |= !is_narrowed;
+    }
+    for (input, is_narrowed) in relation.inputs().into_iter().zip(narrowed_inputs(relation, is_narrowed)) {
         find(input, is_narrowed, found);
     }
 }

@@ -25,9 +25,9 @@ use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
     arithmetic, bits, bytes, cast, comparison, datetime, decimal, float_function, form,
-    invocation::Invocation, json_text, lanes::internal, like, list, make_moment, matching::Matcher,
-    moment_text, number_text, parts::PartFinder, quotient, read_moment, read_number, repeated::Repeated,
-    root, select, shown_number, text, variance, zone,
+    invocation::Invocation, json, json_text, lanes::internal, like, list, make_moment, matching::Matcher,
+    moment_text, number_text, parse, parts::PartFinder, quotient, read_moment, read_number,
+    repeated::Repeated, root, select, shown_number, text, variance, zone,
 };
 use crate::error::to_datafusion;
 
@@ -121,6 +121,16 @@ impl ScalarCall {
         match &self.kernel {
             // A negative count is an error, and a field of number 0.
             Kernel::Function(Function::Substring | Function::SplitPart) => true,
+            // A cast of their document, which may be none, is left to them.
+            Kernel::Function(
+                Function::JsonbPart
+                | Function::JsonbPartText
+                | Function::JsonType
+                | Function::JsonbType
+                | Function::JsonbText
+                | Function::JsonbExists
+                | Function::JsonbContains,
+            ) => true,
             Kernel::Function(function) => call_could_fail(*function, &[], &self.result),
             // The pattern may end within an escape.
             Kernel::ILike(_) => true,
@@ -337,6 +347,20 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::Ascii => bytes::ascii(call),
         Function::Character => bytes::character(call),
         Function::JsonText => json_text::json_text(call),
+        Function::Parse => parse::parse(call),
+        Function::JsonPart => json::part(false, call),
+        Function::JsonbPart => json::part(true, call),
+        Function::JsonPartText => json::part_text(false, call),
+        Function::JsonbPartText => json::part_text(true, call),
+        Function::JsonType => json::type_name(false, call),
+        Function::JsonbType => json::type_name(true, call),
+        Function::JsonLength => json::array_length(false, call),
+        Function::JsonbLength => json::array_length(true, call),
+        Function::JsonCast => json::cast(false, call),
+        Function::JsonbCast => json::cast(true, call),
+        Function::JsonbText => json::text(call),
+        Function::JsonbExists => json::exists(call),
+        Function::JsonbContains => json::contains(call),
         Function::NumberText => shown_number::number_text(call),
         Function::ToHexadecimal => bytes::to_hexadecimal(call),
         Function::Digest(digest) => bytes::digest(digest, call),

@@ -129,3 +129,23 @@ fn write_civil(target: &mut impl Write, date: CivilDate) -> fmt::Result {
 fn write_era(target: &mut impl Write, date: CivilDate) -> fmt::Result {
     if date.year > 0 { Ok(()) } else { target.write_str(" BC") }
 }
+/// A text as a string of JSON, with its quotes.
+///
+/// Source: PostgreSQL 15, `json.c` (`escape_json`).
+pub(super) fn write_json_string(target: &mut String, text: &str) {
+    target.push('"');
+    for character in text.chars() {
+        match character {
+            '\u{8}' => target.push_str("\\b"),
+            '\u{c}' => target.push_str("\\f"),
+            '\n' => target.push_str("\\n"),
+            '\r' => target.push_str("\\r"),
+            '\t' => target.push_str("\\t"),
+            '"' => target.push_str("\\\""),
+            '\\' => target.push_str("\\\\"),
+            control if control < ' ' => target.push_str(&format!("\\u{:04x}", u32::from(control))),
+            other => target.push(other),
+        }
+    }
+    target.push('"');
+}

@@ -1,6 +1,6 @@
 //! Values as JSON.
 //!
-//! Source: PostgreSQL 15, `json.c` (`datum_to_json`, `array_dim_to_json`, `JsonEncodeDateTime`, `escape_json`).
+//! Source: PostgreSQL 15, `json.c` (`datum_to_json`, `array_dim_to_json`, `JsonEncodeDateTime`).
 
 use std::fmt::{self, Write};
 
@@ -13,7 +13,9 @@ use pystachio_plan::{Error, Result};
 
 use super::{
     calendar::{is_infinite_date, is_infinite_timestamp},
-    format::{InstantWriter, infinity, write_date, write_time, write_timestamp, write_uuid},
+    format::{
+        InstantWriter, infinity, write_date, write_json_string, write_time, write_timestamp, write_uuid,
+    },
     invocation::Invocation,
     lanes::internal,
     shown_number::ShownNumbers,
@@ -111,7 +113,7 @@ pub(super) fn json_text(call: &Invocation<'_>) -> Result<ArrayRef> {
             let texts = call.text(0)?;
             call.write_texts(|row, target| {
                 match texts.get(row) {
-                    Some(text) => write_escaped(target, text).map_err(failed)?,
+                    Some(text) => write_json_string(target, text),
                     None => target.push_str(NULL),
                 }
                 Ok(true)
@@ -175,25 +177,6 @@ fn array_text(call: &Invocation<'_>) -> Result<ArrayRef> {
         target.push(']');
         Ok(true)
     })
-}
-
-/// A text with its quotes.
-fn write_escaped(target: &mut String, text: &str) -> fmt::Result {
-    target.write_char('"')?;
-    for character in text.chars() {
-        match character {
-            '\u{8}' => target.write_str("\\b")?,
-            '\u{c}' => target.write_str("\\f")?,
-            '\n' => target.write_str("\\n")?,
-            '\r' => target.write_str("\\r")?,
-            '\t' => target.write_str("\\t")?,
-            '"' => target.write_str("\\\"")?,
-            '\\' => target.write_str("\\\\")?,
-            control if control < ' ' => write!(target, "\\u{:04x}", u32::from(control))?,
-            other => target.write_char(other)?,
-        }
-    }
-    target.write_char('"')
 }
 
 fn failed(error: fmt::Error) -> Error {

@@ -164,6 +164,19 @@ impl LoweringInput<'_> {
                 Ok(call(Kernel::SortKey(TextOrder::of(collator)?), vec![text], data_type))
             }
             Function::InitCap(ctype) => self.with_letters(Kernel::InitCap, ctype, arguments, data_type),
+            Function::JsonPart
+            | Function::JsonbPart
+            | Function::JsonPartText
+            | Function::JsonbPartText
+            | Function::JsonbType
+            | Function::JsonbLength
+            | Function::JsonbText
+            | Function::JsonbExists
+            | Function::JsonbContains => {
+                let lowered = arguments.iter().map(|argument| self.lower(document(argument)));
+                let arguments = lowered.collect::<Result<Vec<Expr>>>()?;
+                Ok(call(Kernel::Function(function), arguments, data_type))
+            }
             Function::ILike(ctype) => self.with_letters(Kernel::ILike, ctype, arguments, data_type),
             Function::Cast => self.lower_cast(first()?, data_type),
             _ => {
@@ -296,3 +309,13 @@ impl Drop for Depth {
 }
 
 const _: () = assert!(DECIMAL128_MAX_PRECISION == 38);
+
+/// A document of a function of JSON, without the cast that it is the result of: the function reads it to its end itself.
+fn document(argument: &Expression) -> &Expression {
+    match argument {
+        Expression::Call { function: Function::JsonCast | Function::JsonbCast, arguments, .. } => {
+            arguments.first().unwrap_or(argument)
+        }
+        _ => argument,
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lower, bound, conditional, aggregate ──► failure ──► call ──► comparison, arithmetic, decimal, quotient, variance,
-//!                                                               cast, text, form, json_text, bytes, like, datetime, bits,
+//!                                                               cast, parse, text, form, json, json_text, bytes, like, datetime, bits,
 //!                                                               float_function, make_moment, moment_text, read_moment, read_number, number_text,
 //!                                                               parts ──► matching, select, repeated
 //!                                                                       │
@@ -19,10 +19,11 @@
 //! - `failure.rs`: which expressions could fail, the plan's and DataFusion's
 //! - `repeated.rs`: texts that many rows share; `select.rs`: CASE over columns and constants
 //! - `comparison.rs`, `arithmetic.rs`, `bits.rs`, `float_function.rs`, `decimal.rs`, `quotient.rs`, `root.rs`, `variance.rs`, `cast.rs`,
-//!   `text.rs`, `form.rs`, `json_text.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`,
+//!   `parse.rs`, `text.rs`, `form.rs`, `json/`, `json_text.rs`, `bytes.rs`, `like.rs`, `matching.rs`, `datetime.rs`, `make_moment.rs`,
 //!   `moment_text.rs`, `read_moment.rs`, `read_number.rs`, `number_text.rs`: the functions by family, none of which knows another
 //! - `parts.rs`: those of the parts that match, which compile patterns by `matching.rs`
 //! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
+//! - `decimal_text.rs`: decimal numbers in texts
 //! - `digits.rs`, `calendar.rs`, `format.rs`, `shown_number.rs`, `faults.rs`: what families share: decimals, dates, texts of values and of
 //!   numbers, errors of numbers
 //! - `aggregate.rs`, `sum.rs`, `collect.rs`: aggregates
@@ -46,6 +47,7 @@ mod comparison;
 mod conditional;
 mod datetime;
 mod decimal;
+mod decimal_text;
 mod digits;
 mod failure;
 mod faults;
@@ -55,6 +57,7 @@ mod float_sum;
 mod form;
 mod format;
 mod invocation;
+mod json;
 mod json_text;
 mod lanes;
 mod like;
@@ -64,6 +67,7 @@ mod make_moment;
 mod matching;
 mod moment_text;
 mod number_text;
+mod parse;
 mod parts;
 mod quotient;
 mod read_moment;

@@ -199,6 +199,7 @@ fn value_at(array: &ArrayRef, row: usize) -> Value {
             })
         }
         ArrowType::BinaryView => Value::Bytes(array.as_binary_view().value(row).to_vec()),
+        ArrowType::FixedSizeBinary(_) => Value::Bytes(array.as_fixed_size_binary().value(row).to_vec()),
         ArrowType::Utf8View => Value::Text(array.as_string_view().value(row).to_owned()),
         other => panic!("no value of {other}"),
     }

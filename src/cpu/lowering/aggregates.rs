@@ -67,7 +67,12 @@ impl Lowering<'_> {
         } else {
             self.lower(input, &needed, depth + 1)?
         };
-        let plan = self.share_subexpressions(plan, &mut grouping)?;
+        let group_part = match groups.iter().any(|group| is_part_of_document(&group.expression)) {
+            // The planner takes it for as different as the documents. Groups are made before rows are divided by them.
+            true => 0.0,
+            false => estimate.rows / input.estimate.rows.max(1.0),
+        };
+        let plan = self.share_subexpressions(plan, &mut grouping, group_part > SINGLE_PHASE_PART)?;
         let plan = match self.single_distinct(&mut grouping) {
             Some(distinct) => self.group(plan, &distinct, f64::INFINITY)?,
             None if self.expands(&grouping, estimate) => {
@@ -77,7 +82,7 @@ impl Lowering<'_> {
             }
             None => plan,
         };
-        let plan = self.group(plan, &grouping, estimate.rows / input.estimate.rows.max(1.0))?;
+        let plan = self.group(plan, &grouping, group_part)?;
         restore_duplicates(plan, groups, calls, &duplicates)
     }
 
@@ -162,17 +167,22 @@ impl Lowering<'_> {
         if keys.iter().any(|(_, other)| *other == name) { column_name(self.fresh_column()) } else { name }
     }
 
-    /// Computes subexpressions that occur more than once in a projection below, and refers to them.
+    /// Computes subexpressions that occur more than once in a projection below, and refers to them. `reads_keys_twice`: so do keys, as rows
+    /// are divided by them before they are grouped.
     fn share_subexpressions(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         grouping: &mut Grouping,
+        reads_keys_twice: bool,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut seen: Vec<(Expression, usize)> = Vec::new();
         grouping.expressions().for_each(|expression| count_subexpressions(expression, &mut seen));
         let shared: Vec<(Expression, ColumnId)> = seen
             .into_iter()
-            .filter(|(_, count)| *count > 1)
+            .filter(|(expression, count)| {
+                let is_key = || grouping.groups.iter().any(|group| group.expression == *expression);
+                *count > 1 || (reads_keys_twice && is_key())
+            })
             .map(|(expression, _)| (expression, self.fresh_column()))
             .collect();
         if shared.is_empty() {
@@ -415,6 +425,22 @@ fn distinct_argument(calls: &[AggregateCall]) -> Option<&Expression> {
 
 /// From this part of groups to rows on, the first of two phases would hardly reduce the rows.
 const SINGLE_PHASE_PART: f64 = 0.5;
+
+/// Whether a key is a part of a JSON document.
+fn is_part_of_document(key: &Expression) -> bool {
+    matches!(
+        key,
+        Expression::Call {
+            function: Function::JsonPart
+                | Function::JsonbPart
+                | Function::JsonPartText
+                | Function::JsonbPartText
+                | Function::JsonType
+                | Function::JsonbType,
+            ..
+        }
+    )
+}
 
 type PhysicalAggregates = (Vec<Arc<AggregateFunctionExpr>>, Vec<Option<Arc<dyn PhysicalExpr>>>);
 

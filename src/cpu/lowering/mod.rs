@@ -146,6 +146,19 @@ impl Lowering<'_> {
         if let (Some(part), None) = (self.given_part(relation), self.repeated.group(relation)) {
             return Ok(Arc::new(GivenRowsExec::new(part, required)));
         }
+        if let Some(group) = self.repeated.group(relation) {
+            return self.lower_shared(relation, group, depth);
+        }
+        self.lower_unshared(relation, required, depth)
+    }
+
+    /// A relation that is computed here, whether others read it or not.
+    fn lower_unshared(
+        &self,
+        relation: &Relation,
+        required: &Required,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         match &relation.operator {
             Operator::Scan { extent: ScanExtent::Whole, .. } => {
                 self.lower_scan(relation, &[], required, false)
@@ -170,10 +183,9 @@ impl Lowering<'_> {
             | Operator::Scan { extent: ScanExtent::Partitioned | ScanExtent::Range { .. }, .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the CPU engine has no ranks"))
             }
-            Operator::Aggregate { phase: AggregatePhase::Whole, .. } => match self.repeated.group(relation) {
-                Some(group) => self.lower_shared(relation, group, depth),
-                None => self.lower_whole_aggregate(relation, depth),
-            },
+            Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole } => {
+                self.lower_aggregate(input, groups, aggregates, relation.estimate, depth)
+            }
             Operator::Sort { input, keys } => self.lower_sort(input, keys, required, depth),
             Operator::Limit { input, offset, count } => {
                 let plan = self.lower(input, required, depth + 1)?;
@@ -233,12 +245,10 @@ impl Lowering<'_> {
         let Shared { part, places } = match known {
             Some(known) => known,
             None => {
+                let all = relation.columns().into_iter().map(|(id, _)| id).collect();
                 let plan: Arc<dyn ExecutionPlan> = match self.given_part(relation) {
-                    Some(part) => {
-                        let all = relation.columns().into_iter().map(|(id, _)| id).collect();
-                        Arc::new(GivenRowsExec::new(part, &all))
-                    }
-                    None => self.optimize(self.lower_whole_aggregate(relation, depth)?)?,
+                    Some(part) => Arc::new(GivenRowsExec::new(part, &all)),
+                    None => self.optimize(self.lower_unshared(relation, &all, depth)?)?,
                 };
                 let place = |(id, _): &(ColumnId, DataType)| {
                     let found = plan.schema().index_of(&column_name(*id));
@@ -253,13 +263,6 @@ impl Lowering<'_> {
         let names = relation.columns().into_iter().map(|(id, _)| column_name(id));
         let columns: Vec<_> = places.into_iter().zip(names).collect();
         Ok(Arc::new(SharedExec::new(part, is_first, &columns)))
-    }
-
-    fn lower_whole_aggregate(&self, relation: &Relation, depth: usize) -> Result<Arc<dyn ExecutionPlan>> {
-        let Operator::Aggregate { input, groups, aggregates, .. } = &relation.operator else {
-            return Err(Error::internal("a shared part is no aggregate"));
-        };
-        self.lower_aggregate(input, groups, aggregates, relation.estimate, depth)
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

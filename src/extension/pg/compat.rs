@@ -442,6 +442,9 @@ pub unsafe fn zone_abbreviation(lower: *mut std::ffi::c_char) -> ZoneAbbreviatio
 /// Whether an interval may be infinite, as the difference of infinite timestamps is then.
 pub const HAS_INFINITE_INTERVALS: bool = cfg!(any(feature = "pg17", feature = "pg18"));
 
+/// Whether integers in text may be of other bases, and have underscores between digits.
+pub const READS_BASES: bool = cfg!(not(feature = "pg15"));
+
 /// Whether core keeps joins with pseudoconstant clauses from foreign-data wrappers.
 pub const HIDES_PSEUDOCONSTANT_JOINS: bool = cfg!(any(feature = "pg15", feature = "pg16"));
 

@@ -4,7 +4,7 @@ use pgrx::pg_sys;
 use pystachio_lower::{Lowered, Scale};
 use pystachio_plan::{
     ColumnContent, ColumnId, DataType, Expression, FileSet, NamedExpression, Operator, Plan, PlannedFiles,
-    Relation, ScanColumn, Value, aggregate_below_joins, prune_columns, share_finest_groups,
+    Relation, ScanColumn, Value, aggregate_below_joins, prune_columns, share_finest_groups, with_equal_parts,
 };
 
 use super::{
@@ -183,7 +183,7 @@ impl<'a> ScanBuilder<'a> {
         let plan = share_finest_groups(&plan, &mut next_column);
         let bounds = |files: &FileSet, column: &ScanColumn| number_bounds(server_oid, files, column);
         let plan = aggregate_below_joins(&plan, &bounds, &mut next_column);
-        let Plan { root, outputs } = prune_columns(&plan);
+        let Plan { root, outputs } = with_equal_parts(&prune_columns(&plan), &mut next_column);
         let plan = Plan { root: with_analyzed_values(&root), outputs };
         ScanPrivate {
             server_oid,

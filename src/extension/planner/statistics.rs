@@ -1,5 +1,5 @@
 //! Statistics of columns that were never analyzed, from the footers: null fraction, least and greatest value,
-//! and a bound on the count of distinct values.
+//! and an estimate of the count of distinct values.
 //!
 //! Of a subquery with groups, and of UNION ALL, PostgreSQL knows nothing either. Where they are ours, the columns below tell how many
 //! values there are.
@@ -44,7 +44,7 @@ pub fn column_statistics<'p>(
     Some(ColumnStatistics {
         null_fraction: column.null_count.map_or(0.0, |nulls| nulls as f64 / row_count.max(1.0)),
         width: average_width(column, row_count),
-        distinct: distinct_bound(column, row_count),
+        distinct: distinct_estimate(column, row_count),
         bounds: bounds(table_oid, attribute_number, column),
         may_read_all: may_read_all(root, entry, attribute_number),
     })
@@ -132,6 +132,22 @@ fn named_column<'p>(
 
 fn average_width(column: &ColumnDescription, row_count: f64) -> i32 {
     (column.uncompressed_bytes as f64 / row_count.max(1.0)).clamp(1.0, 1_000_000.0).ceil() as i32
+}
+
+/// The part of the rows that differ from which on a column is expected to have more values when it has more rows.
+const GROWING_SHARE: f64 = 0.1;
+
+/// `stadistinct` by all that is known.
+fn distinct_estimate(column: &ColumnDescription, row_count: f64) -> f64 {
+    let bound = distinct_bound(column, row_count);
+    let Some(estimate) = column.distinct_estimate.filter(|_| column.distinct_count.is_none()) else {
+        return bound;
+    };
+    let least = if bound > 0.0 { estimate.min(bound) } else { estimate };
+    match least > row_count * GROWING_SHARE {
+        true => -(least / row_count).min(1.0),
+        false => least,
+    }
 }
 
 /// `stadistinct`: a count, or minus the fraction of distinct rows; 0 for unknown. The range bounds the

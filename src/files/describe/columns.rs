@@ -226,6 +226,7 @@ impl ColumnParts {
             minimum,
             maximum,
             distinct_count: None,
+            distinct_estimate: None,
             compressed_bytes: self.compressed_bytes,
             uncompressed_bytes: self.uncompressed_bytes,
             fields: Vec::new(),

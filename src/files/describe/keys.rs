@@ -89,6 +89,7 @@ impl Key {
             is_rounded: false,
             is_time_of_utc: false,
             distinct_count: Some(self.rows.len() as u64),
+            distinct_estimate: None,
             compressed_bytes: 0,
             uncompressed_bytes: 0,
             fields: Vec::new(),

@@ -1,11 +1,12 @@
 //! Tables as the planner needs them: columns, exact row counts and statistics, from footers alone.
 //!
 //! A table has the columns of all its files, by their names (`columns.rs`), and the keys of their folders (`keys.rs`); or those that
-//! its log says (`of_table.rs`).
+//! its log says (`of_table.rs`). `dictionaries.rs` estimates how many values its columns have.
 //!
 //! Invariant: a description whose identity is unchanged is not computed again.
 
 mod columns;
+mod dictionaries;
 mod keys;
 mod of_table;
 mod struct_fields;
@@ -26,7 +27,10 @@ use pystachio_plan::{
     ColumnDescription, DescribeExtent, FileDescription, FileSet, FilesState, Result, TableDescription,
 };
 
-use self::{columns::Columns, keys::Keys, of_table::describe_table, struct_fields::StructFields};
+use self::{
+    columns::Columns, dictionaries::Dictionaries, keys::Keys, of_table::describe_table,
+    struct_fields::StructFields,
+};
 use super::{
     bounded_map::BoundedMap,
     file_set::FoundFile,
@@ -150,6 +154,11 @@ fn estimate_whole(description: &mut TableDescription, found: &[FoundFile]) {
     for column in description.columns.iter_mut().chain(&mut description.by_id) {
         column.required = false;
         (column.null_count, column.minimum, column.maximum) = (None, None, None);
+        // A count that grows with the rows is one of them.
+        let rows = description.row_count as f64;
+        column.distinct_estimate = column
+            .distinct_estimate
+            .map(|count| if count * scale >= rows * 0.1 { count * scale } else { count });
         column.compressed_bytes = scaled(column.compressed_bytes);
         column.uncompressed_bytes = scaled(column.uncompressed_bytes);
         column.fields.clear();
@@ -236,17 +245,25 @@ fn describe_files<'f>(
 ) -> Result<(TableDescription, Vec<FileIdentity>)> {
     let (mut columns, mut by_id) = (Columns::default(), Columns::default());
     let mut keys = Keys::default();
+    let mut dictionaries = Dictionaries::default();
     let mut row_count = 0u64;
     let mut descriptions = Vec::with_capacity(files.len());
     let mut identities = Vec::with_capacity(files.len());
     let files: Vec<&FoundFile> = files.collect();
     let together = if files.iter().any(|file| file.object.is_some()) { OPENED_TOGETHER } else { 1 };
+    let looked_at = |number: usize| {
+        (0..dictionaries::FILES)
+            .any(|of| of * files.len().saturating_sub(1) / (dictionaries::FILES - 1) == number)
+    };
     for files in files.chunks(together) {
         for (found, footer) in files.iter().zip(catalog.open_footers(files)?) {
             let described = describe_file(&footer);
             row_count = row_count.saturating_add(described.row_count);
             let of_folders = keys.add_file(&footer.path, described.row_count);
             columns.add_file(&footer, &of_folders);
+            if looked_at(descriptions.len()) {
+                dictionaries.add_file(&footer);
+            }
             by_id.add_file_by_id(&footer);
             descriptions.push(described);
             identities.push(found.seen(footer.identity));
@@ -263,6 +280,8 @@ fn describe_files<'f>(
         column.fields = fields.descriptions(&column.name, |name| names.contains(&name.to_lowercase()));
     }
     let by_id = by_id.descriptions_by_id(&table);
+    let group_count = descriptions.iter().map(|file: &FileDescription| u64::from(file.row_group_count)).sum();
+    dictionaries.estimate(&mut described, row_count, group_count);
     let description = TableDescription {
         files: descriptions,
         columns: described,

@@ -84,12 +84,13 @@ fn a_field_cast_from_its_text_is_the_field_if_the_text_reads_back_as_it() {
         ("d", SourceType::Timestamp),
         ("none", SourceType::Integer),
     ] {
-        assert_eq!(lowered(&of(key, to.clone())), None, "{key} {to:?}");
+        assert_eq!(column_of(&of(key, to.clone())), None, "{key} {to:?}");
     }
 }
 
+/// Such a part is read from the document as JSON (`documents.rs`), if its steps are constants.
 #[test]
-fn what_is_no_text_of_a_known_field_stays_with_postgresql() {
+fn what_is_no_text_of_a_known_field_is_no_column() {
     for stays in [
         step("jsonb_object_field", column(JSONB), "t"),
         step("jsonb_object_field_text", column(JSONB), "T"),
@@ -100,7 +101,7 @@ fn what_is_no_text_of_a_known_field_stays_with_postgresql() {
         path("jsonb_object_field_text", column(JSONB), &["t"]),
         call("jsonb_object_field_text", SourceType::Text, vec![column(JSONB), column(NAME)]),
     ] {
-        assert_eq!(lowered(&stays), None, "{stays:?}");
+        assert_eq!(column_of(&stays), None, "{stays:?}");
     }
 }
 

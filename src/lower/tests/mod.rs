@@ -9,6 +9,7 @@ mod aggregates;
 mod arrays;
 mod choices;
 mod comparisons;
+mod documents;
 mod json;
 mod moments;
 mod numbers;
@@ -65,6 +66,10 @@ impl Server for TestServer {
 
     fn has_iso_dates(&self) -> bool {
         true
+    }
+
+    fn reads_bases(&self) -> bool {
+        false
     }
 
     fn right_wraps(&self) -> bool {

@@ -64,6 +64,29 @@ pub(super) static CAST: FunctionEntry = FunctionEntry::new(
     "text",
 ])]);
 
+/// The first four digits of a text, as another type.
+const FROM_TEXT: &[Example] = &[Example::with(
+    "nullif(left(regexp_replace({a}, '[^0-9]', '', 'g'), 4), '')::{n}",
+    &["int2", "int4", "int8", "float4", "float8", "numeric(9,4)"],
+)];
+
+pub(super) static PARSE: FunctionEntry = FunctionEntry::new(
+    "parse",
+    Form::Plain(Function::Parse),
+    "A text as another type. A text that the type does not read is an error.",
+)
+.failure(FailureRule::Always)
+.expensive()
+.on_host()
+.shown(Shown::CastOfFirst)
+.signatures(&[
+    Signature::new(&[Text, Bool], ResultType::Of(Integers), FROM_TEXT),
+    Signature::new(&[Text, Bool], ResultType::Of(Floats), FROM_TEXT),
+    Signature::new(&[Text, Bool], ResultType::Of(Decimals), FROM_TEXT),
+    Signature::new(&[Text, Bool], ResultType::Of(Bool), &[Example::of("({a} LIKE '%a%')::text::bool")]),
+    Signature::new(&[Text, Bool], ResultType::Of(Uuid), &[Example::of("md5({a})::uuid")]),
+]);
+
 fn could_fail(arguments: &[Expression], to: &DataType) -> bool {
     match (arguments.first().map(Expression::data_type), to) {
         (Some(from), to) if from == to => false,

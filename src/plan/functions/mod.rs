@@ -158,6 +158,8 @@ pub enum Shown {
     Quotient,
     /// `(a)::type`.
     Cast,
+    /// The same of the first argument alone.
+    CastOfFirst,
     /// `name(field FROM a)`.
     FieldFrom,
     /// `name(field, a)`.
@@ -290,6 +292,20 @@ entries! {
     Function::QuoteLiteral => form::QUOTE_LITERAL,
     Function::QuoteIdentifier => form::QUOTE_IDENTIFIER,
     Function::JsonText => json::JSON_TEXT,
+    Function::Parse => cast::PARSE,
+    Function::JsonPart => json::JSON_PART,
+    Function::JsonbPart => json::JSONB_PART,
+    Function::JsonPartText => json::JSON_PART_TEXT,
+    Function::JsonbPartText => json::JSONB_PART_TEXT,
+    Function::JsonType => json::JSON_TYPE,
+    Function::JsonbType => json::JSONB_TYPE,
+    Function::JsonLength => json::JSON_LENGTH,
+    Function::JsonbLength => json::JSONB_LENGTH,
+    Function::JsonCast => json::JSON_CAST,
+    Function::JsonbCast => json::JSONB_CAST,
+    Function::JsonbText => json::JSONB_TEXT,
+    Function::JsonbExists => json::JSONB_EXISTS,
+    Function::JsonbContains => json::JSONB_CONTAINS,
     Function::NumberText => json::NUMBER_TEXT,
     Function::ToHexadecimal => bytes::TO_HEXADECIMAL,
     Function::Digest(Digest::Md5) => bytes::MD5,

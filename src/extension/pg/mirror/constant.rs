@@ -66,6 +66,16 @@ pub unsafe fn constant(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oi
                 constant(text.into(), false, pg_sys::TEXTOID)
             };
         }
+        pg_sys::JSONOID | pg_sys::JSONBOID => {
+            let output = match type_oid {
+                pg_sys::JSONBOID => pg_sys::F_JSONB_OUT,
+                _ => pg_sys::F_JSON_OUT,
+            };
+            // SAFETY: the caller says that it is a value of the type; the function gives a C string.
+            Value::Text(unsafe {
+                list::string(pg_sys::OidOutputFunctionCall(pg_sys::Oid::from(output), datum))
+            })
+        }
         pg_sys::BYTEAOID => {
             // SAFETY: the caller says that it is a bytea.
             match unsafe { Vec::<u8>::from_datum(datum, false) } {

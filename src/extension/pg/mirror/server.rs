@@ -52,6 +52,10 @@ impl Server for Postgres {
         settings::exact_float_sums()
     }
 
+    fn reads_bases(&self) -> bool {
+        compat::READS_BASES
+    }
+
     fn has_iso_dates(&self) -> bool {
         // SAFETY: a variable of the session.
         unsafe { pg_sys::DateStyle == pg_sys::USE_ISO_DATES as i32 }

@@ -150,7 +150,9 @@ fn compile_operator(
                 JoinOperator { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
             join.compile(route, compiler, depth)
         }
-        Operator::Aggregate { .. } if compiler.repeated.group(relation).is_some() => {
+        Operator::Aggregate { .. } | Operator::Window { .. }
+            if compiler.repeated.group(relation).is_some() =>
+        {
             shared(relation, compiler, depth)
         }
         Operator::Aggregate { .. } => whole_aggregate(relation, route, compiler, depth),
@@ -189,7 +191,10 @@ fn shared(part: &Relation, compiler: &mut Compiler<'_>, depth: usize) -> Result<
         let place = describe_again(part, compiler, depth);
         return Ok(CountedSource::new(part.columns(), SharedSource::new(known), place));
     }
-    let source = whole_aggregate(part, FilterRoute::none(), compiler, depth)?;
+    let source = match &part.operator {
+        Operator::Window { .. } => windows(part, compiler, depth)?,
+        _ => whole_aggregate(part, FilterRoute::none(), compiler, depth)?,
+    };
     compiler.query.memory.add_holder(part.estimate.rows, &part.columns());
     let part_read = SharedPart::new(source);
     compiler.shared.insert(group, part_read.clone());
@@ -266,6 +271,7 @@ fn windows(relation: &Relation, compiler: &mut Compiler<'_>, depth: usize) -> Re
     let mut chain = vec![relation];
     while let Operator::Window { input, .. } = &chain[chain.len() - 1].operator
         && is_ordered_for(&chain, input)
+        && compiler.repeated.group(input).is_none()
     {
         chain.push(input);
     }

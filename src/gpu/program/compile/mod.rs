@@ -471,6 +471,20 @@ impl Compilation {
             | Function::QuoteIdentifier
             | Function::ToHexadecimal
             | Function::JsonText
+            | Function::Parse
+            | Function::JsonPart
+            | Function::JsonbPart
+            | Function::JsonPartText
+            | Function::JsonbPartText
+            | Function::JsonType
+            | Function::JsonbType
+            | Function::JsonLength
+            | Function::JsonbLength
+            | Function::JsonCast
+            | Function::JsonbCast
+            | Function::JsonbText
+            | Function::JsonbExists
+            | Function::JsonbContains
             | Function::NumberText
             | Function::Digest(_)
             | Function::Encode
