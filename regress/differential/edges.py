@@ -460,10 +460,33 @@ def _array_entries():
         yield Entry(f"length of {array}", (array,), "array_length(a.v, 1)")
 
 
+def _document_entries():
+    """Parts of JSON that is made of values, and values that are read from text."""
+    expressions = []
+    for form in ("json", "jsonb"):
+        expressions += [f"({form}_build_object('a', a.v, 'b', 1.50) -> '{key}')::text" for key in "abc"]
+        expressions += [f"{form}_build_object('a', a.v, 'b', 1.50) ->> '{key}'" for key in "abc"]
+        expressions += [f"{form}_build_array(a.v, NULL) -> {place} IS NULL" for place in (0, 1, 2, -1)]
+        expressions += [f"{form}_build_array(a.v, NULL) ->> {place}" for place in (0, 1, 2, -1)]
+        expressions += [f"{form}_typeof(to_{form}(a.v))", f"{form}_array_length({form}_build_array(a.v, 1))", f"to_json(a.v)::text::{form}"]
+    expressions += [f"jsonb_build_object('x', jsonb_build_array(a.v)) #>> '{path}'" for path in ("{x,0}", "{x}", "{}")]
+    expressions += [f"jsonb_build_object('a', a.v) ? '{key}'" for key in "ab"]
+    expressions += [f"jsonb_build_object('a', a.v, 'b', 1) @> '{other}'" for other in ('{"b": 1.0}', '{"a": null}', "{}", "[]")]
+    expressions += ["to_jsonb(a.v)::text", "jsonb_build_array(a.v) ? 'a'"]
+    for name in ["bool", "int4", "float8", "numeric_15_2", "text", "date", "timestamp", "uuid"]:
+        for expression in expressions:
+            yield Entry(f"{expression} of {name}", (name,), expression)
+    for name in TEXTS:
+        for target in INTEGERS + FLOATS + ["numeric(9,4)"]:
+            yield Entry(f"digits of {name} to {target}", (name,), f"nullif(left(regexp_replace(a.v, '[^0-9]', '', 'g'), 4), '')::{target}")
+        yield Entry(f"word of {name} to bool", (name,), "(a.v LIKE '%a%')::text::bool")
+        yield Entry(f"digest of {name} to uuid", (name,), "md5(a.v)::uuid")
+
+
 def entries():
     """Every entry, in a fixed order."""
     for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _expression_entries, _part_entries,
-                 _form_entries, _json_entries, _number_entries, _moment_entries, _time_entries, _array_entries):
+                 _form_entries, _json_entries, _document_entries, _number_entries, _moment_entries, _time_entries, _array_entries):
         yield from make()
 
 
