@@ -70,9 +70,10 @@ pub(super) struct Compiler<'a> {
     pub(super) scans: PlannedScans<'a>,
     /// The position in which the query will want each scan, by the address of its relation.
     pub(super) scan_ranks: HashMap<usize, usize>,
-    /// The parts that are computed once, and those of them that were compiled, by their group.
+    /// The parts that are computed once.
     pub(super) repeated: RepeatedParts,
-    pub(super) shared: HashMap<usize, Arc<SharedPart>>,
+    /// Those of them that were compiled, by their group, and the place among the plan's columns of each of theirs.
+    pub(super) shared: HashMap<usize, (Arc<SharedPart>, Vec<usize>)>,
     /// The values that aggregates of ordered rows pick.
     pub(super) picks: Picks,
     /// See [`RefusedPlan::operator`].
@@ -92,6 +93,10 @@ impl<'a> Compiler<'a> {
         resources: &'a QueryResources,
     ) -> Self {
         let QueryResources { cache, readers, .. } = resources;
+        // Two aggregates that are alike may have different values picked.
+        let repeated = RepeatedParts::of(&plan.root, |part| !picks.are_of(part));
+        let mut columns_above = columns_above_scans(plan);
+        note_shared_columns(&plan.root, &repeated, &mut columns_above);
         Self {
             query,
             resources,
@@ -99,13 +104,12 @@ impl<'a> Compiler<'a> {
                 cache,
                 readers,
                 only_keys: only_keys(&plan.root),
-                columns_above: columns_above_scans(plan),
+                columns_above,
                 integer_ranges: HashMap::new(),
                 reduced: ReducedOperators::default(),
             },
             scan_ranks: scan_ranks(&plan.root),
-            // Two aggregates that are alike may have different values picked.
-            repeated: RepeatedParts::of(&plan.root, |part| !picks.are_of(part)),
+            repeated,
             shared: HashMap::new(),
             picks,
             refused_operator: None,
@@ -144,6 +148,14 @@ fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
         }
     }
     ranks
+}
+
+/// Notes the columns of parts that are computed once: another reader may read what the first one does not.
+fn note_shared_columns(relation: &Relation, repeated: &RepeatedParts, read: &mut HashSet<ColumnId>) {
+    if repeated.group(relation).is_some() {
+        read.extend(relation.columns().into_iter().map(|(id, _)| id));
+    }
+    relation.inputs().into_iter().for_each(|input| note_shared_columns(input, repeated, read));
 }
 
 /// The columns by which an aggregate alone groups.

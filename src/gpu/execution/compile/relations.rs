@@ -187,19 +187,26 @@ fn compile_operator(
 /// A part that is computed once, for one of its readers.
 fn shared(part: &Relation, compiler: &mut Compiler<'_>, depth: usize) -> Result<CountedSource> {
     let group = compiler.repeated.group(part).unwrap_or(usize::MAX);
-    if let Some(known) = compiler.shared.get(&group).cloned() {
+    let own = part.columns();
+    if let Some((known, places)) = compiler.shared.get(&group).cloned() {
         let place = describe_again(part, compiler, depth);
-        return Ok(CountedSource::new(part.columns(), SharedSource::new(known), place));
+        let columns = places.iter().map(|place| own[*place].clone()).collect();
+        return Ok(CountedSource::new(columns, SharedSource::new(known), place));
     }
     let source = match &part.operator {
         Operator::Window { .. } => windows(part, compiler, depth)?,
         _ => whole_aggregate(part, FilterRoute::none(), compiler, depth)?,
     };
-    compiler.query.memory.add_holder(part.estimate.rows, &part.columns());
+    // The columns of an operator may come in another order than the plan has them.
+    let columns = source.columns.clone();
+    let place = |(id, _): &(ColumnId, DataType)| own.iter().position(|(own, _)| own == id);
+    let places: Option<Vec<usize>> = columns.iter().map(place).collect();
+    let places = places.ok_or_else(|| Error::internal("a shared part has a column that the plan lacks"))?;
+    compiler.query.memory.add_holder(part.estimate.rows, &columns);
     let part_read = SharedPart::new(source);
-    compiler.shared.insert(group, part_read.clone());
+    compiler.shared.insert(group, (part_read.clone(), places));
     // Its rows are counted where they are computed.
-    Ok(CountedSource::new(part.columns(), SharedSource::new(part_read), NO_OPERATOR))
+    Ok(CountedSource::new(columns, SharedSource::new(part_read), NO_OPERATOR))
 }
 
 /// Places for a part whose rows another reader's operators compute: only the uppermost counts.
