@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_path_is_its_text() {
         let either = |name: &str| JsonStep::Either(name.to_owned());
-        let steps = vec![
+        let steps = [
             JsonStep::Field("a.b[c]/\\d".to_owned()),
             JsonStep::Element(-3),
             either(""),
