@@ -43,9 +43,10 @@ fn with_one_pair(root: &Arc<Relation>, next_column: &mut dyn FnMut() -> ColumnId
     let mut parts = Vec::new();
     find(root, false, &mut parts);
     parts.truncate(PARTS_MAX);
+    let forms: Vec<Arc<Relation>> = parts.iter().map(|(part, _)| canonical(part)).collect();
     for (place, (one, one_is_narrowed)) in parts.iter().enumerate() {
-        for (other, other_is_narrowed) in &parts[place + 1..] {
-            if (*one_is_narrowed && *other_is_narrowed) || canonical(one) == canonical(other) {
+        for (other_place, (other, other_is_narrowed)) in parts.iter().enumerate().skip(place + 1) {
+            if (*one_is_narrowed && *other_is_narrowed) || forms[place] == forms[other_place] {
                 continue;
             }
             let mut names = HashMap::new();
@@ -84,7 +85,7 @@ fn align(
     names: &mut HashMap<ColumnId, ColumnId>,
     next_column: &mut dyn FnMut() -> ColumnId,
 ) -> Option<Arc<Relation>> {
-    // Inputs first: what is above them is compared by the ids of the first one.
+    // Inputs are aligned first, so that this operator is compared by the ids of the first relation.
     let mut inputs = Vec::new();
     if has_own_columns(&one.operator) {
         let pairs = one.inputs().into_iter().zip(other.inputs());

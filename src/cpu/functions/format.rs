@@ -129,6 +129,7 @@ fn write_civil(target: &mut impl Write, date: CivilDate) -> fmt::Result {
 fn write_era(target: &mut impl Write, date: CivilDate) -> fmt::Result {
     if date.year > 0 { Ok(()) } else { target.write_str(" BC") }
 }
+
 /// A text as a string of JSON, with its quotes.
 ///
 /// Source: PostgreSQL 15, `json.c` (`escape_json`).

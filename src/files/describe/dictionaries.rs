@@ -51,7 +51,7 @@ struct Chunk {
 }
 
 impl Dictionaries {
-    /// Looks at the first and the last row group of a file. What can't be read is left out: the query will say what is wrong.
+    /// Looks at the first and the last row group of a file. It leaves out a dictionary that it can't read: the query reports the fault.
     pub(super) fn add_file(&mut self, footer: &FileFooter) {
         if !matches!(footer.identity.version, FileVersion::Local { .. }) || footer.is_encrypted() {
             return;

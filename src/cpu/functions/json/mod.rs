@@ -128,7 +128,7 @@ pub(super) fn exists(call: &Invocation<'_>) -> Result<ArrayRef> {
 /// `jsonb @> jsonb`.
 pub(super) fn contains(call: &Invocation<'_>) -> Result<ArrayRef> {
     let (documents, others) = (call.text(0)?, call.text(1)?);
-    // What is contained is a constant most of the time.
+    // The document on the right is a constant most of the time.
     let constant = match &others {
         TextLanes::Constant(Some(text)) => Some(Tree::parse(text)?),
         _ => None,

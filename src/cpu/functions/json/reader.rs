@@ -9,7 +9,7 @@ use pystachio_plan::{Error, ErrorKind, JsonStep, Result};
 
 use super::super::decimal_text;
 
-/// What is asked of a document beyond the syntax.
+/// The rules that a document must obey beyond the syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Nothing: a value of `json`.
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
                 Token::Text { .. } | Token::Number | Token::True | Token::False | Token::Null => {}
                 _ => return Err(self.unexpected("JSON value")),
             }
-            // The value has ended, and with it perhaps what is around it.
+            // The value has ended. Containers around it may end here too.
             loop {
                 let Some(is_object) = open.last() else { return Ok(()) };
                 match (self.next()?, is_object) {

@@ -112,7 +112,7 @@ fn what_is_no_json_is_an_error_that_says_what_is_wrong() {
     assert!(detail("1e200000", Form::Jsonb).is_some());
 }
 
-/// A path that leads elsewhere does not hide what is wrong.
+/// A function reads the fault also where its path leads elsewhere.
 #[test]
 fn a_document_is_read_to_its_end() {
     for text in ["{\"a\":1,\"b\":}", "[1,x]", "{\"a\":1} x", "{\"b\":{\"c\" 1},\"a\":1}"] {

@@ -74,7 +74,7 @@ impl<'a> Tree<'a> {
                 })?;
                 Self::Object(unique(fields))
             }
-            // The error says what is wrong.
+            // `skip` returns the error of a token that starts no value.
             other => {
                 reader.skip(other)?;
                 Self::Null
